@@ -1,0 +1,102 @@
+"""A set of CPU ids as a value: `0-3,8` in and out.
+
+Grammar and printing follow `pkg/util/cpuset` of Koordinator (docs/formulas.md, "CPU lists"): no white space, ids up to
+int32, the upper end of a range at most 4096, `3-1` is an empty range, two neighbours print as a range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+_PART = re.compile(r"([+]?[0-9]+)(?:-([+]?[0-9]+))?\Z", re.ASCII)
+_MAX_ID = 2**31 - 1
+_MAX_RANGE_END = 4096
+
+
+class CPUSet:
+    """An immutable set of CPU ids with set algebra; falsy when empty."""
+
+    __slots__ = ("ids",)
+    ids: frozenset[int]
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        object.__setattr__(self, "ids", frozenset(ids))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a CPUSet is a value and never changes")
+
+    @classmethod
+    def parse(cls, text: str) -> CPUSet:
+        """The set that `text` lists; ValueError names the part that is not a CPU list."""
+        if not text:
+            return cls()
+        return cls(cpu for part in text.split(",") for cpu in _parse_part(part, text))
+
+    def __str__(self) -> str:
+        return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(self))
+
+    def __repr__(self) -> str:
+        return f"CPUSet({str(self)!r})"
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self.ids))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __contains__(self, cpu: object) -> bool:
+        return cpu in self.ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CPUSet) and self.ids == other.ids
+
+    def __hash__(self) -> int:
+        return hash(self.ids)
+
+    def __reduce__(self) -> tuple[type[CPUSet], tuple[frozenset[int]]]:
+        return CPUSet, (self.ids,)
+
+    def __or__(self, other: CPUSet) -> CPUSet:
+        return CPUSet(self.ids | other.ids)
+
+    def __and__(self, other: CPUSet) -> CPUSet:
+        return CPUSet(self.ids & other.ids)
+
+    def __sub__(self, other: CPUSet) -> CPUSet:
+        return CPUSet(self.ids - other.ids)
+
+    def __le__(self, other: CPUSet) -> bool:
+        return self.ids <= other.ids
+
+
+EMPTY = CPUSet()
+
+
+def union(sets: Iterable[CPUSet]) -> CPUSet:
+    """All CPUs that are in any of `sets`."""
+    return CPUSet(frozenset[int]().union(*(s.ids for s in sets)))
+
+
+def _parse_part(part: str, whole: str) -> range:
+    match = _PART.match(part)
+    if not match:
+        raise ValueError(f"{part!r} in {whole!r} is neither a CPU id nor a range like 0-3")
+    first = int(match[1])
+    last = first if match[2] is None else int(match[2])
+    if first > _MAX_ID or last > _MAX_ID or (match[2] is not None and last > _MAX_RANGE_END):
+        raise ValueError(f"{part!r} in {whole!r} is beyond the largest CPU id")
+    return range(first, last + 1)
+
+
+def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    start = previous = None
+    for cpu in ids:
+        if start is None or previous is None:
+            start = cpu
+        elif cpu != previous + 1:
+            yield start, previous
+            start = cpu
+        previous = cpu
+    if start is not None and previous is not None:
+        yield start, previous

@@ -1,0 +1,77 @@
+"""What can be wrong, as values and as exceptions.
+
+    KoordliteError
+    ├── InputError         somebody wrote something we cannot accept: carries Problems
+    │   └── ConfigError    ... in one of our own configuration files
+    ├── HardwareAbsent     the machine lacks a feature that was declared `required`
+    ├── PlanConflict       two strategies want different values in one file
+    └── JournalError       the undo journal cannot be trusted
+
+A refusal by the kernel stays an OSError, with the kernel's errno and, for resctrl, its last_cmd_status as a note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in outside input, said so that its author can mend it."""
+
+    object: str
+    """Whose input it is: `node/node-a`, `configmap/koordinator-system/slo-controller-config`, a file with its line."""
+    field: str
+    """Annotation key, JSON path or file name inside that object."""
+    value: str
+    """The offending text, cut to 120 characters."""
+    why: str
+    """What is wrong with it."""
+    do: str
+    """What the reader should do, and what holds in the meantime."""
+
+    def __str__(self) -> str:
+        return f"{self.object}: {self.field} = {shorten(self.value)}: {self.why}; {self.do}"
+
+
+def shorten(text: str, limit: int = 120) -> str:
+    """`text` in one line of at most `limit` characters, quoted, so that a broken value never floods a log."""
+    shown = repr(text)
+    return shown if len(shown) <= limit else f"{shown[: limit - 4]}...'"
+
+
+class KoordliteError(Exception):
+    """Root of everything this project raises on purpose."""
+
+
+class InputError(KoordliteError):
+    """Input that was refused; `problems` says why, item by item."""
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class ConfigError(InputError):
+    """A configuration file of ours that cannot be used."""
+
+
+class HardwareAbsent(KoordliteError):
+    """A feature that was declared `required` is not there; `feature` names it, `why` is what the machine said."""
+
+    def __init__(self, feature: str, why: str) -> None:
+        self.feature, self.why = feature, why
+        super().__init__(f"{feature} is required by the configuration but absent: {why}")
+
+
+class PlanConflict(KoordliteError):
+    """Two strategies want different values in the same place: one writer a file is the rule."""
+
+    def __init__(self, place: str, first: str, second: str) -> None:
+        self.place, self.first, self.second = place, first, second
+        super().__init__(f"{place} is claimed twice: {first} and {second}")
+
+
+class JournalError(KoordliteError):
+    """The undo journal exists but cannot be read, so nothing may be written over what it might describe."""

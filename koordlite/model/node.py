@@ -1,0 +1,129 @@
+"""A node as the rules see it, made once from the wire shape."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import msgspec
+
+from koordlite.model import keys, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pod import parse_resources
+from koordlite.model.quantity import Quantity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reservation:
+    """Annotation `node.koordinator.sh/reservation` as written: what is kept for processes outside Kubernetes."""
+
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    reserved_cpus: CPUSet | None = None
+    """Given by number list; wins over resources.cpu. None when only a quantity was given."""
+    apply_policy: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResolvedReservation:
+    """The reservation as it takes effect on this machine."""
+
+    cpus: CPUSet = EMPTY
+    """Concrete CPU ids, all of them on this machine."""
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """What the capacity sums count: cpu is the number of ids when a list was given, else the quantity as written."""
+    written: Reservation | None = None
+    source: str = "none"
+    """`list`, `quantity` or `none`."""
+    fallback: str = ""
+    """When the annotation could not be honoured as written: what holds instead."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SystemQoS:
+    """Annotation `node.koordinator.sh/system-qos-resource`: CPUs of SYSTEM pods."""
+
+    cpuset: CPUSet = EMPTY
+    exclusive: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Identity, size and annotations of the node the agent runs on."""
+
+    name: str
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    capacity: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def capacity_milli(self) -> int:
+        """CPU capacity in millicores, 0 when unknown."""
+        return self.capacity["cpu"].milli if "cpu" in self.capacity else 0
+
+    @property
+    def capacity_memory(self) -> int:
+        """Memory capacity in bytes, 0 when unknown."""
+        return self.capacity["memory"].value if "memory" in self.capacity else 0
+
+
+def from_wire(obj: wire.NodeObject) -> Node:
+    """The node `obj` describes; quantities that cannot be read become its `problems`."""
+    problems: list[Problem] = []
+    owner = f"node/{obj.metadata.name}"
+    return Node(
+        name=obj.metadata.name,
+        labels=obj.metadata.labels or {},
+        annotations=obj.metadata.annotations or {},
+        capacity=parse_resources(obj.status.capacity, owner, "status.capacity", problems),
+        allocatable=parse_resources(obj.status.allocatable, owner, "status.allocatable", problems),
+        problems=tuple(problems),
+    )
+
+
+def parse_reservation(text: str, owner: str) -> Reservation | None:
+    """Decode the reservation annotation of object `owner`; None when empty, InputError when it cannot be read.
+
+    Source: `GetNodeReservation` of Koordinator; a list that does not parse is an error here, never "nothing reserved".
+    """
+    if not text:
+        return None
+    try:
+        written = msgspec.json.decode(text, type=_ReservationText | None)
+        if written is None:
+            return None
+        cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
+        resources = {name: Quantity.parse(amount) for name, amount in (written.resources or {}).items()}
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
+    return Reservation(resources, cpus, written.apply_policy or "")
+
+
+def parse_system_qos(text: str | None, owner: str) -> SystemQoS:
+    """Decode the system QoS annotation of object `owner`; InputError when it cannot be read."""
+    if not text:
+        return SystemQoS()
+    try:
+        written = msgspec.json.decode(text, type=_SystemQoSText | None) or _SystemQoSText()
+        return SystemQoS(CPUSet.parse(written.cpuset or ""), written.cpuset_exclusive is not False)
+    except (msgspec.DecodeError, ValueError) as error:
+        do = 'write {"cpuset":"0-1","cpusetExclusive":true}; the last good value stays in force'
+        raise InputError(Problem(owner, keys.SYSTEM_QOS, text, str(error), do)) from error
+
+
+_RESERVATION_HELP = (
+    'write {"resources":{"cpu":"2","memory":"4Gi"}} or {"reservedCPUs":"0-1"}; the last good value stays in force'
+)
+
+
+class _ReservationText(msgspec.Struct, frozen=True):
+    resources: dict[str, str | int | float] | None = None
+    reserved_cpus: str | None = msgspec.field(default=None, name="reservedCPUs")
+    apply_policy: str | None = msgspec.field(default=None, name="applyPolicy")
+
+
+class _SystemQoSText(msgspec.Struct, frozen=True, rename="camel"):
+    cpuset: str | None = None
+    cpuset_exclusive: bool | None = None

@@ -1,0 +1,238 @@
+"""A pod as the rules see it, made once from the wire shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from koordlite.model import keys, qos, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.quantity import Quantity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
+
+    cpuset: CPUSet = EMPTY
+    numa_nodes: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
+
+    name: str
+    id: str
+    running: bool
+    requests: Mapping[str, Quantity]
+    limits: Mapping[str, Quantity]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pod:
+    """Identity, classes and requests of one pod. `problems` lists annotations that could not be read."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str = "Running"
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    raw_qos: qos.QoSClass = qos.QoSClass.NONE
+    kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
+    priority: int | None = None
+    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """Effective request by resource name, as the scheduler counts it."""
+    containers: tuple[ContainerInfo, ...] = ()
+    resource_status: ResourceStatus = ResourceStatus()
+    deleting: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @functools.cached_property
+    def qos_class(self) -> qos.QoSClass:
+        """QoS class with default."""
+        return qos.with_default(self.raw_qos, self.kube_qos)
+
+    @functools.cached_property
+    def priority_class(self) -> qos.PriorityClass:
+        """Priority band with default."""
+        return qos.priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority, self.qos_class)
+
+    @property
+    def active(self) -> bool:
+        """Running or Pending."""
+        return self.phase in ("Running", "Pending")
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Lives in the besteffort cgroup, or says it is BE: not protected by CPU suppression."""
+        return self.raw_qos is qos.QoSClass.BE or self.kube_qos is qos.KubeQoS.BEST_EFFORT
+
+    def request_milli(self, resource: str = "cpu") -> int:
+        """Requested thousandths of `resource` (millicores for cpu), 0 when none."""
+        return self.requests[resource].milli if resource in self.requests else 0
+
+    def request_value(self, resource: str) -> int:
+        """Requested whole units of `resource` (bytes for memory), 0 when none."""
+        return self.requests[resource].value if resource in self.requests else 0
+
+
+def from_wire(obj: wire.PodObject) -> Pod:
+    """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`."""
+    problems: list[Problem] = []
+    name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
+    labels, notes = obj.metadata.labels or {}, obj.metadata.annotations or {}
+    return Pod(
+        namespace=obj.metadata.namespace,
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
+        phase=obj.status.phase,
+        labels=labels,
+        annotations=notes,
+        raw_qos=qos.QoSClass.of_label(labels.get(keys.QOS_CLASS)),
+        kube_qos=kube_qos(obj),
+        priority=obj.spec.priority,
+        requests=effective_requests(obj.spec, name, problems),
+        containers=_containers(obj, name, problems),
+        resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems),
+        deleting=obj.metadata.deletion_timestamp is not None,
+        problems=tuple(problems),
+    )
+
+
+def parse_resources(
+    texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
+) -> dict[str, Quantity]:
+    """Quantities by resource name; one that cannot be read is left out and added to `problems`."""
+    parsed: dict[str, Quantity] = {}
+    for resource, text in (texts or {}).items():
+        try:
+            parsed[resource] = Quantity.parse(text)
+        except ValueError as error:
+            do = "write a quantity; counted as 0"
+            problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
+    return parsed
+
+
+def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Add `more` to `into`, key by key."""
+    for name, amount in more.items():
+        held = into.get(name)
+        into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
+    return into
+
+
+def effective_requests(spec: wire.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    """containers + sidecars, or the largest init container (with the sidecars started before it), plus overhead;
+    pod-level resources win where they are given."""
+    total: dict[str, Quantity] = {}
+    for container in spec.containers or ():
+        add_resources(total, _requests(container, owner, problems))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.init_containers or ():
+        asked = _requests(container, owner, problems)
+        if container.restart_policy == "Always":
+            add_resources(sidecars, asked)
+            asked = sidecars
+        else:
+            asked = add_resources(dict(asked), sidecars)
+        peak = {**peak, **{k: max(q, peak.get(k, q)) for k, q in asked.items()}}
+    add_resources(total, sidecars)
+    total = {**peak, **{k: max(q, peak.get(k, q)) for k, q in total.items()}}
+    whole = spec.resources.requests if spec.resources else None
+    total.update(parse_resources(whole, owner, "spec.resources.requests", problems))
+    return add_resources(total, parse_resources(spec.overhead, owner, "spec.overhead", problems))
+
+
+def kube_qos(obj: wire.PodObject) -> qos.KubeQoS:
+    """status.qosClass if set, else computed from cpu and memory of all containers as the API server does."""
+    if obj.status.qos_class in ("Guaranteed", "Burstable", "BestEffort"):
+        return qos.KubeQoS(obj.status.qos_class)
+    containers = [*(obj.spec.containers or ()), *(obj.spec.init_containers or ())]
+    asked = [_native(c, "requests") for c in containers]
+    limits = [_native(c, "limits") for c in containers]
+    if not any(asked) and not any(limits):
+        return qos.KubeQoS.BEST_EFFORT
+    if all(len(limit) == 2 for limit in limits) and all(
+        {**limit, **request} == limit for request, limit in zip(asked, limits, strict=True)
+    ):
+        return qos.KubeQoS.GUARANTEED
+    return qos.KubeQoS.BURSTABLE
+
+
+def parse_resource_status(text: str) -> ResourceStatus:
+    """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read."""
+    try:
+        status = msgspec.json.decode(text, type=_StatusText)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    nodes = (n.node for n in status.numa_node_resources or ())
+    return ResourceStatus(CPUSet.parse(status.cpuset or ""), tuple(dict.fromkeys(nodes)))
+
+
+class _NUMAText(msgspec.Struct, frozen=True):
+    node: int = 0
+
+
+class _StatusText(msgspec.Struct, rename="camel", frozen=True):
+    cpuset: str | None = ""
+    numa_node_resources: tuple[_NUMAText, ...] | None = None
+
+
+def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> ResourceStatus:
+    if not text:
+        return ResourceStatus()
+    try:
+        return parse_resource_status(text)
+    except ValueError as error:
+        do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
+        problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))
+        return ResourceStatus()
+
+
+def _requests(container: wire.Container, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    """Requests of a container; a limit without a request is its request, as the API server defaults it."""
+    resources = container.resources or wire.Resources()
+    field = f"spec.containers[{container.name}].resources"
+    limits = parse_resources(resources.limits, owner, f"{field}.limits", problems)
+    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", problems)}
+
+
+def _native(container: wire.Container, which: str) -> dict[str, int]:
+    texts = getattr(container.resources, which, None) or {}
+    amounts = parse_resources({k: v for k, v in texts.items() if k in ("cpu", "memory")}, "", "", [])
+    return {k: q.nano for k, q in amounts.items() if q.nano > 0}
+
+
+def _containers(obj: wire.PodObject, owner: str, problems: list[Problem]) -> tuple[ContainerInfo, ...]:
+    reported = (*(obj.status.container_statuses or ()), *(obj.status.init_container_statuses or ()))
+    statuses = {status.name: status for status in reported}
+    return tuple(
+        _container(c, statuses.get(c.name), owner, problems)
+        for c in (*(obj.spec.init_containers or ()), *(obj.spec.containers or ()))
+    )
+
+
+def _container(
+    spec: wire.Container, status: wire.ContainerStatus | None, owner: str, problems: list[Problem]
+) -> ContainerInfo:
+    resources = spec.resources or wire.Resources()
+    running = status is not None and "running" in (status.state or {})
+    limits = parse_resources(resources.limits, owner, "limits", [])
+    return ContainerInfo(spec.name, (status and status.container_id) or "", running, _requests(spec, owner, []), limits)
+
+
+def find(pods: Iterable[Pod], uid: str) -> Pod | None:
+    """The pod with this uid."""
+    return next((pod for pod in pods if pod.uid == uid), None)

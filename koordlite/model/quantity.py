@@ -1,0 +1,98 @@
+"""Kubernetes quantities (`500m`, `2Gi`, `1e3`) as exact integers of nano-units.
+
+Rules: `resource.Quantity` of Kubernetes (docs/formulas.md, "Quantities"): suffixes n u m k M G T P E and Ki..Ei or a
+decimal exponent; finer than nano rounds away from zero; `Value` and `MilliValue` round away from zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+from typing import Literal
+
+NANO = 10**9
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_TEXT = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(?:([eE])([+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i)?)\Z", re.ASCII)
+
+Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An amount of something; compares by amount, prints in the suffix family it was written in."""
+
+    nano: int
+    format: Format = dataclasses.field(default="DecimalSI", compare=False)
+
+    @classmethod
+    def parse(cls, text: str | int | float) -> Quantity:
+        """The quantity `text` writes; ValueError when it is none. JSON numbers are accepted as Kubernetes does."""
+        match = _TEXT.match(str(text).strip(" "))
+        if not match or not (match[2] or match[3]):
+            raise ValueError(f"{text!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
+        number = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or ""))
+        amount = number * _scale(match[5], match[6] or "")
+        nano = _away_from_zero(amount * NANO)
+        return cls(-nano if match[1] == "-" else nano, _format(match[4], match[6] or ""))
+
+    @classmethod
+    def of(cls, value: int, fmt: Format = "DecimalSI") -> Quantity:
+        """`value` whole units."""
+        return cls(value * NANO, fmt)
+
+    @classmethod
+    def of_milli(cls, milli: int) -> Quantity:
+        """`milli` thousandths."""
+        return cls(milli * 10**6)
+
+    @property
+    def value(self) -> int:
+        """Whole units, rounded away from zero."""
+        return _away_from_zero(Fraction(self.nano, NANO))
+
+    @property
+    def milli(self) -> int:
+        """Thousandths, rounded away from zero."""
+        return _away_from_zero(Fraction(self.nano, 10**6))
+
+    def __str__(self) -> str:
+        if self.format == "BinarySI" and self.nano % NANO == 0 and abs(self.nano) >= 1024 * NANO:
+            return _print_binary(self.nano // NANO)
+        return _print_decimal(self.nano, exponent=self.format == "DecimalExponent")
+
+
+def _scale(exponent: str | None, suffix: str) -> Fraction:
+    if exponent is not None:
+        return Fraction(10) ** int(exponent)
+    return Fraction(2 ** _BINARY[suffix]) if suffix in _BINARY else Fraction(10) ** _DECIMAL[suffix]
+
+
+def _format(exponent: str | None, suffix: str) -> Format:
+    if exponent is not None:
+        return "DecimalExponent"
+    return "BinarySI" if suffix in _BINARY else "DecimalSI"
+
+
+def _away_from_zero(amount: Fraction) -> int:
+    whole = -(-abs(amount.numerator) // amount.denominator)
+    return -whole if amount < 0 else whole
+
+
+def _print_binary(value: int) -> str:
+    power = 0
+    while value and value % 1024 == 0 and power < 6:
+        value, power = value // 1024, power + 1
+    return f"{value}{['', *_BINARY][power]}"
+
+
+def _print_decimal(nano: int, *, exponent: bool) -> str:
+    if nano == 0:
+        return "0"
+    power = -9
+    while nano % 1000 == 0 and power < 18:
+        nano, power = nano // 1000, power + 3
+    if exponent:
+        return f"{nano}e{power}" if power else str(nano)
+    return f"{nano}{ {p: s for s, p in _DECIMAL.items()}[power] }"

@@ -1,0 +1,74 @@
+"""The narrow seams between the rules and the world: protocols only.
+
+Everything behind `Files` obeys the kernel's rules and raises OSError with the kernel's errno: the real machine
+(`host.files`), the emulated node (`sandbox`) and a recorded folder (`host.recorded`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from koordlite.model import wire
+from koordlite.model.decision import NodeResourceChange, TopologyChange
+from koordlite.model.errors import Problem
+from koordlite.model.snapshot import Kubelet
+
+
+class Files(Protocol):
+    """Files of /proc, /sys and /var/lib/kubelet, by absolute path as they are on the node."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """One write(2) of `data` to an existing file; never creates one."""
+
+    def list(self, path: str) -> Sequence[str]:
+        """Names in a folder; those of folders end with `/`."""
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove one folder."""
+
+
+class Clock(Protocol):
+    """Time: monotonic for rules, wall only for what people read."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+
+    def wait(self, seconds: float) -> bool:
+        """Pass `seconds`; True when the run was asked to stop meanwhile."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the cluster says about this node. Objects that did not change keep their identity from view to view."""
+
+    node: wire.NodeObject | None
+    pods: tuple[wire.PodObject, ...]
+    config: Mapping[str, str] | None
+    """data of the slo-controller-config ConfigMap; None when there is no such ConfigMap."""
+    topology: wire.NRTObject | None
+    kubelet: Kubelet
+    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds since node, pods, config and kubelet were last confirmed."""
+    problems: tuple[Problem, ...] = ()
+    """Objects that could not be read; the last good ones are in the view."""
+
+
+class Cluster(Protocol):
+    """The cluster as seen from one node."""
+
+    def view(self) -> ClusterView:
+        """The newest state, without waiting for the network."""
+
+    def publish(self, changes: Sequence[NodeResourceChange | TopologyChange]) -> None:
+        """Write the node's extended resources and its NodeResourceTopology."""
