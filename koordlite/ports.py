@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from koordlite.model import wire
-from koordlite.model.decision import NodeResourceChange, TopologyChange
+from koordlite.model.decision import ClusterChange
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet
 
@@ -70,5 +70,5 @@ class Cluster(Protocol):
     def view(self) -> ClusterView:
         """The newest state, without waiting for the network."""
 
-    def publish(self, changes: Sequence[NodeResourceChange | TopologyChange]) -> None:
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write the node's extended resources and its NodeResourceTopology."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.wire import Zone
 
 Verdict = Literal["set", "shrink", "grow", "hold", "release", "skip", "refuse"]
 """set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; skip: cannot judge, with
@@ -95,7 +96,21 @@ class TopologyChange:
         return f"noderesourcetopology/{self.key}"
 
 
-Change = CgroupChange | ResctrlGroupChange | SchemataChange | TasksChange | NodeResourceChange | TopologyChange
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZonesChange:
+    """Give the node's NodeResourceTopology these zones and policies; resources of other owners in a zone stay."""
+
+    zones: tuple[Zone, ...]
+    policies: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return "noderesourcetopology/zones"
+
+
+ClusterChange = NodeResourceChange | TopologyChange | ZonesChange
+Change = CgroupChange | ResctrlGroupChange | SchemataChange | TasksChange | ClusterChange
 
 Evidence = Mapping[str, int | float | str]
 

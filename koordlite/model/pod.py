@@ -20,6 +20,8 @@ class ResourceStatus:
 
     cpuset: CPUSet = EMPTY
     numa_nodes: tuple[int, ...] = ()
+    numa_cpu: bool = True
+    """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Pod:
     """Effective request by resource name, as the scheduler counts it."""
     containers: tuple[ContainerInfo, ...] = ()
     resource_status: ResourceStatus = ResourceStatus()
+    numa_policy: str = ""
+    """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
     deleting: bool = False
     problems: tuple[Problem, ...] = ()
 
@@ -105,6 +109,7 @@ def from_wire(obj: wire.PodObject) -> Pod:
         requests=effective_requests(obj.spec, name, problems),
         containers=_containers(obj, name, problems),
         resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems),
+        numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
         deleting=obj.metadata.deletion_timestamp is not None,
         problems=tuple(problems),
     )
@@ -177,17 +182,24 @@ def parse_resource_status(text: str) -> ResourceStatus:
         status = msgspec.json.decode(text, type=_StatusText)
     except msgspec.DecodeError as error:
         raise ValueError(str(error)) from error
-    nodes = (n.node for n in status.numa_node_resources or ())
-    return ResourceStatus(CPUSet.parse(status.cpuset or ""), tuple(dict.fromkeys(nodes)))
+    entries = status.numa_node_resources or ()
+    nodes = tuple(dict.fromkeys(entry.node for entry in entries))
+    return ResourceStatus(CPUSet.parse(status.cpuset or ""), nodes, any(map(_grants_cpu, entries)))
 
 
 class _NUMAText(msgspec.Struct, frozen=True):
     node: int = 0
+    resources: dict[str, str | int | float] | None = None
 
 
 class _StatusText(msgspec.Struct, rename="camel", frozen=True):
     cpuset: str | None = ""
     numa_node_resources: tuple[_NUMAText, ...] | None = None
+
+
+def _grants_cpu(entry: _NUMAText) -> bool:
+    amounts = entry.resources or {}
+    return any(Quantity.parse(amounts[name]).nano > 0 for name in ("cpu", keys.BATCH_CPU) if name in amounts)
 
 
 def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> ResourceStatus:
@@ -199,6 +211,21 @@ def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> R
         do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
         problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))
         return ResourceStatus()
+
+
+class _NUMASpecText(msgspec.Struct, rename={"policy": "numaTopologyPolicy"}, frozen=True):
+    policy: str | None = ""
+
+
+def _numa_policy(owner: str, text: str | None, problems: list[Problem]) -> str:
+    if not text:
+        return ""
+    try:
+        return msgspec.json.decode(text, type=_NUMASpecText).policy or ""
+    except msgspec.DecodeError as error:
+        do = 'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
+        problems.append(Problem(owner, keys.NUMA_TOPOLOGY_SPEC, text, str(error), do))
+        return ""
 
 
 def _requests(container: wire.Container, owner: str, problems: list[Problem]) -> dict[str, Quantity]:

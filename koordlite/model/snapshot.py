@@ -15,6 +15,7 @@ from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.pod import Pod
 from koordlite.model.slo import SLO
 from koordlite.model.topology import Topology
+from koordlite.model.wire import Zone
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,6 +158,8 @@ class Published:
     """Allocatable of our extended resources; None when the key is absent."""
     topology: Mapping[str, str]
     """Annotations of the node's NodeResourceTopology."""
+    zones: tuple[Zone, ...] = ()
+    topology_policies: tuple[str, ...] = ()
     last_sync: float | None = None
     """When we last wrote the node's status; None when never in this run."""
 
@@ -166,6 +169,9 @@ class Snapshot:
     """One picture, judged by every strategy alike."""
 
     time: float
+    """Seconds of the monotonic clock."""
+    taken_at: str
+    """The same moment for people: RFC 3339, UTC."""
     node: Node | None
     slo: SLO
     topology: Topology

@@ -80,6 +80,64 @@ class Toleration(_Object, frozen=True):
     effect: str = ""
 
 
+class LabelRequirement(_Object, frozen=True):
+    """One line of a selector. `operator`: In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(_Object, frozen=True):
+    """A label selector: every label and every requirement must hold; an empty one selects everything."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelRequirement, ...] | None = None
+
+
+class NodeSelectorTerm(_Object, frozen=True):
+    """One term of a node affinity: all its lines must hold; a term without lines matches no node."""
+
+    match_expressions: tuple[LabelRequirement, ...] | None = None
+    match_fields: tuple[LabelRequirement, ...] | None = None
+
+
+class NodeSelector(_Object, frozen=True):
+    """Terms of which one must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class NodeAffinity(_Object, frozen=True):
+    """The part of a node affinity that must hold."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(_Object, frozen=True):
+    """Pods that `label_selector` selects, in the domain of nodes that share the label `topology_key`."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+
+
+class PodAntiAffinity(_Object, frozen=True):
+    """The part of a pod anti-affinity that must hold."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Object, frozen=True):
+    """Where a pod must, and must not, be placed; preferences are not read."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
 class Volume(_Object, frozen=True):
     """A volume; only what guards ask: is it local, is it a claim."""
 
@@ -101,9 +159,10 @@ class PodSpec(_Object, frozen=True):
     priority_class_name: str | None = None
     scheduler_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: dict[str, Any] | None = None
+    affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
+    resource_claims: tuple[dict[str, Any], ...] | None = None
 
 
 class PodStatus(_Object, frozen=True):
@@ -146,6 +205,7 @@ class Condition(_Object, frozen=True):
 
     type: str = ""
     status: str = ""
+    last_heartbeat_time: str | None = None
 
 
 class NodeStatus(_Object, frozen=True):
@@ -197,3 +257,50 @@ class NRTObject(_Object, frozen=True):
     topology_policies: tuple[str, ...] | None = None
     zones: tuple[Zone, ...] | None = None
     attributes: tuple[dict[str, str], ...] | None = None
+
+
+class PodDisruptionBudgetSpec(_Object, frozen=True):
+    """spec of a PodDisruptionBudget; a missing selector selects no pod, an empty one every pod of the namespace."""
+
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(_Object, frozen=True):
+    """status of a PodDisruptionBudget."""
+
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudgetObject(_Object, frozen=True):
+    """A policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class NamespaceObject(_Object, frozen=True):
+    """A v1 Namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class PriorityClassObject(_Object, frozen=True):
+    """A scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool | None = None
+
+
+class PersistentVolumeClaimSpec(_Object, frozen=True):
+    """spec of a PersistentVolumeClaim."""
+
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimObject(_Object, frozen=True):
+    """A v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()

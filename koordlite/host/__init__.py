@@ -1,0 +1,1 @@
+"""This machine: the only code that opens files under /sys, /proc and the agent's state folder."""

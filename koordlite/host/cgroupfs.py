@@ -1,0 +1,187 @@
+"""The cgroups of this machine by logical names, the same for v1 and v2, both drivers, and co-mounted controllers."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Mapping
+
+from koordlite.host import cgroup_mounts, cgroup_names, cgroup_versions
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupField
+from koordlite.model.errors import HardwareAbsent
+from koordlite.model.qos import KubeQoS
+from koordlite.model.snapshot import Cgroup, Layout
+from koordlite.ports import Files
+
+_DEFAULT_PERIOD_US = 100_000
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+
+
+def vanished(error: OSError) -> bool:
+    """Whether `error` says that the group is gone: ENOENT at open, ENODEV when it went in the middle."""
+    return error.errno in _GONE
+
+
+class Cgroups:
+    """Reads and writes groups by their path below the cgroup root, without a leading slash; the root is empty.
+
+    Fields are `cpuset.cpus` and `cpu.quota`, which can be written, and for reading `cpuset.effective`, `cpu.period`,
+    `cpu.stat`, `cpu.usage`, `memory.stat`, `memory.current`, `threads`, `procs`.
+    """
+
+    def __init__(self, files: Files, layout: Layout, points: Mapping[str, str]) -> None:
+        """`points` is the folder of each v1 controller, or the one of v2 under the empty name."""
+        self.layout = layout
+        self._files = files
+        self._points = points
+        self._version = cgroup_versions.Version(layout.version)
+
+    @classmethod
+    def detect(cls, files: Files, *, kubepods: str = "") -> Cgroups:
+        """The cgroups of the machine behind `files`; HardwareAbsent says what is missing.
+
+        `kubepods` names kubelet's top group where it is not `kubepods` or `kubepods.slice` (kubelet's --cgroup-root).
+        """
+        mounts = cgroup_mounts.find(files)
+        top = mounts.points["cpu" if mounts.version == 1 else ""]
+        group = _kubepods(files, top, kubepods.strip("/"))
+        return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
+
+    def path(self, group: str, field: str) -> str:
+        """The file that holds `field` of `group`; ValueError for a field we do not know."""
+        try:
+            controller, name = self._version.file(field)
+        except KeyError:
+            raise ValueError(f"{field!r} is no cgroup field we know") from None
+        return f"{self._folder(controller, group)}/{name}"
+
+    def exists(self, group: str) -> bool:
+        """Whether the group is there."""
+        try:
+            self._files.list(self._folder(self._main, group))
+        except OSError as error:
+            if vanished(error):
+                return False
+            raise
+        return True
+
+    def children(self, group: str) -> list[str]:
+        """Names of the groups directly below, sorted; FileNotFoundError when `group` is gone."""
+        return _folders(self._files.list(self._folder(self._main, group)))
+
+    def state(self, group: str) -> Cgroup:
+        """The present limits; None where a file is absent, FileNotFoundError when the whole group is gone."""
+        cpus = self._present(group, "cpuset.cpus")
+        effective = cpus if self.layout.version == 1 else self._present(group, "cpuset.effective")
+        quota = self._present(group, "cpu.quota")
+        period = quota if self.layout.version == 2 else self._present(group, "cpu.period")
+        if cpus is None and quota is None and not self.exists(group):
+            raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
+        return Cgroup(
+            cpuset=None if cpus is None else self._version.cpus(cpus),
+            effective=None if effective is None else self._version.cpus(effective),
+            quota_us=None if quota is None else self._version.quota_us(quota),
+            period_us=_DEFAULT_PERIOD_US if period is None else self._version.period_us(period),
+        )
+
+    def cpu_usage_ns(self, group: str) -> int:
+        """CPU time the group and those below it have used, in nanoseconds."""
+        return self._version.usage_ns(self.read_raw(group, "cpu.usage"))
+
+    def memory(self, group: str) -> int:
+        """Bytes the group and those below it hold without page cache."""
+        return self._version.working_memory(self.read_raw(group, "memory.stat"))
+
+    def threads(self, group: str) -> tuple[int, ...]:
+        """Threads in the group and in all groups below it: a container may divide itself further."""
+        return tuple(self._members(group, "threads"))
+
+    def procs(self, group: str) -> tuple[int, ...]:
+        """Processes in the group and in all groups below it."""
+        return tuple(self._members(group, "procs"))
+
+    def encode(self, field: CgroupField, value: CPUSet | int) -> bytes:
+        """The bytes to write for a value, `-1` becoming `max` on v2."""
+        return self._version.encode(field, value)
+
+    def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
+        """The value of what was read; the inverse of `encode`."""
+        return self._version.decode(field, raw)
+
+    def read_raw(self, group: str, field: str) -> bytes:
+        """The file of `field` as it is, newline and all: what the undo journal keeps."""
+        return self._files.read(self.path(group, field))
+
+    def write(self, group: str, field: CgroupField, value: CPUSet | int) -> None:
+        """Give `field` of `group` the value."""
+        self.write_raw(group, field, self.encode(field, value))
+
+    def write_raw(self, group: str, field: str, raw: bytes) -> None:
+        """Write back bytes that `read_raw` found; ValueError for a field that is only read."""
+        if field not in cgroup_versions.WRITABLE:
+            raise ValueError(
+                f"{field} is only read; what can be written: {', '.join(sorted(cgroup_versions.WRITABLE))}"
+            )
+        self._files.write(self.path(group, field), raw)
+
+    def pod_group(self, uid: str, kube_qos: KubeQoS) -> str:
+        """The group of a pod; it need not exist yet."""
+        return cgroup_names.pod_group(self.layout, uid, kube_qos)
+
+    def container_group(self, pod_group: str, container_id: str) -> str | None:
+        """The group of a container, None before the container was made; ValueError for an unknown runtime."""
+        return cgroup_names.container_group(self.layout, pod_group, container_id)
+
+    @property
+    def _main(self) -> str:
+        return "cpu" if self.layout.version == 1 else ""
+
+    def _folder(self, controller: str, group: str) -> str:
+        point = self._points[controller]
+        return f"{point}/{group}" if group else point
+
+    def _present(self, group: str, field: str) -> bytes | None:
+        try:
+            return self.read_raw(group, field)
+        except OSError as error:
+            if vanished(error):
+                return None
+            raise
+
+    def _members(self, group: str, field: str) -> list[int]:
+        members = [int(line) for line in self.read_raw(group, field).split()]
+        for child in self.children(group):
+            try:
+                members += self._members(f"{group}/{child}" if group else child, field)
+            except OSError as error:
+                if not vanished(error):
+                    raise
+        return members
+
+
+def _kubepods(files: Files, top: str, wanted: str) -> str:
+    if wanted:
+        if not _has_folder(files, f"{top}/{wanted}"):
+            why = f"there is no group {wanted} below {top}; it was named in the configuration"
+            raise HardwareAbsent("kubelet's cgroup", why)
+        return wanted
+    present = [name for name in ("kubepods.slice", "kubepods") if _has_folder(files, f"{top}/{name}")]
+    if not present:
+        why = f"neither kubepods nor kubepods.slice is below {top}; name it if kubelet has a --cgroup-root"
+        raise HardwareAbsent("kubelet's cgroup", why)
+    # After a change of driver the other's empty tree may be left behind.
+    return max(present, key=lambda name: len(_folders(files.list(f"{top}/{name}"))))
+
+
+def _has_folder(files: Files, path: str) -> bool:
+    try:
+        files.list(path)
+    except OSError as error:
+        if vanished(error):
+            return False
+        raise
+    return True
+
+
+def _folders(names: Iterable[str]) -> list[str]:
+    return sorted(name[:-1] for name in names if name.endswith("/"))

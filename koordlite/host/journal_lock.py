@@ -1,0 +1,54 @@
+"""One agent on a machine: a lock file that dies with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from koordlite.model.errors import JournalError
+
+_NAME = "lock"
+
+
+class Lock:
+    """An flock on `folder/lock`; the kernel lets go of it however the process ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    @classmethod
+    def take(cls, folder: Path) -> Lock:
+        """Take the lock of `folder`, making the folder if need be; JournalError names the process that has it."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalError(f"the state folder {folder} cannot be used: {error}") from error
+        lock = cls(fd)
+        try:
+            _hold(fd, folder)
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def release(self) -> None:
+        """Let go; twice is fine."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _hold(fd: int, folder: Path) -> None:
+    """Lock the open file and write our process id in it, for the message another agent would get."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+        why = f"{folder} is held by another agent, process {holder}: stop that one, or give this one its own folder"
+        raise JournalError(why) from None
+    except OSError as error:
+        raise JournalError(f"the state folder {folder} cannot be locked: {error}") from error

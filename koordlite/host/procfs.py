@@ -1,0 +1,125 @@
+"""What /proc says about this machine: CPU time, memory, mounts, threads."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from koordlite.ports import Files
+
+USER_HZ = 100
+"""Ticks per second of /proc/stat. The kernel prints USER_HZ, 100 on every architecture Kubernetes runs on, whatever
+its own timer does."""
+
+_KIB = 1024
+_BUSY_COLUMNS = (0, 1, 2, 5, 6)
+_OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeTicks:
+    """CPU time all CPUs spent busy since boot, in ticks of which there are `clk_tck` a second."""
+
+    busy: int
+    clk_tck: int = USER_HZ
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """The machine's memory in bytes; `available` is what could be used without swapping."""
+
+    total: int
+    available: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mount:
+    """One mounted file system."""
+
+    type: str
+    point: str
+    options: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Processor:
+    """What the CPU calls itself; empty where /proc/cpuinfo has no such line (ARM)."""
+
+    model: str
+    vendor: str
+    flags: frozenset[str]
+
+
+def node_cpu_ticks(files: Files) -> NodeTicks:
+    """Busy ticks of the whole machine: user + nice + system + irq + softirq.
+
+    Idle, iowait, steal and guest (already in user) do not count. Source: Koordinator's node resource collector.
+    """
+    fields = files.read("/proc/stat").split(b"\n", 1)[0].split()
+    if len(fields) < 8 or fields[0] != b"cpu":
+        raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
+    return NodeTicks(sum(int(fields[1 + column]) for column in _BUSY_COLUMNS))
+
+
+def memory(files: Files) -> Memory:
+    """Total and available memory from /proc/meminfo."""
+    raw = files.read("/proc/meminfo")
+    return Memory(_kib(raw, b"MemTotal"), _kib(raw, b"MemAvailable"))
+
+
+def mounts(files: Files) -> tuple[Mount, ...]:
+    """What is mounted, as this process sees it; empty where /proc has no mounts file, as in a recording."""
+    for path in ("/proc/self/mounts", "/proc/mounts"):
+        try:
+            raw = files.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return tuple(_mounts(raw))
+    return ()
+
+
+def processor(files: Files) -> Processor:
+    """Model, vendor and flags of the first CPU in /proc/cpuinfo."""
+    first = files.read("/proc/cpuinfo").decode(errors="replace").split("\n\n", 1)[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    flags = found.get("flags") or found.get("Features") or ""
+    vendor = found.get("vendor_id") or found.get("CPU implementer") or ""
+    return Processor(found.get("model name", ""), vendor, frozenset(flags.split()))
+
+
+def boot_id(files: Files) -> str:
+    """The name of this boot: kernel files hold nothing from another one."""
+    return files.read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def start_time(files: Files, tid: int) -> int | None:
+    """Ticks after boot at which the thread began, which tells it from a later one of the same id; None when gone."""
+    try:
+        raw = files.read(f"/proc/{tid}/stat")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in column 2 may hold blanks and brackets: count from the last bracket.
+    return int(raw.rpartition(b")")[2].split()[19])
+
+
+def _kib(raw: bytes, name: bytes) -> int:
+    match = re.search(rb"^" + name + rb":\s+(\d+) kB$", raw, re.MULTILINE)
+    if not match:
+        raise ValueError(f"/proc/meminfo has no line {name.decode()} in kB")
+    return int(match[1]) * _KIB
+
+
+def _mounts(raw: bytes) -> Iterator[Mount]:
+    for line in raw.splitlines():
+        fields = line.split(b" ")
+        if len(fields) >= 4:
+            options = frozenset(fields[3].decode(errors="replace").split(","))
+            yield Mount(fields[2].decode(errors="replace"), _unescaped(fields[1]), options)
+
+
+def _unescaped(field: bytes) -> str:
+    """Blanks, tabs, newlines and backslashes in a mount point are printed as octal."""
+    plain = _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), field)
+    return plain.decode(errors="surrogateescape")

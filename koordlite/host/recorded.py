@@ -1,0 +1,156 @@
+"""A machine from a folder: files captured on a node, read-only, behind the same port as a real one.
+
+A folder holds plain files at their path below it (`proc/stat`, `sys/…`), JSON files that map absolute paths to
+`{"mode", "content" | "error" | "link" | "dir"}`, or both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+_ERRNO = {os.strerror(number): number for number in errno.errorcode}
+_RENAMED = (("/proc/pressure_", "/proc/pressure/"), ("/var_lib_kubelet/", "/var/lib/kubelet/"))
+_MOST_LINKS = 40
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """What a recording says about one path; exactly one of the fields after `mode` is set."""
+
+    mode: str = "0o444"
+    content: str | None = None
+    error: str | None = None
+    link: str | None = None
+    dir: bool | list[str] | None = None
+    file: Path | None = None
+
+
+class RecordedFiles:
+    """`ports.Files` over captured folders; later folders win. Every change is refused with EROFS."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._items: dict[str, _Item] = {}
+        for folder in folders:
+            self._items.update(_items(folder))
+        self._children = _tree(self._items)
+
+    def read(self, path: str) -> bytes:
+        """The recorded content, or the error the kernel gave when it was recorded."""
+        found = self._resolve(path)
+        item = self._items.get(found)
+        if found in self._children:
+            raise _refusal(errno.EISDIR, path)
+        if item is None:
+            raise _refusal(errno.ENOENT, path)
+        if item.error is not None:
+            raise _refusal(_ERRNO.get(item.error, errno.EIO), path)
+        if item.content is not None:
+            return item.content.encode(errors="surrogateescape")
+        if item.file is not None:
+            return item.file.read_bytes()
+        raise _refusal(errno.EACCES, path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Always EROFS, or ENOENT where nothing was recorded."""
+        self._check(path)
+        raise _refusal(errno.EROFS, path)
+
+    def list(self, path: str) -> Sequence[str]:
+        """Names in a recorded folder, sorted."""
+        found = self._resolve(path)
+        if found not in self._children:
+            raise _refusal(errno.ENOTDIR if found in self._items else errno.ENOENT, path)
+        names = self._children[found]
+        return sorted(f"{name}/" if self._is_folder(posixpath.join(found, name)) else name for name in names)
+
+    def mkdir(self, path: str) -> None:
+        """Always EROFS."""
+        raise _refusal(errno.EROFS, path)
+
+    def rmdir(self, path: str) -> None:
+        """Always EROFS, or ENOENT where nothing was recorded."""
+        self._check(path)
+        raise _refusal(errno.EROFS, path)
+
+    def _check(self, path: str) -> None:
+        found = self._resolve(path)
+        if found not in self._items and found not in self._children:
+            raise _refusal(errno.ENOENT, path)
+
+    def _is_folder(self, path: str) -> bool:
+        return self._resolve(path) in self._children
+
+    def _resolve(self, path: str) -> str:
+        """`path` with every recorded link on the way followed, relative ones from the folder they lie in."""
+        for _ in range(_MOST_LINKS):
+            link = self._first_link(path)
+            if link is None:
+                return posixpath.normpath(path)
+            target = posixpath.join(posixpath.dirname(link), self._items[link].link or "")
+            path = posixpath.normpath(target + path[len(link) :])
+        raise _refusal(errno.ELOOP, path)
+
+    def _first_link(self, path: str) -> str | None:
+        at = ""
+        for part in posixpath.normpath(path).split("/")[1:]:
+            at = f"{at}/{part}"
+            item = self._items.get(at)
+            if item is not None and item.link is not None:
+                return at
+        return None
+
+
+def _items(folder: Path) -> Iterator[tuple[str, _Item]]:
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "a recording is a folder", str(folder))
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield from _captured(path) or [(_renamed(f"/{path.relative_to(folder)}"), _Item(file=path))]
+
+
+def _captured(path: Path) -> list[tuple[str, _Item]]:
+    """The items of a JSON file of paths; none when it is any other file."""
+    if path.suffix != ".json":
+        return []
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, _Item])
+    except msgspec.DecodeError:
+        return []
+    return list(found.items()) if all(key.startswith("/") for key in found) else []
+
+
+def _renamed(path: str) -> str:
+    """Captures avoid some folder names; give them back."""
+    for short, full in _RENAMED:
+        if path.startswith(short):
+            return full + path.removeprefix(short)
+    return path
+
+
+def _tree(items: Mapping[str, _Item]) -> dict[str, set[str]]:
+    """Folder → names in it: the recorded folders and those that the paths imply."""
+    children: dict[str, set[str]] = {"/": set()}
+    for path, item in items.items():
+        if item.dir is not None:
+            children.setdefault(path, set())
+        _hang_in(path, children)
+    return children
+
+
+def _hang_in(path: str, children: dict[str, set[str]]) -> None:
+    while path != "/":
+        parent, name = posixpath.split(path)
+        known = parent in children
+        children.setdefault(parent, set()).add(name)
+        if known:
+            return
+        path = parent
+
+
+def _refusal(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,159 @@
+"""The machine's CPUs and NUMA nodes as /sys describes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Hashable, Iterable, Sequence
+
+from koordlite.host import procfs
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import HardwareAbsent
+from koordlite.model.topology import CPU, NUMANode, Topology
+from koordlite.ports import Files
+
+_CPUS = "/sys/devices/system/cpu"
+_NODES = "/sys/devices/system/node"
+_LOCAL_DISTANCE = 10
+_CORE_PARTS = ("physical_package_id", "die_id", "cluster_id", "core_id")
+
+
+def topology(files: Files) -> Topology:
+    """The online CPUs with core, socket, NUMA node and L3 cache, and the NUMA nodes, also those without CPUs.
+
+    Cores and sockets are numbered over the whole machine in the order of their first CPU, as lscpu does. L3 caches
+    keep the ids resctrl uses. HardwareAbsent when /sys lists no CPU.
+    """
+    ids = _online(files)
+    if not ids:
+        raise HardwareAbsent("CPU topology", f"{_CPUS} lists no CPU that is online")
+    nodes = _numa_nodes(files, ids)
+    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
+    sockets = _numbered((cpu, _package(files, cpu)) for cpu in ids)
+    cores = _numbered((cpu, _core_key(files, cpu)) for cpu in ids)
+    caches = _l3_ids(files, ids)
+    stray = nodes[0].id
+    return Topology(
+        tuple(CPU(cpu, cores[cpu], sockets[cpu], node_of.get(cpu, stray), caches.get(cpu)) for cpu in ids), nodes
+    )
+
+
+def possible(files: Files) -> CPUSet:
+    """Every CPU the machine could ever have online; those online where /sys does not say."""
+    listed = _text(files, f"{_CPUS}/possible")
+    return CPUSet.parse(listed) if listed else CPUSet(_online(files))
+
+
+def smt_active(files: Files) -> bool:
+    """Whether cores run more than one thread each."""
+    return _text(files, f"{_CPUS}/smt/active") == "1"
+
+
+def turbo_enabled(files: Files) -> bool:
+    """Whether Intel's turbo is on; False where its driver does not say."""
+    return _text(files, f"{_CPUS}/intel_pstate/no_turbo") == "0"
+
+
+def _online(files: Files) -> list[int]:
+    present = _numbers(_names(files, _CPUS), "cpu")
+    listed = _text(files, f"{_CPUS}/online")
+    if listed is not None:
+        online = CPUSet.parse(listed)
+        return [cpu for cpu in present if cpu in online]
+    # cpu0 usually cannot go offline and then has no such file.
+    return [cpu for cpu in present if _text(files, f"{_CPUS}/cpu{cpu}/online") != "0"]
+
+
+def _package(files: Files, cpu: int) -> int:
+    """ARM firmware without the table says -1, or there is no file at all: one socket."""
+    return max(0, _number(files, f"{_CPUS}/cpu{cpu}/topology/physical_package_id", 0))
+
+
+def _core_key(files: Files, cpu: int) -> Hashable:
+    """What all threads of one core share. core_id alone repeats in every socket, die or ARM cluster."""
+    folder = f"{_CPUS}/cpu{cpu}/topology"
+    siblings = _text(files, f"{folder}/thread_siblings_list")
+    if siblings:
+        return siblings
+    if _text(files, f"{folder}/core_id") is None:
+        return ("alone", cpu)
+    return tuple(_number(files, f"{folder}/{part}", 0) for part in _CORE_PARTS)
+
+
+def _numbered(keys: Iterable[tuple[int, Hashable]]) -> dict[int, int]:
+    """CPU → number of its key, counted in the order in which keys first appear."""
+    numbers: dict[Hashable, int] = {}
+    return {cpu: numbers.setdefault(key, len(numbers)) for cpu, key in keys}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cache:
+    id: int | None
+    shared: str | None
+
+
+def _l3_ids(files: Files, cpus: Sequence[int]) -> dict[int, int]:
+    """L3 id by CPU. Kernels without cache ids get a number for each group of CPUs that share one."""
+    caches = {cpu: cache for cpu in cpus if (cache := _l3(files, cpu))}
+    given = {cpu: cache.id for cpu, cache in caches.items() if cache.id is not None}
+    if given:
+        return given
+    return _numbered((cpu, cache.shared) for cpu, cache in caches.items() if cache.shared)
+
+
+def _l3(files: Files, cpu: int) -> _Cache | None:
+    folder = f"{_CPUS}/cpu{cpu}/cache"
+    for index in reversed(_numbers(_names(files, folder), "index")):
+        base = f"{folder}/index{index}"
+        if _text(files, f"{base}/level") == "3" and _text(files, f"{base}/type") != "Instruction":
+            text = _text(files, f"{base}/id")
+            return _Cache(int(text) if text else None, _text(files, f"{base}/shared_cpu_list"))
+    return None
+
+
+def _numa_nodes(files: Files, cpus: Sequence[int]) -> tuple[NUMANode, ...]:
+    """The nodes in the order of their ids; a kernel without NUMA has one, 0."""
+    ids = _numbers(_names(files, _NODES), "node")
+    if not ids:
+        return (NUMANode(0, CPUSet(cpus), procfs.memory(files).total, ((0, _LOCAL_DISTANCE),)),)
+    return tuple(_numa_node(files, node, ids, CPUSet(cpus)) for node in ids)
+
+
+def _numa_node(files: Files, node: int, ids: Sequence[int], online: CPUSet) -> NUMANode:
+    folder = f"{_NODES}/node{node}"
+    cpus = CPUSet.parse(_text(files, f"{folder}/cpulist") or "") & online
+    distances = (_text(files, f"{folder}/distance") or "").split()
+    # The kernel prints one distance for each online node, in the order of their ids; ids may have gaps.
+    pairs = tuple(zip(ids, map(int, distances), strict=False))
+    return NUMANode(node, cpus, _node_memory(files, folder), pairs)
+
+
+def _node_memory(files: Files, folder: str) -> int:
+    match = re.search(r"MemTotal:\s+(\d+) kB", _text(files, f"{folder}/meminfo") or "")
+    return int(match[1]) * 1024 if match else 0
+
+
+def _numbers(names: Iterable[str], prefix: str) -> list[int]:
+    """The ids in folder names like `cpu12/`, ascending."""
+    tails = (name[len(prefix) :].rstrip("/") for name in names if name.startswith(prefix) and name.endswith("/"))
+    return sorted(int(tail) for tail in tails if tail.isascii() and tail.isdigit())
+
+
+def _number(files: Files, path: str, default: int) -> int:
+    text = _text(files, path)
+    return int(text) if text else default
+
+
+def _text(files: Files, path: str) -> str | None:
+    """The content without blanks around it; None where there is no such file."""
+    try:
+        return files.read(path).decode().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _names(files: Files, folder: str) -> Sequence[str]:
+    try:
+        return files.list(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()

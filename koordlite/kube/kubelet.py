@@ -1,0 +1,161 @@
+"""What kubelet says of itself: /configz and its CPU manager's checkpoint, as parts of `model.snapshot.Kubelet`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import msgspec
+
+from koordlite.formulas import cpu_assign
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Kubelet, PodCPUs
+from koordlite.model.topology import Topology
+
+STATIC = "static"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletConfig:
+    """The policies of kubelet's configuration that we decide on."""
+
+    cpu_manager_policy: str = "none"
+    cpu_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_manager_policy: str = "none"
+    topology_manager_scope: str = "container"
+    reserved_system_cpus: CPUSet | None = None
+    """CPUs given by list; their number then stands for all reserved CPU."""
+    reserved_milli: int = 0
+    """systemReserved + kubeReserved CPU in millicores."""
+    cgroup_root: str = "/"
+    cgroup_driver: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CPUManagerState:
+    """Kubelet's checkpoint of exclusive CPUs; `policy` is empty when there is none."""
+
+    policy: str = ""
+    shared: CPUSet = EMPTY
+    pod_cpus: tuple[PodCPUs, ...] = ()
+
+
+def parse_configz(raw: bytes) -> KubeletConfig:
+    """Decode the answer of /configz; InputError when it is none."""
+    try:
+        text = msgspec.json.decode(raw, type=_Configz).kubeletconfig
+        cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else None
+        reserved_milli = _cpu_milli(text.system_reserved) + _cpu_milli(text.kube_reserved)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise _refused("/configz", raw, error, "kubelet's policies count as unknown") from error
+    return KubeletConfig(
+        cpu_manager_policy=text.cpu_manager_policy or "none",
+        cpu_manager_options=text.cpu_manager_policy_options or {},
+        topology_manager_policy=text.topology_manager_policy or "none",
+        topology_manager_scope=text.topology_manager_scope or "container",
+        reserved_system_cpus=cpus,
+        reserved_milli=reserved_milli,
+        cgroup_root=text.cgroup_root or "/",
+        cgroup_driver=text.cgroup_driver or "",
+    )
+
+
+def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
+    """Decode `cpu_manager_state`; an empty file is no state, InputError when it cannot be read.
+
+    The checksum is not verified: it depends on Go's struct printing. Pods without a CPU are left out, the rest is
+    sorted by uid.
+    """
+    if not raw.strip():
+        return CPUManagerState()
+    try:
+        text = msgspec.json.decode(raw, type=_StateText)
+        pods = (_pod_cpus(uid, sets) for uid, sets in sorted((text.entries or {}).items()))
+        return CPUManagerState(
+            text.policy_name, CPUSet.parse(text.default_cpu_set), tuple(pod for pod in pods if pod.cpus)
+        )
+    except (msgspec.DecodeError, ValueError) as error:
+        raise _refused("cpu_manager_state", raw, error, "kubelet's exclusive CPUs count as unknown") from error
+
+
+def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
+    """The CPUs kubelet's static policy keeps for the system; empty under any other policy.
+
+    ⌈system-reserved + kube-reserved⌉ CPUs by topology, unless they are listed. InputError when the listed ones are not
+    all on this machine, or when it has too few. Source: Koordinator `GetStaticCPUManagerPolicyReservedCPUs`.
+    """
+    if config.cpu_manager_policy != STATIC:
+        return EMPTY
+    listed = config.reserved_system_cpus
+    if listed is not None:
+        if not listed <= topology.cpuset:
+            why = f"this machine has only the CPUs {topology.cpuset}"
+            raise InputError(Problem("kubelet", "reservedSystemCPUs", str(listed), why, _NONE_RESERVED))
+        return listed
+    count = -(-config.reserved_milli // 1000)
+    try:
+        return cpu_assign.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=count)
+    except ValueError as error:
+        raise InputError(
+            Problem("kubelet", "systemReserved + kubeReserved", f"{config.reserved_milli}m", str(error), _NONE_RESERVED)
+        ) from error
+
+
+def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
+    """What the rules see of kubelet, and what was wrong with it. A state left by another policy is not counted."""
+    problems: tuple[Problem, ...] = ()
+    try:
+        reserved = reserved_cpus(config, topology)
+    except InputError as error:
+        reserved, problems = EMPTY, error.problems
+    static = config.cpu_manager_policy == STATIC
+    kubelet = Kubelet(
+        cpu_manager_policy=config.cpu_manager_policy,
+        cpu_manager_options=config.cpu_manager_options,
+        topology_manager_policy=config.topology_manager_policy,
+        topology_manager_scope=config.topology_manager_scope,
+        reserved_cpus=reserved,
+        pod_cpus=state.pod_cpus if static else (),
+    )
+    return kubelet, problems
+
+
+_NONE_RESERVED = "mend kubelet's configuration; until then no CPU counts as reserved by kubelet"
+
+
+class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
+    cpu_manager_policy: str | None = None
+    cpu_manager_policy_options: dict[str, str] | None = None
+    topology_manager_policy: str | None = None
+    topology_manager_scope: str | None = None
+    reserved_system_cpus: str | None = msgspec.field(default=None, name="reservedSystemCPUs")
+    system_reserved: dict[str, str] | None = None
+    kube_reserved: dict[str, str] | None = None
+    cgroup_root: str | None = None
+    cgroup_driver: str | None = None
+
+
+class _Configz(msgspec.Struct, frozen=True):
+    kubeletconfig: _ConfigText
+
+
+class _StateText(msgspec.Struct, frozen=True, rename="camel"):
+    policy_name: str
+    default_cpu_set: str = ""
+    entries: dict[str, dict[str, str]] | None = None
+
+
+def _cpu_milli(amounts: Mapping[str, str] | None) -> int:
+    return Quantity.parse((amounts or {}).get("cpu", "0")).milli
+
+
+def _pod_cpus(uid: str, texts: Mapping[str, str]) -> PodCPUs:
+    sets = {container: CPUSet.parse(text) for container, text in texts.items()}
+    return PodCPUs(uid, union(sets.values()), sets)
+
+
+def _refused(field: str, raw: bytes, error: Exception, holds: str) -> InputError:
+    do = f"look at what kubelet answers there; {holds}"
+    return InputError(Problem("kubelet", field, raw[:200].decode(errors="replace"), str(error), do))

@@ -1,0 +1,272 @@
+"""What the agent publishes on the node's NodeResourceTopology, as values with their JSON: `encode_*` and `decode_*`.
+
+Keys are in `keys`. Shapes and field order are Koordinator's ("NodeResourceTopology report by koordlet"); `Placement` is
+ours, because nobody else publishes where containers really run. JSON is compact and escaped as Go prints it. Every
+`decode_*` raises InputError that names the object, the annotation and the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.topology import CPU, NUMANode, Topology
+
+MAX_NUMA_NODES = 64
+"""The scheduler's limit on NUMA node ids."""
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Common settings: immutable, camelCase in JSON, defaults are left out."""
+
+
+class Device(_Value, frozen=True):
+    """A device a container uses, by its id, and its NUMA node (-1: the machine does not say)."""
+
+    id: str
+    numa: int = -1
+
+
+class ContainerPlacement(_Value, frozen=True, omit_defaults=False):
+    """One container: what was promised to it, and where it really runs.
+
+    The agent lists containers that have a promise, and containers without one that stand where nobody may.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    source: str = "none"
+    """Who made the promise: `kubelet`, `koordinator`, `crane`, or `none`."""
+    exclusive: bool = False
+    """The CPUs are promised to this container alone."""
+    single_numa: bool = msgspec.field(default=False, name="singleNUMA")
+    """All CPUs and memory are promised from one NUMA node."""
+    scope: str = "container"
+    """`container` or `pod`: what `single_numa` holds for (kubelet's topologyManagerScope)."""
+    promised_cpus: CPUSet = msgspec.field(default=EMPTY, name="promisedCPUs")
+    promised_nodes: tuple[int, ...] = ()
+    cpuset: CPUSet = EMPTY
+    """CPUs it may really run on (`cpuset.cpus.effective`)."""
+    mems: CPUSet = EMPTY
+    """NUMA nodes it may really take memory from (`cpuset.mems.effective`)."""
+    cpus_by_numa: dict[int, CPUSet] = msgspec.field(default_factory=dict, name="cpusByNUMA")
+    memory_by_numa: dict[int, int] = msgspec.field(default_factory=dict, name="memoryByNUMA")
+    """Bytes in use by NUMA node; empty when not measured."""
+    devices: tuple[Device, ...] = ()
+    fix_failed: bool = False
+    """The agent tried to put the container right and the kernel refused: only a move cures it."""
+
+
+class Placement(_Value, frozen=True, omit_defaults=False):
+    """Annotation `placement.koordlite.io/containers`: where containers of one node really run."""
+
+    observed_at: str
+    """RFC 3339 time of the look; readers disregard a placement that is too old."""
+    generation: int
+    """Grows by one with each change, so that a reader can tell a new look from an old one."""
+    containers: tuple[ContainerPlacement, ...] = ()
+
+
+class Pool(_Value, frozen=True, omit_defaults=False):
+    """CPUs of one NUMA node that are shared by the LS, or the BE, containers."""
+
+    socket: int
+    node: int
+    cpuset: CPUSet | msgspec.UnsetType = msgspec.UNSET
+    """Left out of the JSON when every CPU was reserved away."""
+
+    @property
+    def cpus(self) -> CPUSet:
+        """The CPUs; empty when the pool was emptied."""
+        return EMPTY if self.cpuset is msgspec.UNSET else self.cpuset
+
+
+class CPUManagerPolicy(_Value, frozen=True):
+    """Annotation `kubelet.koordinator.sh/cpu-manager-policy`: how kubelet's CPU manager was configured."""
+
+    policy: str = ""
+    options: dict[str, str] = msgspec.field(default_factory=dict)
+    reserved_cpus: CPUSet = msgspec.field(default=EMPTY, name="reservedCPUs")
+
+
+class PodCPUAlloc(_Value, frozen=True):
+    """CPUs one pod holds exclusively; part of annotation `node.koordinator.sh/pod-cpu-allocs`."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    cpuset: CPUSet = EMPTY
+    managed_by_kubelet: bool = False
+
+
+def pool(socket: int, node: int, cpus: CPUSet) -> Pool:
+    """The pool of NUMA node `node`; without CPUs its cpuset is left out, as Koordinator prints it."""
+    return Pool(socket=socket, node=node, cpuset=cpus or msgspec.UNSET)
+
+
+def encode_placement(placement: Placement) -> str:
+    """Text of `keys.PLACEMENT`."""
+    return _encode(placement)
+
+
+def decode_placement(text: str, owner: str) -> Placement:
+    """The placement that object `owner` carries."""
+    placement: Placement = _decode(text, Placement, owner, keys.PLACEMENT)
+    return placement
+
+
+def encode_pools(pools: Iterable[Pool]) -> str:
+    """Text of `keys.LS_SHARED_POOLS` or `keys.BE_SHARED_POOLS`, in the order given."""
+    return _encode(list(pools))
+
+
+def decode_pools(text: str, owner: str, key: str = keys.LS_SHARED_POOLS) -> tuple[Pool, ...]:
+    """The pools in annotation `key` of object `owner`."""
+    return _decode(text, tuple[Pool, ...] | None, owner, key) or ()
+
+
+def encode_cpu_manager_policy(policy: CPUManagerPolicy) -> str:
+    """Text of `keys.CPU_MANAGER_POLICY`; `{}` when kubelet was not asked."""
+    return _encode(policy)
+
+
+def decode_cpu_manager_policy(text: str, owner: str) -> CPUManagerPolicy:
+    """Kubelet's CPU manager policy as object `owner` carries it."""
+    return _decode(text, CPUManagerPolicy | None, owner, keys.CPU_MANAGER_POLICY) or CPUManagerPolicy()
+
+
+def encode_pod_cpu_allocs(allocs: Iterable[PodCPUAlloc]) -> str:
+    """Text of `keys.POD_CPU_ALLOCS`, sorted by uid; `null` when there are none."""
+    return _encode(sorted(allocs, key=lambda alloc: alloc.uid) or None)
+
+
+def decode_pod_cpu_allocs(text: str, owner: str) -> tuple[PodCPUAlloc, ...]:
+    """Pods that hold CPUs exclusively, as object `owner` lists them."""
+    return _decode(text, tuple[PodCPUAlloc, ...] | None, owner, keys.POD_CPU_ALLOCS) or ()
+
+
+def encode_cpu_topology(topology: Topology) -> str:
+    """Text of `keys.CPU_TOPOLOGY`: every CPU in the order of its id; zeros are written."""
+    rows = (_CPURow(id=cpu.id, core=cpu.core, socket=cpu.socket, node=cpu.node) for cpu in topology.cpus)
+    return _encode(_CPUDetail(detail=tuple(sorted(rows, key=lambda row: row.id))))
+
+
+def decode_cpu_topology(text: str, owner: str) -> Topology:
+    """The machine as object `owner` describes it; memory and distances are not in this annotation and stay empty."""
+    rows = _decode(text, _CPUDetail, owner, keys.CPU_TOPOLOGY).detail or ()
+    cpus = tuple(CPU(row.id, row.core, row.socket, row.node) for row in sorted(rows, key=lambda row: row.id))
+    nodes = sorted({cpu.node for cpu in cpus})
+    return Topology(cpus, tuple(NUMANode(n, CPUSet(cpu.id for cpu in cpus if cpu.node == n), 0) for n in nodes))
+
+
+def encode_reservation(reservation: ResolvedReservation) -> str:
+    """Text of `keys.RESERVATION` on the NodeResourceTopology: as written on the node, with the concrete CPU list."""
+    written = reservation.written
+    body: dict[str, Any] = {}
+    if written and written.resources:
+        body["resources"] = {name: str(amount) for name, amount in sorted(written.resources.items())}
+    if reservation.cpus:
+        body["reservedCPUs"] = str(reservation.cpus)
+    if written and written.apply_policy:
+        body["applyPolicy"] = written.apply_policy
+    return _encode(body)
+
+
+def encode_system_qos(system_qos: SystemQoS) -> str:
+    """Text of `keys.SYSTEM_QOS` on the NodeResourceTopology; `{}` when nothing is set apart."""
+    body: dict[str, Any] = {"cpuset": str(system_qos.cpuset)} if system_qos.cpuset else {}
+    if body and not system_qos.exclusive:
+        body["cpusetExclusive"] = False
+    return _encode(body)
+
+
+_POLICIES = {
+    "single-numa-node": "SingleNUMANode",
+    "restricted": "Restricted",
+    "best-effort": "BestEffort",
+}
+_SCOPES = {"container": "ContainerLevel", "pod": "PodLevel"}
+
+
+def topology_policy(policy: str, scope: str) -> str:
+    """The word of `topologyPolicies` for kubelet's topology manager policy and scope; `None` for anything else.
+
+    Source: `getTopologyPolicy` of Koordinator.
+    """
+    known = policy in _POLICIES and scope in _SCOPES
+    return f"{_POLICIES[policy]}{_SCOPES[scope]}" if known else "None"
+
+
+def kubelet_topology_manager(word: str) -> tuple[str, str]:
+    """Kubelet's (policy, scope) behind a word of `topologyPolicies`; ("none", "container") for any other word.
+
+    `SingleNUMANode` alone is the older spelling of the container scope.
+    """
+    for policy, stem in _POLICIES.items():
+        for scope, suffix in _SCOPES.items():
+            if word in (f"{stem}{suffix}", stem):
+                return policy, scope
+    return "none", "container"
+
+
+def numa_node_of_zone(name: str) -> int | None:
+    """NUMA node id of the zone `node-<id>`, 0 to 63 as the scheduler reads them; None for any other name.
+
+    The id is in the name and never the zone's place in the list.
+    """
+    number = name.removeprefix("node-")
+    known = number != name and number.isascii() and number.isdigit() and int(number) < MAX_NUMA_NODES
+    return int(number) if known else None
+
+
+def by_numa_node(topology: Topology, cpus: CPUSet) -> Mapping[int, CPUSet]:
+    """`cpus` split by NUMA node; CPUs the machine does not have are left out."""
+    split = ((node.id, node.cpus & cpus) for node in topology.nodes)
+    return {node: part for node, part in split if part}
+
+
+class _CPURow(msgspec.Struct, frozen=True):
+    id: int
+    core: int
+    socket: int
+    node: int
+
+
+class _CPUDetail(msgspec.Struct, frozen=True):
+    detail: tuple[_CPURow, ...] | None = None
+
+
+_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def _encode(value: object) -> str:
+    plain = msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_to_text)
+    return msgspec.json.encode(plain).decode().translate(_ESCAPES)
+
+
+def _to_text(value: object) -> str:
+    if isinstance(value, CPUSet):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form here")
+
+
+def _from_text(kind: type, text: object) -> CPUSet:
+    if kind is CPUSet and isinstance(text, str):
+        return CPUSet.parse(text)
+    raise ValueError(f"{text!r} is not a CPU list like 0-3,8")
+
+
+def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
+    try:
+        return msgspec.json.decode(text, type=shape, dec_hook=_from_text)
+    except (msgspec.DecodeError, ValueError) as error:
+        do = "the agent writes this annotation; delete it and it is written anew; disregarded until then"
+        raise InputError(Problem(owner, key, text, str(error), do)) from error

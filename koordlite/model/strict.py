@@ -1,0 +1,215 @@
+"""YAML read strictly into dataclasses: every mistake at once, each with file:line:column and its path.
+
+One reader for the configuration files of both products. A field's type is one of bool, int, float, str, a Literal, an
+optional or tuple of these, `dict[str, …]`, or another dataclass; names are camelCase in YAML, snake_case in Python.
+A field's metadata may hold `name` (its YAML name), `ge` and `le` (bounds), `yaml` (the type to read instead of its own)
+and `check` (called with the value, raises ValueError). A dataclass with a static method `variant(name)` is read as the
+dataclass which that returns for the mapping's `name`; for an unknown name it returns the class itself.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import yaml
+
+from koordlite.model.errors import ConfigError, Problem
+
+T = TypeVar("T")
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def load(text: str, shape: type[T], source: str) -> T:
+    """The value of type `shape` that `text` writes; ConfigError lists everything that is wrong in it."""
+    reader = _Reader(source)
+    node = reader.compose(text)
+    value = shape() if node is None and not reader.problems else reader.value(node, shape, "$")
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return typing.cast(T, value)
+
+
+def camel(name: str) -> str:
+    """snake_case → camelCase; words of an acronym keep Python's spelling (`mba_percent` → `mbaPercent`)."""
+    head, *rest = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+@functools.cache
+def fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
+    """YAML name → (field, resolved type) of a dataclass; a field's metadata may give its YAML name as `name`."""
+    hints = typing.get_type_hints(shape)
+    return {
+        f.metadata.get("name", camel(f.name)): (f, f.metadata.get("yaml", hints[f.name]))
+        for f in dataclasses.fields(shape)
+        if f.init
+    }
+
+
+class _Reader:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self._construct: Callable[[yaml.Node], Any] = lambda node: node
+
+    def compose(self, text: str) -> yaml.Node | None:
+        try:
+            loader = _Loader(text)
+            self._construct = functools.partial(loader.construct_object, deep=True)
+            return loader.get_single_node()
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            where = f"{self.source}:{mark.line + 1}:{mark.column + 1}" if mark else self.source
+            why = " ".join(str(getattr(error, "problem", None) or error).split())
+            self.problems.append(Problem(where, "$", "", f"not YAML: {why}", "mend the syntax"))
+            return None
+
+    def value(self, node: yaml.Node | None, hint: Any, path: str) -> Any:
+        """The Python value of `node`, or None with a problem noted."""
+        if node is None:
+            return None
+        if dataclasses.is_dataclass(hint):
+            return self._dataclass(node, typing.cast(type, hint), path)
+        read = {
+            types.UnionType: self._optional,
+            typing.Union: self._optional,
+            typing.Literal: self._literal,
+            tuple: self._tuple,
+            dict: self._mapping,
+            collections.abc.Mapping: self._mapping,
+        }.get(typing.get_origin(hint), self._scalar)
+        return read(node, hint, path)
+
+    def wrong(self, node: yaml.Node, path: str, why: str, do: str) -> None:
+        mark = node.start_mark
+        shown = str(node.value) if isinstance(node, yaml.ScalarNode) else _kind(node)
+        self.problems.append(Problem(f"{self.source}:{mark.line + 1}:{mark.column + 1}", path, shown, why, do))
+
+    def _optional(self, node: yaml.Node, hint: Any, path: str) -> Any:
+        inner = [a for a in typing.get_args(hint) if a is not type(None)]
+        if node.tag == "tag:yaml.org,2002:null":
+            return None
+        return self.value(node, inner[0], path)
+
+    def _literal(self, node: yaml.Node, hint: Any, path: str) -> Any:
+        words = typing.get_args(hint)
+        # YAML 1.1 reads a bare `off` as false; the word is what the author meant.
+        text = node.value if isinstance(node, yaml.ScalarNode) else None
+        if text not in words:
+            close = difflib.get_close_matches(str(text), map(str, words), n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            self.wrong(node, path, "not one of the accepted words", f"{hint}write one of: {', '.join(map(str, words))}")
+        return text
+
+    def _dataclass(self, node: yaml.Node, shape: type, path: str) -> Any:
+        given: dict[str, Any] = {}
+        shape = _variant(shape, node)
+        known = fields(shape)
+        for key, child in self._pairs(node, path):
+            if key.value not in known:
+                self._unknown(key, list(known), path)
+                continue
+            field, hint = known[key.value]
+            before = len(self.problems)
+            value = self.value(child, hint, f"{path}.{key.value}")
+            self._check_bounds(child, value, field, f"{path}.{key.value}")
+            if len(self.problems) == before:
+                self._check(child, value, field, f"{path}.{key.value}")
+            if len(self.problems) == before:
+                given[field.name] = value
+        return self._build(node, shape, given, path)
+
+    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str) -> Any:
+        try:
+            return shape(**given)
+        except (TypeError, ValueError) as error:
+            if not self.problems:
+                self.wrong(node, path, str(error), "change the combination")
+            return None
+
+    def _unknown(self, key: yaml.Node, known: list[str], path: str) -> None:
+        close = difflib.get_close_matches(str(key.value), known, n=1)
+        do = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known) or 'nothing'}"
+        self.wrong(key, path, "unknown key", do)
+
+    def _check_bounds(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
+        low, high = field.metadata.get("ge"), field.metadata.get("le")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        if (low is not None and value < low) or (high is not None and value > high):
+            span = f"at least {low}" if high is None else f"{low} to {high}"
+            self.wrong(node, path, "out of range", f"write a number {span}")
+
+    def _check(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
+        check = field.metadata.get("check")
+        try:
+            if check and value is not None:
+                check(value)
+        except ValueError as error:
+            self.wrong(node, path, str(error), "correct the value")
+
+    def _pairs(self, node: yaml.Node, path: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+        if node.tag == "tag:yaml.org,2002:null":
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(node, path, f"{_kind(node)} where a mapping is needed", "write `key: value` lines")
+            return []
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            seen[key.value] = seen.get(key.value, 0) + 1
+            if seen[key.value] == 2:
+                self.wrong(key, path, "the key stands twice", "keep one of them")
+        return [(key, child) for key, child in node.value]
+
+    def _tuple(self, node: yaml.Node, hint: Any, path: str) -> tuple[Any, ...]:
+        if not isinstance(node, yaml.SequenceNode):
+            self.wrong(node, path, f"{_kind(node)} where a list is needed", "write `- item` lines")
+            return ()
+        inner = typing.get_args(hint)[0]
+        return tuple(self.value(child, inner, f"{path}[{i}]") for i, child in enumerate(node.value))
+
+    def _mapping(self, node: yaml.Node, hint: Any, path: str) -> dict[str, Any]:
+        inner = typing.get_args(hint)[1]
+        return {key.value: self.value(child, inner, f"{path}.{key.value}") for key, child in self._pairs(node, path)}
+
+    def _scalar(self, node: yaml.Node, hint: Any, path: str) -> Any:
+        if hint is Any:
+            return self._construct(node)
+        if not isinstance(node, yaml.ScalarNode):
+            self.wrong(node, path, f"{_kind(node)} where {_WORDS[hint]} is needed", f"write {_WORDS[hint]}")
+            return None
+        if hint is str:
+            return node.value
+        value = self._construct(node)
+        if hint is float and type(value) is int:
+            return float(value)
+        if type(value) is not hint:
+            self.wrong(node, path, f"not {_WORDS[hint]}", f"write {_WORDS[hint]}")
+            return None
+        return value
+
+
+def _variant(shape: type, node: yaml.Node) -> type:
+    choose = getattr(shape, "variant", None)
+    if choose is None or not isinstance(node, yaml.MappingNode):
+        return shape
+    names = [child.value for key, child in node.value if key.value == "name" and isinstance(child, yaml.ScalarNode)]
+    return typing.cast(type, choose(names[0])) if names else shape
+
+
+def _kind(node: yaml.Node) -> str:
+    return (
+        "a mapping"
+        if isinstance(node, yaml.MappingNode)
+        else "a list"
+        if isinstance(node, yaml.SequenceNode)
+        else "a value"
+    )

@@ -1,0 +1,77 @@
+"""Names of pods' and containers' groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordlite.host import cgroup_names
+from koordlite.model.qos import KubeQoS
+from koordlite.model.snapshot import Layout
+
+UID = "6c3a-01"
+SYSTEMD = cgroup_names.layout(2, "kubepods.slice")
+CGROUPFS = cgroup_names.layout(1, "kubepods")
+BURSTABLE = "kubepods.slice/kubepods-burstable.slice"
+
+
+@pytest.mark.parametrize(
+    ("kubepods", "driver", "burstable", "besteffort"),
+    [
+        pytest.param("kubepods", "cgroupfs", "kubepods/burstable", "kubepods/besteffort", id="cgroupfs"),
+        pytest.param("kubepods.slice", "systemd", BURSTABLE, "kubepods.slice/kubepods-besteffort.slice", id="systemd"),
+        pytest.param("a/kubepods", "cgroupfs", "a/kubepods/burstable", "a/kubepods/besteffort", id="cgroup root"),
+        pytest.param(
+            "a.slice/a-kubepods.slice",
+            "systemd",
+            "a.slice/a-kubepods.slice/a-kubepods-burstable.slice",
+            "a.slice/a-kubepods.slice/a-kubepods-besteffort.slice",
+            id="systemd repeats the path in each name",
+        ),
+    ],
+)
+def test_layout(kubepods: str, driver: str, burstable: str, besteffort: str) -> None:
+    found = cgroup_names.layout(2, kubepods)
+    assert (found.driver, found.kubepods, found.burstable, found.besteffort) == (
+        driver,
+        kubepods,
+        burstable,
+        besteffort,
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "qos", "expected"),
+    [
+        (CGROUPFS, KubeQoS.GUARANTEED, "kubepods/pod6c3a-01"),
+        (CGROUPFS, KubeQoS.BURSTABLE, "kubepods/burstable/pod6c3a-01"),
+        (CGROUPFS, KubeQoS.BEST_EFFORT, "kubepods/besteffort/pod6c3a-01"),
+        (SYSTEMD, KubeQoS.GUARANTEED, "kubepods.slice/kubepods-pod6c3a_01.slice"),
+        (SYSTEMD, KubeQoS.BURSTABLE, f"{BURSTABLE}/kubepods-burstable-pod6c3a_01.slice"),
+        (
+            SYSTEMD,
+            KubeQoS.BEST_EFFORT,
+            "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod6c3a_01.slice",
+        ),
+    ],
+)
+def test_pod_group(names: Layout, qos: KubeQoS, expected: str) -> None:
+    assert cgroup_names.pod_group(names, UID, qos) == expected
+
+
+@pytest.mark.parametrize(
+    ("runtime", "scope"),
+    [("containerd", "cri-containerd"), ("docker", "docker"), ("cri-o", "crio"), ("pouch", "pouch")],
+)
+def test_container_group(runtime: str, scope: str) -> None:
+    assert cgroup_names.container_group(SYSTEMD, "p.slice", f"{runtime}://ab12") == f"p.slice/{scope}-ab12.scope"
+    assert cgroup_names.container_group(CGROUPFS, "p", f"{runtime}://ab12") == "p/ab12"
+
+
+def test_a_container_that_was_not_made_has_no_group() -> None:
+    assert cgroup_names.container_group(CGROUPFS, "p", "") is None
+
+
+@pytest.mark.parametrize("text", ["crio://ab", "ab12", "containerd://", "containerd:ab", "docker://../ab"])
+def test_an_unknown_runtime_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="container id"):
+        cgroup_names.container_group(CGROUPFS, "p", text)

@@ -1,0 +1,271 @@
+"""The undo journal: never lost, never silently empty, never held by two."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from koordlite.host import journal, journal_file
+from koordlite.host.journal import FileEntry, GroupMade, Journal, NodeResource, TasksMoved, TopologyNote
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import (
+    CgroupChange,
+    NodeResourceChange,
+    ResctrlGroupChange,
+    SchemataChange,
+    TopologyChange,
+)
+from koordlite.model.errors import JournalError
+
+BOOT = "boot-1"
+
+
+def found(group: str, raw: bytes = b"0-3\n", field: str = "cpuset.cpus") -> FileEntry:
+    return FileEntry.of(path=f"/c/{group}/{field}", group=group, field=field, raw=raw, found_at=1.5, strategy="s")
+
+
+ALL_KINDS = (
+    found("kubepods", b"max 100000\n", "cpu.quota"),
+    GroupMade(group="BE"),
+    TasksMoved(tid=7, start_time=99, group=""),
+    NodeResource(resource="kubernetes.io/batch-cpu", previous=None),
+    TopologyNote(key="k", previous="{}"),
+)
+
+
+def test_a_new_folder_is_made_and_empty(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "a" / "b", boot_id=BOOT) as held:
+        assert held.entries == ()
+        assert held.places == frozenset()
+
+
+def test_every_kind_of_entry_survives_a_restart_in_order(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record(ALL_KINDS)
+    with Journal.open(tmp_path, boot_id=BOOT) as again:
+        assert again.entries == ALL_KINDS
+    assert journal.read(tmp_path, boot_id=BOOT) == ALL_KINDS
+
+
+@given(raw=some.binary(max_size=64))
+def test_no_byte_is_lost(raw: bytes) -> None:
+    entry = found("g", raw)
+    decoded = json.loads(json.dumps(entry.text))
+    assert FileEntry(path="", group="", field="", text=decoded, found_at=0).raw == raw
+
+
+@pytest.mark.parametrize(
+    ("entry", "change"),
+    [
+        (found("kubepods/besteffort"), CgroupChange("kubepods/besteffort", "cpuset.cpus", CPUSet())),
+        (found("resctrl/BE", b"L3:0=f\n", "L3"), SchemataChange("BE", "L3", {0: 1})),
+        (found("resctrl/", b"L3:0=f\n", "L3"), SchemataChange("", "L3", {0: 1})),
+        (GroupMade(group="BE"), ResctrlGroupChange("BE")),
+        (NodeResource(resource="r", previous=1), NodeResourceChange("r", 2)),
+        (TopologyNote(key="k", previous=None), TopologyChange("k", "v")),
+    ],
+)
+def test_places_are_named_as_changes_name_them(entry: journal.Entry, change: Any) -> None:
+    assert entry.place == change.place
+
+
+def test_the_first_value_found_is_kept(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([found("a", b"first"), found("a", b"twice in one batch")])
+        held.record([found("a", b"later"), found("b")])
+        assert [(entry.place, entry.raw) for entry in held.entries] == [
+            ("a/cpuset.cpus", b"first"),
+            ("b/cpuset.cpus", b"0-3\n"),
+        ]
+
+
+def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([found("a")])
+        before = (tmp_path / journal_file.NAME).stat().st_ino
+        held.record([found("a")])
+        held.forget(["unknown"])
+        assert (tmp_path / journal_file.NAME).stat().st_ino == before
+
+
+def test_restored_places_are_forgotten(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record(ALL_KINDS)
+        held.forget(["resctrl/BE", "kubepods/cpu.quota"])
+        assert held.places == {"resctrl/tasks/7@99", "node/kubernetes.io/batch-cpu", "noderesourcetopology/k"}
+    assert len(journal.read(tmp_path, boot_id=BOOT)) == 3
+
+
+def test_a_thread_id_used_again_is_another_thread(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([TasksMoved(tid=7, start_time=1, group=""), TasksMoved(tid=7, start_time=2, group="LS")])
+        assert len(held.entries) == 2
+
+
+def test_after_a_boot_only_what_the_cluster_holds_is_left(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record(ALL_KINDS)
+    with Journal.open(tmp_path, boot_id="boot-2") as again:
+        assert again.entries == ALL_KINDS[3:]
+        again.record([found("new")])
+    assert [entry.place for entry in journal.read(tmp_path, boot_id="boot-2")][-1] == "new/cpuset.cpus"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"[]", id="another shape"),
+        pytest.param(b'{"version":1,"boot_id":"b"}', id="a field is missing"),
+        pytest.param(b'{"version":1,"boot_id":"b","entries":[{"kind":"spell"}]}', id="an unknown kind"),
+        pytest.param(b'{"version":9,"boot_id":"b","entries":[]}', id="a newer version"),
+        pytest.param(b'{"version":1,"boot_id":"b","entries":[],"more":1}', id="an unknown field"),
+    ],
+)
+def test_a_journal_that_cannot_be_read_is_never_taken_for_empty(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / journal_file.NAME).write_bytes(content)
+    for _ in "12":
+        with pytest.raises(JournalError, match=r"journal\.json cannot be read"):
+            Journal.open(tmp_path, boot_id=BOOT)
+    assert (tmp_path / journal_file.NAME).read_bytes() == content
+
+
+def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="state folder"):
+        Journal.open(tmp_path / "file" / "state", boot_id=BOOT)
+
+
+def test_a_second_agent_is_told_who_holds_it(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT), pytest.raises(JournalError, match=f"process {os.getpid()}"):
+        Journal.open(tmp_path, boot_id=BOOT)
+    Journal.open(tmp_path, boot_id=BOOT).close()
+
+
+def test_looking_needs_no_lock(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([found("a")])
+        assert journal.read(tmp_path, boot_id=BOOT) == (found("a"),)
+
+
+_AGENT = """
+import os, sys
+from koordlite.host.journal import GroupMade, Journal
+held = Journal.open(sys.argv[1], boot_id="boot-1")
+held.record([GroupMade(group="BE")])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_agent_leaves_its_entries_and_no_lock(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _AGENT, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"ready\n"
+        with pytest.raises(JournalError, match=f"process {agent.pid}"):
+            Journal.open(tmp_path, boot_id=BOOT)
+        agent.kill()
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        assert held.entries == (GroupMade(group="BE"),)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+_CALLS = ("open", "write", "fsync", "close", "replace")
+
+
+@pytest.fixture
+def die_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseException], list[str]]]:
+    """Let the n-th system call of the journal file not happen, and nothing after it."""
+
+    def arm(number: int, how: BaseException) -> list[str]:
+        calls: list[str] = []
+
+        def watched(name: str) -> Callable[..., Any]:
+            real = getattr(os, name)
+
+            def call(*args: Any) -> Any:
+                calls.append(name)
+                if len(calls) == number or (len(calls) > number and isinstance(how, Killed)):
+                    raise how
+                return real(*args)
+
+            return call
+
+        stand_in = type("os", (), {name: staticmethod(watched(name)) for name in _CALLS})
+        for constant in ("O_WRONLY", "O_CREAT", "O_TRUNC", "O_CLOEXEC", "O_RDONLY", "O_DIRECTORY"):
+            setattr(stand_in, constant, getattr(os, constant))
+        monkeypatch.setattr(journal_file, "os", stand_in)
+        return calls
+
+    yield arm
+    monkeypatch.undo()
+
+
+STEPS = 8
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 2))
+def test_killed_between_any_two_steps_the_old_or_the_new_journal_is_there(
+    tmp_path: Path, step: int, die_at: Callable[[int, BaseException], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (found("a"),), (found("a"), found("b"))
+    held = Journal.open(tmp_path, boot_id=BOOT)
+    held.record(old)
+    calls = die_at(step, Killed())
+    if step <= STEPS:
+        with pytest.raises(Killed):
+            held.record(new)
+    else:
+        held.record(new)
+        assert calls == ["open", "write", "fsync", "close", "replace", "open", "fsync", "close"]
+    monkeypatch.undo()
+    held.close()
+    with Journal.open(tmp_path, boot_id=BOOT) as again:
+        assert again.entries == (old if step <= STEPS - 3 else new)
+        again.record(new)
+        assert again.entries == new
+
+
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_when_the_disk_refuses_nothing_counts_as_recorded(
+    tmp_path: Path, step: int, die_at: Callable[[int, BaseException], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT) as held:
+        held.record([found("a")])
+        die_at(step, OSError(28, "No space left on device"))
+        with pytest.raises(JournalError, match="nothing is changed"):
+            held.record([found("b")])
+        assert held.entries == (found("a"),)
+        monkeypatch.undo()
+        held.record([found("b")])
+    assert [entry.place for entry in journal.read(tmp_path, boot_id=BOOT)] == ["a/cpuset.cpus", "b/cpuset.cpus"]
+
+
+def test_the_lock_is_a_kernel_lock(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, boot_id=BOOT):
+        with open(tmp_path / "lock") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_this_machine_has_a_boot_id(tmp_path: Path) -> None:
+    with Journal.open(tmp_path) as held:
+        held.record([GroupMade(group="BE")])
+    assert journal.read(tmp_path) == (GroupMade(group="BE"),)
+    assert journal.read(tmp_path, boot_id="another") == ()

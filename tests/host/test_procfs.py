@@ -1,0 +1,91 @@
+"""/proc: CPU ticks, memory, mounts, threads."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from koordlite.host import procfs
+from koordlite.host.files import RealFiles
+
+if TYPE_CHECKING:
+    from conftest import Rooted
+
+STAT = "cpu  100 20 30 4000 500 6 7 80 9 1\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 1\n"
+
+
+def test_idle_iowait_steal_and_guest_are_not_busy(machine: Rooted) -> None:
+    machine.plant({"/proc/stat": STAT})
+    assert procfs.node_cpu_ticks(machine) == procfs.NodeTicks(100 + 20 + 30 + 6 + 7, 100)
+
+
+@pytest.mark.parametrize("text", ["", "cpu 1 2 3\n", "cpu0 1 2 3 4 5 6 7\n"])
+def test_a_stat_file_without_the_cpu_line_is_an_error(machine: Rooted, text: str) -> None:
+    machine.plant({"/proc/stat": text})
+    with pytest.raises(ValueError, match="/proc/stat"):
+        procfs.node_cpu_ticks(machine)
+
+
+def test_memory_is_in_bytes(machine: Rooted) -> None:
+    machine.plant({"/proc/meminfo": "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    400 kB\n"})
+    assert procfs.memory(machine) == procfs.Memory(1_024_000, 409_600)
+
+
+def test_memory_without_available_names_the_line(machine: Rooted) -> None:
+    machine.plant({"/proc/meminfo": "MemTotal:       1000 kB\n"})
+    with pytest.raises(ValueError, match="MemAvailable"):
+        procfs.memory(machine)
+
+
+def test_mount_points_with_blanks_are_unescaped(machine: Rooted) -> None:
+    machine.plant({"/proc/self/mounts": "cgroup2 /mnt/a\\040b\\134c cgroup2 rw,nsdelegate 0 0\nshort line\n"})
+    assert procfs.mounts(machine) == (procfs.Mount("cgroup2", "/mnt/a b\\c", frozenset({"rw", "nsdelegate"})),)
+
+
+def test_a_container_may_only_have_proc_mounts(machine: Rooted) -> None:
+    machine.plant({"/proc/mounts": "tmpfs /tmp tmpfs rw 0 0\n"})
+    assert [mount.point for mount in procfs.mounts(machine)] == ["/tmp"]
+
+
+def test_no_mounts_file_means_nothing_is_known(machine: Rooted) -> None:
+    assert procfs.mounts(machine) == ()
+
+
+INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon 8\nflags\t\t: fpu cat_l3 mba\n\nprocessor\t: 1\n"
+ARM = "processor\t: 0\nBogoMIPS\t: 50\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "vendor", "flag"),
+    [
+        pytest.param(INTEL, "Xeon 8", "GenuineIntel", "cat_l3", id="x86 names model and vendor"),
+        pytest.param(ARM, "", "0x41", "asimd", id="ARM has an implementer and no model"),
+    ],
+)
+def test_processor(machine: Rooted, text: str, model: str, vendor: str, flag: str) -> None:
+    machine.plant({"/proc/cpuinfo": text})
+    found = procfs.processor(machine)
+    assert (found.model, found.vendor, flag in found.flags) == (model, vendor, True)
+
+
+def test_a_thread_name_with_brackets_does_not_shift_the_columns(machine: Rooted) -> None:
+    columns = " ".join(str(number) for number in range(4, 53))
+    machine.plant({"/proc/77/stat": f"77 (a) R (b) S {columns}\n"})
+    assert procfs.start_time(machine, 77) == 22
+
+
+def test_a_thread_that_is_gone_has_no_start(machine: Rooted) -> None:
+    assert procfs.start_time(machine, 77) is None
+
+
+def test_this_machine_agrees_with_the_c_library() -> None:
+    with RealFiles() as files:
+        memory = procfs.memory(files)
+        assert memory.total == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert 0 < memory.available <= memory.total
+        assert procfs.node_cpu_ticks(files).clk_tck == os.sysconf("SC_CLK_TCK")
+        assert procfs.start_time(files, os.getpid()) is not None
+        assert len(procfs.boot_id(files)) == 36
+        assert any(mount.point == "/proc" for mount in procfs.mounts(files))

@@ -1,0 +1,249 @@
+"""resctrl: what is there, what can be done, and refusals that carry the kernel's reason."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from koordlite.host import resctrl_info
+from koordlite.host.resctrlfs import ResctrlFS
+from koordlite.model.snapshot import BandwidthCapability, CacheCapability, ResctrlGroup
+
+if TYPE_CHECKING:
+    from conftest import Rooted
+
+ROOT = "/sys/fs/resctrl"
+INTEL = {
+    f"{ROOT}/schemata": "    MB:0=100;1=100\n    L3:0=fff;1=fff\n",
+    f"{ROOT}/tasks": "1\n2\n",
+    f"{ROOT}/info/last_cmd_status": "ok\n",
+    f"{ROOT}/info/L3/cbm_mask": "fff\n",
+    f"{ROOT}/info/L3/min_cbm_bits": "1\n",
+    f"{ROOT}/info/L3/shareable_bits": "c00\n",
+    f"{ROOT}/info/L3/num_closids": "16\n",
+    f"{ROOT}/info/L3_MON/num_rmids": "32\n",
+    f"{ROOT}/info/MB/min_bandwidth": "10\n",
+    f"{ROOT}/info/MB/bandwidth_gran": "10\n",
+    f"{ROOT}/info/MB/delay_linear": "1\n",
+    f"{ROOT}/info/MB/num_closids": "8\n",
+    f"{ROOT}/mon_data/mon_L3_00/llc_occupancy": "0\n",
+    f"{ROOT}/mon_groups/m/tasks": "",
+    f"{ROOT}/BE/schemata": "    MB:0= 50;1=100\n    L3:0=00f;1=00f\n",
+    f"{ROOT}/BE/tasks": "70\n71\n",
+}
+AMD = {
+    f"{ROOT}/schemata": "    MB:0=4096;1=4096\n    L3:0=ffff;1=ffff\n",
+    f"{ROOT}/info/L3/cbm_mask": "ffff\n",
+    f"{ROOT}/info/L3/min_cbm_bits": "0\n",
+    f"{ROOT}/info/L3/sparse_masks": "1\n",
+    f"{ROOT}/info/L3/num_closids": "16\n",
+    f"{ROOT}/info/MB/min_bandwidth": "0\n",
+    f"{ROOT}/info/MB/bandwidth_gran": "1\n",
+    f"{ROOT}/info/MB/delay_linear": "0\n",
+    f"{ROOT}/info/MB/num_closids": "16\n",
+}
+
+
+class Refusing:
+    """A machine whose kernel refuses every change with one errno, and says why in last_cmd_status."""
+
+    def __init__(self, machine: Rooted, number: int, status: str = "ok\n") -> None:
+        self.machine = machine.plant({f"{ROOT}/info/last_cmd_status": status})
+        self.number = number
+
+    def read(self, path: str) -> bytes:
+        return self.machine.read(path)
+
+    def list(self, path: str) -> list[str]:
+        return list(self.machine.list(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        raise OSError(self.number, os.strerror(self.number), path)
+
+    def mkdir(self, path: str) -> None:
+        self.write(path, b"")
+
+    def rmdir(self, path: str) -> None:
+        self.write(path, b"")
+
+
+def test_intel_capabilities_and_groups(machine: Rooted) -> None:
+    found = ResctrlFS(machine.plant(INTEL)).read(with_tasks={"BE"})
+    assert found.absent == ""
+    assert found.caches == {"L3": CacheCapability(0xFFF, 1, 0xC00, False, 16)}
+    assert found.bandwidths == {"MB": BandwidthCapability(10, 10, 100, True, False, 8)}
+    assert found.groups == {
+        "": ResctrlGroup({"MB": {0: 100, 1: 100}, "L3": {0: 0xFFF, 1: 0xFFF}}),
+        "BE": ResctrlGroup({"MB": {0: 50, 1: 100}, "L3": {0: 0xF, 1: 0xF}}, frozenset({70, 71})),
+    }
+
+
+def test_threads_are_read_only_where_asked(machine: Rooted) -> None:
+    groups = ResctrlFS(machine.plant(INTEL)).read().groups
+    assert [group.tasks for group in groups.values()] == [None, None]
+
+
+def test_amd_bandwidth_is_absolute_and_its_maximum_comes_from_the_machine(machine: Rooted) -> None:
+    found = ResctrlFS(machine.plant(AMD)).read()
+    assert found.bandwidths["MB"].maximum == 4096
+    assert found.bandwidths["MB"].absolute
+    assert found.caches["L3"].sparse_masks
+
+
+def test_the_amd_maximum_is_remembered_when_all_groups_are_limited_later(machine: Rooted) -> None:
+    resctrl = ResctrlFS(machine.plant(AMD))
+    resctrl.read()
+    machine.plant({f"{ROOT}/schemata": "    MB:0=16;1=16\n    L3:0=ffff;1=ffff\n"})
+    assert resctrl.read().bandwidths["MB"].maximum == 4096
+
+
+def test_mounted_with_mba_mbps_values_are_megabytes_and_not_percent(machine: Rooted) -> None:
+    machine.plant({**INTEL, "/proc/self/mounts": f"resctrl {ROOT} resctrl rw,relatime,mba_MBps 0 0\n"})
+    found = ResctrlFS(machine).read().bandwidths["MB"]
+    assert (found.mbps, found.maximum) == (True, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("percent", "mbps", "largest", "expected"),
+    [
+        pytest.param(True, False, 20, 100, id="percent is 100 whatever is set"),
+        pytest.param(False, True, 5, 2**32 - 1, id="MB/s has no limit"),
+        pytest.param(False, False, 4096, 4096, id="a power of two is the default of a group"),
+        pytest.param(False, False, 1024, 1024, id="also a small one"),
+        pytest.param(False, False, 160, 2048, id="somebody's limit is not the maximum"),
+        pytest.param(False, False, 3000, 4096, id="a limit above 2048 tells at least the next power"),
+        pytest.param(False, False, 0, 2048, id="nothing seen"),
+    ],
+)
+def test_maximum_bandwidth(percent: bool, mbps: bool, largest: int, expected: int) -> None:
+    assert resctrl_info.maximum_bandwidth(percent=percent, mbps=mbps, largest=largest) == expected
+
+
+@pytest.mark.parametrize(
+    ("tree", "why"),
+    [
+        pytest.param({"/proc/filesystems": "nodev\tproc\n"}, "has no resctrl", id="no support"),
+        pytest.param({"/proc/filesystems": "nodev\tresctrl\n"}, f"mount -t resctrl resctrl {ROOT}", id="not mounted"),
+        pytest.param({}, "whether it could be", id="nothing known"),
+        pytest.param(
+            {f"{ROOT}/schemata": "", f"{ROOT}/info/L3_MON/num_rmids": "32\n"}, "can only monitor", id="monitoring only"
+        ),
+    ],
+)
+def test_absence_says_why(machine: Rooted, tree: dict[str, str], why: str) -> None:
+    found = ResctrlFS(machine.plant(tree)).read()
+    assert why in found.absent
+    assert found.groups == {}
+
+
+def test_a_group_without_values_is_no_reason_to_fail(machine: Rooted) -> None:
+    machine.plant({**INTEL, f"{ROOT}/locked/schemata": "L2:uninitialized\n"})
+    assert ResctrlFS(machine).read().groups["locked"].schemata == {}
+
+
+def test_schemata_are_one_write_that_ends_with_a_newline(machine: Rooted) -> None:
+    ResctrlFS(machine.plant(INTEL)).write_schemata("BE", {"L3": {1: 0x3, 0: 0xF}, "MB": {0: 20}})
+    assert machine.writes == [(f"{ROOT}/BE/schemata", b"L3:0=f;1=3\nMB:0=20\n")]
+
+
+def test_a_write_too_long_for_the_kernel_is_split_between_values(machine: Rooted) -> None:
+    values = {"L3": dict.fromkeys(range(600), 1048575), "MB": {0: 10}}
+    ResctrlFS(machine.plant(INTEL)).write_schemata("", values)
+    written = b"".join(data for _, data in machine.writes)
+    assert all(len(data) <= 4096 and data.endswith(b"\n") for _, data in machine.writes)
+    assert len(machine.writes) > 1
+    assert written.count(b"=fffff") == 600
+    assert written.endswith(b"MB:0=10\n")
+
+
+def test_one_resource_is_kept_and_written_back_as_a_line(machine: Rooted) -> None:
+    resctrl = ResctrlFS(machine.plant(INTEL))
+    line = resctrl.schemata_raw("BE", "L3")
+    resctrl.write_raw("BE", line)
+    assert machine.writes == [(f"{ROOT}/BE/schemata", b"L3:0=f;1=f\n")]
+
+
+def test_threads_are_moved_one_a_write(machine: Rooted) -> None:
+    assert ResctrlFS(machine.plant(INTEL)).move("BE", (5, 6)) == 2
+    assert machine.writes == [(f"{ROOT}/BE/tasks", b"5\n"), (f"{ROOT}/BE/tasks", b"6\n")]
+
+
+def test_a_thread_that_ended_is_not_counted_and_no_error(machine: Rooted) -> None:
+    assert ResctrlFS(Refusing(machine.plant(INTEL), errno.ESRCH)).move("BE", (5, 6)) == 0
+
+
+@pytest.mark.parametrize("tid", [0, -1])
+def test_zero_would_move_the_writer_itself(machine: Rooted, tid: int) -> None:
+    with pytest.raises(ValueError, match="no thread id"):
+        ResctrlFS(machine.plant(INTEL)).move("BE", (tid,))
+    assert machine.writes == []
+
+
+PILED = "Out of CLOSIDs\nOut of CLOSIDs\nNo space on L3:0\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "reason"),
+    [
+        pytest.param(errno.ENOSPC, PILED, "No space on L3:0", id="the last of piled up lines"),
+        pytest.param(errno.EBUSY, "Out of RMIDs\n", "Out of RMIDs", id="busy"),
+        pytest.param(errno.EROFS, PILED, "", id="an old reason is not taken for this one"),
+        pytest.param(errno.EINVAL, "ok\n", "", id="ok is no reason"),
+    ],
+)
+def test_a_refused_group_says_why(machine: Rooted, number: int, status: str, reason: str) -> None:
+    resctrl = ResctrlFS(Refusing(machine.plant(INTEL), number, status))
+    with pytest.raises(OSError) as caught:
+        resctrl.make_group("LS")
+    assert caught.value.errno == number
+    assert caught.value.filename == f"{ROOT}/LS"
+    assert caught.value.strerror == (f"{os.strerror(number)}: {reason}" if reason else os.strerror(number))
+    assert getattr(caught.value, "__notes__", []) == ([f"resctrl said: {reason}"] if reason else [])
+
+
+def test_a_refused_schemata_says_all_of_it(machine: Rooted) -> None:
+    resctrl = ResctrlFS(Refusing(machine.plant(INTEL), errno.EINVAL, "Mask out of range\n"))
+    with pytest.raises(OSError, match="Mask out of range") as caught:
+        resctrl.write_schemata("BE", {"L3": {0: 0xFFFFF}})
+    assert caught.value.filename == f"{ROOT}/BE/schemata"
+
+
+def test_making_a_group_twice_and_removing_it_twice_is_fine(machine: Rooted) -> None:
+    resctrl = ResctrlFS(machine.plant(INTEL))
+    for _ in "12":
+        resctrl.make_group("LS")
+    assert machine.list(f"{ROOT}/LS") == []
+    for _ in "12":
+        resctrl.remove_group("LS")
+    assert "LS/" not in machine.list(ROOT)
+
+
+@pytest.mark.parametrize("name", ["", "info", "mon_groups", "mon_data", "a/b", "a\nb", "..", "."])
+def test_names_that_are_no_groups_are_refused(machine: Rooted, name: str) -> None:
+    resctrl = ResctrlFS(machine.plant(INTEL))
+    with pytest.raises(ValueError, match="is no name for a resctrl group"):
+        resctrl.make_group(name)
+    with pytest.raises(ValueError, match="is no name for a resctrl group"):
+        resctrl.remove_group(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        pytest.param("res:/\nmon:\n", "", id="root"),
+        pytest.param("res:BE\nmon:m\n", "BE", id="a group"),
+        pytest.param("res:a:b\nmon:\n", "a:b", id="a name with a colon"),
+        pytest.param("res:\nmon:\n", None, id="not mounted"),
+        pytest.param("", None, id="nothing"),
+    ],
+)
+def test_the_group_of_a_thread(machine: Rooted, text: str, group: str | None) -> None:
+    machine.plant({"/proc/7/cpu_resctrl_groups": text})
+    assert ResctrlFS(machine).group_of(7) == group
+
+
+def test_a_thread_that_is_gone_has_no_group(machine: Rooted) -> None:
+    assert ResctrlFS(machine).group_of(7) is None
