@@ -1,0 +1,146 @@
+"""The loop: observe, decide, plan, apply, report. All it knows is in one picture, all it does is in one plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+
+from koordlite import plan, strategies
+from koordlite.apply import Applier, restore
+from koordlite.config import Settings
+from koordlite.host.bundle import Host
+from koordlite.host.journal import Journal
+from koordlite.model.decision import Decision
+from koordlite.model.errors import KoordliteError, PlanConflict, Problem
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.snapshot import Snapshot
+from koordlite.observe import Observer
+from koordlite.ports import Cluster
+from koordlite.report import tick as ticks
+from koordlite.report.tick import Tick
+
+LOG = logging.getLogger(__name__)
+
+
+class Agent:
+    """One node's agent. Without a journal nothing could be undone, so nothing is written."""
+
+    def __init__(self, host: Host, cluster: Cluster, settings: Settings, journal: Journal | None = None) -> None:
+        self._host, self._cluster, self._settings, self._journal = host, cluster, settings, journal
+        self._observer = Observer(host, cluster, tasks_seconds=settings.agent.tasks_seconds)
+        self._applier = Applier(host, cluster, journal) if journal else None
+        self._started = host.clock.monotonic()
+        self.modes = {name: section.mode for name, section in settings.strategies.items()}
+        self.seen: Snapshot | None = None
+        """The last picture."""
+
+    def heal(self) -> tuple[AppliedStep, ...]:
+        """Undo what an earlier run left behind, before anything new is written."""
+        if not self._journal or not self._journal.entries:
+            return ()
+        steps = restore(self._host, self._journal)
+        _log_restored("an earlier run was not ended properly", steps)
+        return steps
+
+    def put_back(self) -> tuple[AppliedStep, ...]:
+        """Give every file and the Node what was found before this run."""
+        steps = restore(self._host, self._journal, self._cluster) if self._journal else ()
+        _log_restored("stopping", steps)
+        return steps
+
+    def run(self, on_tick: Callable[[Tick], None], *, seconds: float | None = None) -> None:
+        """Tick until the clock says stop, or for `seconds`. A tick that is late is not made up for."""
+        self.heal()
+        clock, interval = self._host.clock, self._settings.agent.interval_seconds
+        end = None if seconds is None else clock.monotonic() + seconds
+        due = clock.monotonic()
+        while end is None or clock.monotonic() < end:
+            on_tick(self.tick())
+            due = max(due + interval, clock.monotonic())
+            if clock.wait(due - clock.monotonic()):
+                break
+        if self._settings.agent.on_stop == "restore":
+            self.put_back()
+
+    def tick(self) -> Tick:
+        """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
+        began = time.perf_counter()
+        try:
+            seen = self._observer.observe(ours=self._ours, last_sync=self._last_sync)
+        except (OSError, ValueError, KoordliteError) as error:
+            LOG.error("no picture of the node: %s", error)
+            return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
+        self.seen = seen
+        decisions = tuple(d for strategy in strategies.discover() for d in self._judge(strategy, seen))
+        foreign = self._applier.foreign_writes(seen) if self._applier else ()
+        made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
+        applied, because = self._apply(made, seen)
+        problems = (*seen.problems, *map(_conflict, made.conflicts))
+        return ticks.build(
+            dataclasses.replace(seen, problems=problems),
+            decisions,
+            applied=applied,
+            foreign=foreign,
+            modes=self.modes,
+            started=self._started,
+            wall=self._host.clock.wall(),
+            tick_seconds=time.perf_counter() - began,
+            because=because or self._stale(seen),
+        )
+
+    @property
+    def _ours(self) -> frozenset[str]:
+        return self._applier.ours if self._applier else frozenset()
+
+    @property
+    def _last_sync(self) -> float | None:
+        return self._applier.last_sync if self._applier else None
+
+    def _judge(self, strategy: strategies.Strategy, seen: Snapshot) -> tuple[Decision, ...]:
+        try:
+            return strategies.judge(strategy, seen, self._settings.strategies)
+        except Exception as error:
+            LOG.exception("strategy %s failed", strategy.name)
+            why = {"error": f"{type(error).__name__}: {error}"}
+            return (Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name),)
+
+    def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
+        """The steps taken, and why the agent is degraded when it could take none."""
+        if not self._applier or not made.steps:
+            return (), ""
+        try:
+            return self._applier.apply(made, seen), ""
+        except (OSError, KoordliteError) as error:
+            LOG.error("nothing was written: %s", error)
+            return (), f"nothing was written: {error}"
+
+    def _stale(self, seen: Snapshot) -> str:
+        limit = self._settings.agent.stale_seconds
+        old = {name: age for name, age in seen.ages.items() if age > limit and name != "placement"}
+        return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in sorted(old.items()))
+
+    def _blind(self, because: str, seconds: float) -> Tick:
+        clock = self._host.clock
+        return Tick(
+            time=clock.monotonic() - self._started,
+            wall=clock.wall(),
+            status="degraded",
+            because=because,
+            modes=self.modes,
+            tick_seconds=seconds,
+        )
+
+
+def _conflict(conflict: PlanConflict) -> Problem:
+    why = f"{conflict.first} and {conflict.second} want different values"
+    return Problem(conflict.place, "value", "", why, f"{conflict.first} has it; turn one of the two strategies off")
+
+
+def _log_restored(occasion: str, steps: tuple[AppliedStep, ...]) -> None:
+    refused = [step for step in steps if not step.ok]
+    if steps:
+        LOG.info("%s: %d places restored, %d refused", occasion, len(steps) - len(refused), len(refused))
+    for step in refused:
+        LOG.error("could not restore %s to %s: %s", step.place, step.value, step.error)

@@ -1,0 +1,6 @@
+"""Plan → writes: journal first, step by step, and back again."""
+
+from koordlite.apply.applier import Applier
+from koordlite.apply.restore import restore, undo_list
+
+__all__ = ["Applier", "restore", "undo_list"]

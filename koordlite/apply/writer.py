@@ -1,0 +1,62 @@
+"""One change carried out: the kernel's or the cluster's words are kept when it is refused."""
+
+from __future__ import annotations
+
+import errno
+
+from koordlite.host.bundle import Host
+from koordlite.host.cgroupfs import vanished
+from koordlite.model.decision import CgroupChange, Change, ResctrlGroupChange, SchemataChange, TasksChange
+from koordlite.model.outcome import AppliedStep
+
+GONE = "gone meanwhile"
+
+
+def write(host: Host, change: Change) -> AppliedStep:
+    """Carry out one kernel change. A group that vanished is no error: its limit went with it."""
+    started = host.clock.monotonic()
+    try:
+        value = _write(host, change)
+    except OSError as error:
+        if isinstance(change, CgroupChange) and vanished(error):
+            return AppliedStep(change.place, GONE)
+        return AppliedStep(change.place, describe(change), False, words(error), host.clock.monotonic() - started)
+    return AppliedStep(change.place, value, seconds=host.clock.monotonic() - started)
+
+
+def words(error: OSError) -> str:
+    """`EBUSY: Device or resource busy (/sys/fs/…)`: errno, the kernel's text and the file."""
+    name = errno.errorcode.get(error.errno or 0, str(error.errno))
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{name}: {error.strerror}{where}"
+
+
+def describe(change: Change) -> str:
+    """The value of a change in one line."""
+    match change:
+        case SchemataChange(values=values):
+            base = "d" if change.resource in ("MB", "SMBA") else "x"
+            return ";".join(f"{cache}={value:{base}}" for cache, value in sorted(values.items()))
+        case TasksChange(tids=tids):
+            return f"{len(tids)} threads"
+        case ResctrlGroupChange():
+            return "made"
+        case CgroupChange(value=value):
+            return str(value)
+    return str(getattr(change, "value", ""))
+
+
+def _write(host: Host, change: Change) -> str:
+    match change:
+        case CgroupChange(group, field, value):
+            host.cgroups.write(group, field, value)
+        case ResctrlGroupChange(group):
+            host.resctrl.make_group(group)
+        case SchemataChange(group, resource, values):
+            host.resctrl.write_schemata(group, {resource: values})
+        case TasksChange(group, tids):
+            moved = host.resctrl.move(group, tids)
+            return f"{moved} of {len(tids)} threads"
+        case _:
+            raise TypeError(f"{change.place} is not the kernel's")
+    return describe(change)

@@ -1,0 +1,91 @@
+"""`check-config`, `check-node`, `default-config`: look, say, change nothing."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+
+from koordlite import config
+from koordlite.cli import machine as machines
+from koordlite.cli.node_check import findings
+from koordlite.host.clock import RealClock
+from koordlite.kube.manifests import ManifestCluster
+from koordlite.model import keys, slo_config
+from koordlite.model.errors import ConfigError, InputError, Problem
+
+
+def check_config(args: argparse.Namespace) -> int:
+    """Print every mistake. 0 when there is none, 1 otherwise."""
+    problems: list[Problem] = []
+    if not args.file and not args.cluster:
+        raise ConfigError(
+            Problem("command line", "FILE", "", "nothing to check", "name koordlite.yaml or --cluster DIR")
+        )
+    if args.file:
+        problems += _settings_problems(pathlib.Path(args.file))
+    if args.cluster:
+        problems += _cluster_problems(pathlib.Path(args.cluster))
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems" if problems else "no problems")
+    return 1 if problems else 0
+
+
+def check_node(args: argparse.Namespace) -> int:
+    """Print what the machine offers. 1 when the agent could not work here."""
+    settings = machines.settings(args)
+    found = list(findings(args, settings))
+    width = max(len(finding.what) for finding in found)
+    for finding in found:
+        print(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}")
+        if finding.do:
+            print(f"{'':<5}{'':<{width}}  → {finding.do}")
+    return 1 if any(finding.answer == "NO" for finding in found) else 0
+
+
+def default_config(args: argparse.Namespace) -> int:
+    """Print koordlite.yaml with every default."""
+    print(config.print_default(), end="")
+    return 0
+
+
+def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
+    try:
+        config.load(path)
+    except InputError as error:
+        return error.problems
+    return ()
+
+
+def _cluster_problems(folder: pathlib.Path) -> Iterable[Problem]:
+    """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
+    from koordlite.model import node, pod
+
+    view = ManifestCluster(folder, clock=RealClock()).view()
+    yield from view.problems
+    this_node = node.from_wire(view.node) if view.node else None
+    if this_node:
+        yield from this_node.problems
+        yield from _refused(
+            lambda: node.parse_reservation(this_node.annotations.get(keys.RESERVATION, ""), this_node.name)
+        )
+    labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
+    yield from slo_config.effective(view.config, labels=labels, annotations=notes).problems
+    for obj in view.pods:
+        yield from pod.from_wire(obj).problems
+
+
+def _refused(read: Callable[[], object]) -> Iterable[Problem]:
+    try:
+        read()
+    except InputError as error:
+        return error.problems
+    return ()
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "check-config": check_config,
+    "check-node": check_node,
+    "default-config": default_config,
+}

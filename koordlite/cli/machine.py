@@ -1,0 +1,109 @@
+"""From command line options to a machine, a cluster and settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import socket
+import threading
+
+from koordlite import config
+from koordlite.config import Settings
+from koordlite.host import bundle, sysfs
+from koordlite.host.bundle import Host
+from koordlite.host.clock import RealClock
+from koordlite.host.files import RealFiles
+from koordlite.kube.manifests import ManifestCluster
+from koordlite.model.errors import ConfigError, Problem
+from koordlite.ports import Clock, Cluster
+from koordlite.sandbox import Sandbox, shapes
+from koordlite.sandbox.cluster import SandboxCluster
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """What a command works on."""
+
+    host: Host
+    cluster: Cluster
+    name: str
+    """For titles: `sandbox intel-2s-ht`, `recording …`, the host name."""
+    sandbox: Sandbox | None = None
+
+
+def settings(args: argparse.Namespace) -> Settings:
+    """Settings of the file, overridden by the options."""
+    chosen = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    given = {
+        "node": args.node,
+        "kubepods": args.kubepods,
+        "interval_seconds": getattr(args, "interval", None),
+        "state_dir": getattr(args, "state_dir", None),
+        "on_stop": getattr(args, "on_stop", None),
+    }
+    agent = dataclasses.replace(chosen.agent, **{key: value for key, value in given.items() if value is not None})
+    port = getattr(args, "port", None)
+    http = chosen.http if port is None else dataclasses.replace(chosen.http, port=port)
+    http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
+    return _modes(dataclasses.replace(chosen, agent=agent, http=http), args)
+
+
+def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None = None) -> Machine:
+    """The machine and the cluster that the options name. ConfigError when they do not go together."""
+    if args.sandbox:
+        return _sandbox(args, chosen, stop)
+    if args.recorded:
+        return _recorded(args, chosen)
+    host = bundle.bind(RealFiles(), RealClock(stop), kubepods=chosen.agent.kubepods)
+    return Machine(host, folder(args, chosen, host.clock), socket.gethostname())
+
+
+def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
+    if args.sandbox not in shapes():
+        do = f"write one of: {', '.join(shapes())}"
+        raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
+    speed = getattr(args, "speed", None)
+    emulated = Sandbox(args.sandbox, pace=1 / speed if speed else 0.0, stop=stop)
+    cluster = SandboxCluster(folder(args, chosen, emulated.clock), emulated)
+    cluster.view()  # Its kubelet makes the groups that are looked for next.
+    host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
+    return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated)
+
+
+def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
+    from koordlite.host.recorded import RecordedFiles
+    from koordlite.kube.recorded import RecordedCluster
+
+    folders = [pathlib.Path(folder) for folder in args.recorded]
+    host = bundle.bind(RecordedFiles(folders), RealClock(), kubepods=chosen.agent.kubepods)
+    cluster: Cluster = RecordedCluster(folders[0], sysfs.topology(host.files))
+    if args.cluster:
+        cluster = folder(args, chosen, host.clock)
+    return Machine(host, cluster, f"recording {folders[0]}")
+
+
+def folder(args: argparse.Namespace, chosen: Settings, clock: Clock) -> Cluster:
+    """The cluster of a folder of manifests."""
+    if not args.cluster:
+        why = "no cluster is named; the API server client is not part of this version"
+        raise ConfigError(Problem("command line", "--cluster", "", why, "name a folder of manifests"))
+    published = getattr(args, "published", None)
+    return ManifestCluster(
+        pathlib.Path(args.cluster),
+        node_name=chosen.agent.node or None,
+        published=pathlib.Path(published) if published else None,
+        clock=clock,
+    )
+
+
+def _modes(chosen: Settings, args: argparse.Namespace) -> Settings:
+    if getattr(args, "mode", None):
+        chosen = config.with_modes(chosen, args.mode)
+    for text in getattr(args, "strategy", ()):
+        name, _, mode = text.partition("=")
+        if name not in chosen.strategies or mode not in ("off", "observe", "enforce"):
+            do = f"write NAME=off|observe|enforce with NAME one of {', '.join(chosen.strategies)}"
+            raise ConfigError(Problem("command line", "--strategy", text, "no such strategy or mode", do))
+        chosen = config.with_modes(chosen, mode, frozenset({name}))
+    return chosen

@@ -1,0 +1,41 @@
+"""`koordlite restore`: put back every value that was found before the first write."""
+
+from __future__ import annotations
+
+import argparse
+
+from koordlite.apply import restore, undo_list
+from koordlite.cli import machine as machines
+from koordlite.config import Settings
+from koordlite.host import bundle, journal, procfs
+from koordlite.host.bundle import Host
+from koordlite.host.clock import RealClock
+from koordlite.host.files import RealFiles
+from koordlite.host.journal import Journal
+from koordlite.model.errors import ConfigError, Problem
+from koordlite.ports import Cluster
+from koordlite.report import text
+
+
+def undo(args: argparse.Namespace) -> int:
+    """Restore, or print the undo list. 1 when something could not be restored."""
+    if args.sandbox or args.recorded:
+        why = "an emulated node dies with its run and a recording is never written"
+        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
+    settings = machines.settings(args)
+    host = bundle.bind(RealFiles(), RealClock(), kubepods=settings.agent.kubepods)
+    boot = procfs.boot_id(host.files)
+    if args.dry_run:
+        print(text.undo(undo_list(host, journal.read(settings.agent.state_dir, boot_id=boot))), end="")
+        return 0
+    with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
+        steps = restore(host, held, _cluster(args, settings, host))
+    for step in steps:
+        print(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
+    print(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
+    return 0 if all(step.ok for step in steps) else 1
+
+
+def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
+    """Without a cluster the Node's resources stay in the journal until one is named."""
+    return machines.folder(args, settings, host.clock) if args.cluster else None

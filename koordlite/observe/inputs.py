@@ -1,0 +1,118 @@
+"""What the cluster says, as model values; of what cannot be read, the last good value stays and the problem is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from koordlite.formulas import reservation
+from koordlite.model import cpuset, keys, slo_config, wire
+from koordlite.model import node as nodes
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pod import Pod, from_wire
+from koordlite.model.slo import SLO
+from koordlite.model.snapshot import Kubelet
+from koordlite.model.topology import Topology
+from koordlite.ports import ClusterView
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Everything that comes from the cluster, ready for the picture."""
+
+    node: nodes.Node | None
+    pods: tuple[Pod, ...]
+    slo: SLO
+    reserved: nodes.ResolvedReservation
+    system_qos: nodes.SystemQoS
+    kubelet: Kubelet
+    problems: tuple[Problem, ...]
+
+
+class Inputs:
+    """Turns views into values. Unchanged objects are not parsed again."""
+
+    def __init__(self) -> None:
+        self._node: tuple[wire.NodeObject, nodes.Node] | None = None
+        self._pods: dict[int, tuple[wire.PodObject, Pod]] = {}
+        self._slo: tuple[object, SLO] | None = None
+        self._reservation: nodes.Reservation | None = None
+        self._system_qos = nodes.SystemQoS()
+        self._reserved: tuple[object, nodes.ResolvedReservation] | None = None
+
+    def read(self, view: ClusterView, topology: Topology) -> Known:
+        """The values behind `view` on this machine."""
+        problems = list(view.problems)
+        this_node, pods = self._read_node(view.node), self._read_pods(view.pods)
+        labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
+        config = self._read_slo(view.config, labels, notes)
+        self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
+        reserved = self._reserve(view.kubelet, pods, topology)
+        if reserved.fallback:
+            problems.append(_fallback(this_node, reserved))
+        problems += [*(this_node.problems if this_node else ()), *config.problems]
+        problems += [problem for p in pods for problem in p.problems]
+        return Known(
+            node=this_node,
+            pods=pods,
+            slo=config,
+            reserved=reserved,
+            system_qos=self._system_qos,
+            kubelet=view.kubelet,
+            problems=tuple(problems),
+        )
+
+    def _read_annotations(self, notes: Mapping[str, str], owner: str, problems: list[Problem]) -> None:
+        reservation_text, system_text = notes.get(keys.RESERVATION, ""), notes.get(keys.SYSTEM_QOS)
+        self._reservation = _last_good(
+            lambda: nodes.parse_reservation(reservation_text, owner), self._reservation, problems
+        )
+        self._system_qos = _last_good(lambda: nodes.parse_system_qos(system_text, owner), self._system_qos, problems)
+
+    def _reserve(self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology) -> nodes.ResolvedReservation:
+        """CPUs of pods are avoided by a reservation that names none."""
+        pinned = [p.resource_status.cpuset for p in pods if p.active]
+        taken = cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus)])
+        key = (self._reservation, topology, taken)
+        if self._reserved is None or self._reserved[0] != key:
+            self._reserved = key, reservation.resolve(written=self._reservation, cpus=topology.cpus, pinned=taken)
+        return self._reserved[1]
+
+    def _read_node(self, obj: wire.NodeObject | None) -> nodes.Node | None:
+        if obj is None:
+            return None
+        if self._node is None or self._node[0] is not obj:
+            self._node = obj, nodes.from_wire(obj)
+        return self._node[1]
+
+    def _read_pods(self, objects: tuple[wire.PodObject, ...]) -> tuple[Pod, ...]:
+        # Keyed by identity: the object is kept beside its value, so that its id is not given to another one.
+        self._pods = {
+            id(obj): held if (held := self._pods.get(id(obj))) and held[0] is obj else (obj, from_wire(obj))
+            for obj in objects
+        }
+        return tuple(parsed for _, parsed in self._pods.values())
+
+    def _read_slo(self, data: Mapping[str, str] | None, labels: Mapping[str, str], notes: Mapping[str, str]) -> SLO:
+        key = (data, labels, notes)
+        if self._slo is None or self._slo[0] != key:
+            previous = self._slo[1] if self._slo else None
+            self._slo = key, slo_config.effective(data, labels=labels, annotations=notes, previous=previous)
+        return self._slo[1]
+
+
+def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:
+    try:
+        return read()
+    except InputError as error:
+        problems.extend(error.problems)
+        return last
+
+
+def _fallback(this_node: nodes.Node | None, reserved: nodes.ResolvedReservation) -> Problem:
+    text = this_node.annotations.get(keys.RESERVATION, "") if this_node else ""
+    do = "correct the annotation; until then the fallback holds"
+    return Problem(f"node/{this_node.name if this_node else ''}", keys.RESERVATION, text, reserved.fallback, do)

@@ -1,0 +1,136 @@
+"""Takes the picture: one look at the cluster and the machine, one Snapshot."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from koordlite.host import sysfs
+from koordlite.host.bundle import Host
+from koordlite.model import keys, slo, snapshot
+from koordlite.model.topology import Topology
+from koordlite.observe import places
+from koordlite.observe.inputs import Inputs, Known
+from koordlite.observe.usage import Sampler
+from koordlite.ports import Cluster, ClusterView
+
+ONLINE = "/sys/devices/system/cpu/online"
+
+
+class Observer:
+    """Looks at one node. Keeps what needs memory: counters, last good inputs, the topology while CPUs stay the same."""
+
+    def __init__(self, host: Host, cluster: Cluster, *, tasks_seconds: float) -> None:
+        self._files, self._cgroups, self._resctrl = host.files, host.cgroups, host.resctrl
+        self._cluster, self._clock = cluster, host.clock
+        self._tasks_seconds = tasks_seconds
+        self._tasks_at: float | None = None
+        self._inputs = Inputs()
+        self._sampler = Sampler(host.files, host.cgroups, host.clock)
+        self._topology: tuple[bytes, Topology] | None = None
+        self._placement: tuple[str | None, float | None] = (None, None)
+
+    def observe(self, *, ours: frozenset[str] = frozenset(), last_sync: float | None = None) -> snapshot.Snapshot:
+        """The node at this instant. `ours` are the places in the undo journal, `last_sync` when we last published."""
+        view, topology = self._cluster.view(), self._look_at_topology()
+        known = self._inputs.read(view, topology)
+        found = places.find(self._cgroups, known.pods)
+        self._sampler.sample(
+            pods={uid: place.group for uid, place in found.items()},
+            host_apps={app.name: host_group(app, self._cgroups.layout) for app in known.slo.host_applications},
+            seconds=known.slo.colocation.metric_aggregate_duration_seconds,
+        )
+        return snapshot.Snapshot(
+            time=self._clock.monotonic(),
+            taken_at=rfc3339(self._clock.wall()),
+            node=known.node,
+            slo=known.slo,
+            topology=topology,
+            reserved=known.reserved,
+            system_qos=known.system_qos,
+            kubelet=known.kubelet,
+            layout=self._cgroups.layout,
+            pods=known.pods,
+            places=found,
+            cgroups=places.states(self._cgroups, found.values()),
+            usage=self._sampler.last(),
+            average=self._sampler.average(),
+            resctrl=self._look_at_resctrl(known, found),
+            published=_published(view, known, last_sync),
+            ours=ours,
+            ages=self._ages(view),
+            problems=known.problems,
+        )
+
+    def _look_at_topology(self) -> Topology:
+        online = self._files.read(ONLINE)
+        if self._topology is None or self._topology[0] != online:
+            self._topology = online, sysfs.topology(self._files)
+        return self._topology[1]
+
+    def _look_at_resctrl(self, known: Known, found: Mapping[str, snapshot.Place]) -> snapshot.Resctrl:
+        """Threads are looked at less often than the rest: there may be thousands."""
+        now = self._clock.monotonic()
+        due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds
+        wanted = due and any(config.enable for config in known.slo.resctrl.values())
+        read = self._resctrl.read(with_tasks=[str(c) for c in slo.RESCTRL_CLASSES] if wanted else None)
+        if read.absent or not wanted:
+            return read
+        self._tasks_at = now
+        groups = [g for place in found.values() for g in (*place.containers.values(), *place.sandboxes)]
+        return _with_threads(read, {group: self._threads(group) for group in groups})
+
+    def _threads(self, group: str) -> tuple[int, ...]:
+        try:
+            return self._cgroups.threads(group)
+        except OSError:
+            return ()  # Gone since we listed it.
+
+    def _ages(self, view: ClusterView) -> dict[str, float]:
+        now = self._clock.monotonic()
+        text = (view.topology.metadata.annotations or {}).get(keys.PLACEMENT) if view.topology else None
+        if text != self._placement[0]:
+            # What stood there before this run is of unknown age, and so is to be published anew.
+            self._placement = text, now if self._placement != (None, None) or text is None else None
+        age = self._placement[1]
+        return {**view.ages, "usage": self._sampler.age, **({} if age is None else {"placement": now - age})}
+
+
+def _with_threads(read: snapshot.Resctrl, threads: Mapping[str, tuple[int, ...]]) -> snapshot.Resctrl:
+    return snapshot.Resctrl(caches=read.caches, bandwidths=read.bandwidths, groups=read.groups, threads=threads)
+
+
+def _published(view: ClusterView, known: Known, last_sync: float | None) -> snapshot.Published:
+    allocatable = known.node.allocatable if known.node else {}
+    amounts = {
+        name: allocatable[name].value if name in allocatable else None for name in (keys.BATCH_CPU, keys.BATCH_MEMORY)
+    }
+    topology = view.topology
+    return snapshot.Published(
+        node_resources=amounts,
+        topology=(topology.metadata.annotations or {}) if topology else {},
+        zones=(topology.zones or ()) if topology else (),
+        topology_policies=(topology.topology_policies or ()) if topology else (),
+        last_sync=last_sync,
+    )
+
+
+def host_group(app: slo.HostApplication, layout: snapshot.Layout) -> str:
+    """Group of a host application below the cgroup root (Koordinator `GetHostAppCgroupRelativePath`)."""
+    if not (app.base or app.parent_dir or app.relative_path):
+        folder = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
+        base = {**folder, "BE": "host-best-effort"}.get(app.qos, "")
+        parts = [base, app.name]
+    else:
+        bases = {
+            "Kubepods": layout.kubepods,
+            "KubepodsBurstable": layout.burstable,
+            "KubepodsBesteffort": layout.besteffort,
+        }
+        parts = [bases.get(app.base, ""), *app.parent_dir.split("/"), *app.relative_path.split("/")]
+    return "/".join(part for part in parts if part)
+
+
+def rfc3339(wall: float) -> str:
+    """Seconds since the epoch as `2026-01-01T00:00:00Z`."""
+    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

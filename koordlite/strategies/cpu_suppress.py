@@ -1,0 +1,203 @@
+"""Hold best-effort pods inside the CPU that everything else leaves free: by cpuset or by quota.
+
+The formula is `formulas.suppress.be_cpu_budget`. This file decides what follows from it: which CPUs or how much quota,
+when to wait, and when to give everything back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.formulas import cpu_select, reservation, suppress
+from koordlite.model import cpuset
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.qos import QoSClass
+from koordlite.model.settings import StrategySettings, bounded
+from koordlite.model.snapshot import Snapshot
+
+UNLIMITED = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `cpuSuppress`. Thresholds and policy come from the ConfigMap key `resource-threshold-config`."""
+
+    grow_dead_band_milli: int = bounded(250, ge=0, le=1000)
+    """Millicores by which the budget must exceed the CPUs best-effort holds before it gets one more (cpuset policy)."""
+    hold_seconds: float = bounded(60.0, ge=0)
+    """How long the last limit stays when usage is unknown; after that best-effort is released."""
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision by the policy in force, and one for the other policy if it left something behind."""
+    if seen.layout.besteffort not in seen.cgroups:
+        yield Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
+        return
+    stop = _why_not(seen, config)
+    if stop:
+        yield stop
+        return
+    evidence = _budget(seen)
+    if seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
+        yield _by_quota(seen, evidence)
+        yield _full_set(seen, "PolicyIsQuota", evidence={})
+    else:
+        yield _by_cpuset(seen, config, evidence)
+        yield from _quota_release(seen, "PolicyIsCPUSet")
+
+
+def _why_not(seen: Snapshot, config: Config) -> Decision | None:
+    """The reason to release or hold instead of judging, if there is one."""
+    if not seen.slo.threshold.enable:
+        return _release(seen, "Disabled", {})
+    if seen.node is None or not seen.node.capacity_milli:
+        return Decision("besteffort", "skip", "NoNode")
+    if seen.usage.node is None:
+        age = seen.ages.get("usage", 0.0)
+        if age > config.hold_seconds:
+            return _release(seen, "NoMetricsReleased", {"ageSeconds": round(age), "holdSeconds": config.hold_seconds})
+        return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
+    return None
+
+
+def _budget(seen: Snapshot) -> dict[str, int | float | str]:
+    """The terms of the formula and its result, in millicores, under the formula's names."""
+    assert seen.node is not None and seen.usage.node is not None
+    best_effort = {pod.uid for pod in seen.pods if pod.is_best_effort}
+    hosts = seen.slo.host_applications
+    prod = sum(use.cpu for uid, use in seen.usage.pods.items() if uid not in best_effort)
+    host = sum(
+        seen.usage.host_apps[a.name].cpu for a in hosts if a.name in seen.usage.host_apps and not a.is_best_effort
+    )
+    capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
+    system = suppress.system_use(
+        node_milli=seen.usage.node.cpu,
+        pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
+        host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
+        reserved_milli=_reserved_milli(seen),
+    )
+    budget = suppress.be_cpu_budget(
+        capacity_milli=capacity,
+        threshold_percent=threshold.cpu_suppress_threshold_percent,
+        prod_milli=prod,
+        host_milli=host,
+        system_milli=system,
+        min_percent=threshold.cpu_suppress_min_percent,
+    )
+    return {
+        "capacity_milli": capacity,
+        "threshold_percent": threshold.cpu_suppress_threshold_percent,
+        "prod_milli": prod,
+        "host_milli": host,
+        "system_milli": system,
+        **({} if threshold.cpu_suppress_min_percent is None else {"min_percent": threshold.cpu_suppress_min_percent}),
+        "budget_milli": budget,
+    }
+
+
+def _reserved_milli(seen: Snapshot) -> int:
+    """CPU kept back by kubelet or by the annotation, whichever is more."""
+    assert seen.node is not None
+    by_kubelet = reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.node.allocatable)
+    kept = reservation.larger(by_kubelet, seen.reserved.resources)
+    return kept["cpu"].milli if "cpu" in kept else 0
+
+
+def _by_cpuset(seen: Snapshot, config: Config, evidence: dict[str, int | float | str]) -> Decision:
+    root = seen.cgroups[seen.layout.besteffort]
+    present = root.effective or root.cpuset or CPUSet()
+    forbidden = _forbidden(seen)
+    budget = int(evidence["budget_milli"])
+    wanted = suppress.cpu_target(budget_milli=budget, present=len(present), cpus=len(seen.topology.cpus))
+    legal = not present & forbidden and present <= seen.topology.cpuset
+    calm = wanted > len(present) and budget <= len(present) * 1000 + config.grow_dead_band_milli
+    if legal and present and (wanted == len(present) or calm):
+        target = present
+    else:
+        lsr = cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR)
+        target = cpu_select.be_cpuset(count=wanted, cpus=seen.topology.cpus, lsr=lsr, forbidden=forbidden)
+    evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
+    if not target:
+        return Decision("besteffort", "hold", "NoCPULeftForBestEffort", {**evidence, "forbidden": str(forbidden)})
+    verdict: Verdict = "shrink" if len(target) < len(present) else "grow" if len(target) > len(present) else "set"
+    changes = _set_changes(seen, target)
+    return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes)
+
+
+def _set_changes(seen: Snapshot, target: CPUSet) -> tuple[CgroupChange, ...]:
+    """The groups that differ. Under kubelet's static policy pods keep the full set and only containers are narrowed."""
+    full = _allowed(seen) if seen.kubelet.cpu_manager_policy == "static" else target
+    wanted = {group: target if _is_container(seen, group) else full for group in _tree(seen)}
+    return tuple(
+        CgroupChange(group, "cpuset.cpus", value)
+        for group, value in wanted.items()
+        if seen.cgroups[group].cpuset not in (value, None) and not _inherits(seen, group, wanted)
+    )
+
+
+def _inherits(seen: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
+    """On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later."""
+    parent = group.rpartition("/")[0]
+    empty = seen.layout.version == 2 and seen.cgroups[group].cpuset == cpuset.EMPTY
+    return empty and wanted.get(parent) == wanted[group]
+
+
+def _by_quota(seen: Snapshot, evidence: dict[str, int | float | str]) -> Decision:
+    assert seen.node is not None
+    root = seen.layout.besteffort
+    present = seen.cgroups[root].quota_us
+    if present is None:
+        return Decision("besteffort", "skip", "NoQuotaFile", evidence)
+    target = suppress.quota_target(
+        budget_milli=int(evidence["budget_milli"]), current_us=present, capacity_milli=seen.node.capacity_milli
+    )
+    if target is None or target == present:
+        return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present})
+    verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
+    evidence = {**evidence, "present_quota_us": present, "quota_us": target}
+    return Decision("besteffort", verdict, "BECPUBudget", evidence, (CgroupChange(root, "cpu.quota", target),))
+
+
+def _release(seen: Snapshot, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+    """Both limits given back: best-effort may use all CPUs that nobody has for himself."""
+    sets = _full_set(seen, reason, evidence)
+    changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
+    return dataclasses.replace(sets, verdict="release" if changes else "hold", changes=changes)
+
+
+def _full_set(seen: Snapshot, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+    allowed = _allowed(seen)
+    changes = _set_changes(seen, allowed) if allowed else ()
+    numbers = {**evidence, "cpuset": str(allowed)}
+    return Decision("besteffort/cpuset", "release" if changes else "hold", reason, numbers, changes)
+
+
+def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
+    """Lift a quota of ours; a quota somebody else set is not ours to lift."""
+    change = CgroupChange(seen.layout.besteffort, "cpu.quota", UNLIMITED)
+    limited = seen.cgroups[change.group].quota_us not in (None, UNLIMITED)
+    if limited and change.place in seen.ours:
+        yield Decision("besteffort/quota", "release", reason, {"quota_us": UNLIMITED}, (change,))
+
+
+def _forbidden(seen: Snapshot) -> CPUSet:
+    """Reserved CPUs, CPUs of SYSTEM pods alone, CPUs of LSE pods, CPUs kubelet gave to a pod exclusively."""
+    lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
+    system = seen.system_qos.cpuset if seen.system_qos.exclusive else cpuset.EMPTY
+    kubelet = [held.cpus for held in seen.kubelet.pod_cpus]
+    return cpuset.union([*lse, *kubelet, system, seen.reserved.cpus])
+
+
+def _allowed(seen: Snapshot) -> CPUSet:
+    return seen.topology.cpuset - _forbidden(seen)
+
+
+def _tree(seen: Snapshot) -> list[str]:
+    root = seen.layout.besteffort
+    return [group for group in seen.cgroups if group == root or group.startswith(f"{root}/")]
+
+
+def _is_container(seen: Snapshot, group: str) -> bool:
+    return group.count("/") - seen.layout.besteffort.count("/") == 2

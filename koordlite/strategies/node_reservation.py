@@ -1,0 +1,49 @@
+"""Publish which CPUs the node reservation keeps for processes outside Kubernetes.
+
+The annotation `node.koordinator.sh/reservation` is resolved once, when the picture is taken, so that every strategy
+sees the same CPUs; this one says what came of it and publishes the concrete list on the NodeResourceTopology.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.model import keys, nrt
+from koordlite.model.decision import Decision, TopologyChange
+from koordlite.model.settings import StrategySettings
+from koordlite.model.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `nodeReservation`."""
+
+
+_REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": "NothingReserved"}
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node: the CPUs and resources reserved, or why the annotation was refused."""
+    if seen.node is None:
+        yield Decision("node", "skip", "NoNode")
+        return
+    text = nrt.encode_reservation(seen.reserved)
+    changes = () if seen.published.topology.get(keys.RESERVATION) == text else (TopologyChange(keys.RESERVATION, text),)
+    refused = next((p for p in seen.problems if p.field == keys.RESERVATION), None)
+    if refused:
+        yield Decision("node", "refuse", "BadReservation", {**_evidence(seen), "why": refused.why}, changes)
+    else:
+        reason = "ReservationFallback" if seen.reserved.fallback else _REASONS[seen.reserved.source]
+        yield Decision("node", "set" if changes else "hold", reason, _evidence(seen), changes)
+
+
+def _evidence(seen: Snapshot) -> dict[str, int | str]:
+    reserved = seen.reserved
+    amounts = {name: str(amount) for name, amount in sorted(reserved.resources.items())}
+    return {
+        "reservedCPUs": str(reserved.cpus),
+        "count": len(reserved.cpus),
+        **amounts,
+        **({"fallback": reserved.fallback} if reserved.fallback else {}),
+    }
