@@ -16,6 +16,7 @@ from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.kube.manifests import ManifestCluster
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster
 from koordlite.sandbox import Sandbox, shapes
 from koordlite.sandbox.cluster import SandboxCluster
@@ -56,7 +57,7 @@ def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | 
     if args.recorded:
         return _recorded(args, chosen)
     host = bundle.bind(RealFiles(), RealClock(stop), kubepods=chosen.agent.kubepods)
-    return Machine(host, folder(args, chosen, host.clock), socket.gethostname())
+    return Machine(host, folder(args, chosen, host.clock, sysfs.topology(host.files)), socket.gethostname())
 
 
 def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
@@ -65,7 +66,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
         raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
     speed = getattr(args, "speed", None)
     emulated = Sandbox(args.sandbox, pace=1 / speed if speed else 0.0, stop=stop)
-    cluster = SandboxCluster(folder(args, chosen, emulated.clock), emulated)
+    cluster = SandboxCluster(folder(args, chosen, emulated.clock, sysfs.topology(emulated.files)), emulated)
     cluster.view()  # Its kubelet makes the groups that are looked for next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
     return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated)
@@ -79,11 +80,11 @@ def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
     host = bundle.bind(RecordedFiles(folders), RealClock(), kubepods=chosen.agent.kubepods)
     cluster: Cluster = RecordedCluster(folders[0], sysfs.topology(host.files))
     if args.cluster:
-        cluster = folder(args, chosen, host.clock)
+        cluster = folder(args, chosen, host.clock, sysfs.topology(host.files))
     return Machine(host, cluster, f"recording {folders[0]}")
 
 
-def folder(args: argparse.Namespace, chosen: Settings, clock: Clock) -> Cluster:
+def folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
     """The cluster of a folder of manifests."""
     if not args.cluster:
         why = "no cluster is named; the API server client is not part of this version"
@@ -94,6 +95,7 @@ def folder(args: argparse.Namespace, chosen: Settings, clock: Clock) -> Cluster:
         node_name=chosen.agent.node or None,
         published=pathlib.Path(published) if published else None,
         clock=clock,
+        topology=topology,
     )
 
 

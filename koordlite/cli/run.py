@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import pathlib
 import platform
+import resource
 import signal
 import sys
 import tempfile
@@ -34,6 +35,7 @@ Listener = Callable[[Tick, News], None]
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop. 0 when every file that had to be written was."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _keep_files_open()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -42,6 +44,12 @@ def run(args: argparse.Namespace) -> int:
     with _journal(args, settings, machine) as held:
         agent = Agent(machine.host, machine.cluster, settings, held)
         return _look_twice(agent, machine) if args.once else _loop(agent, machine, settings, args)
+
+
+def _keep_files_open() -> None:
+    """Hot files stay open: allow as many descriptors as the machine lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import argparse
 from koordlite.apply import restore, undo_list
 from koordlite.cli import machine as machines
 from koordlite.config import Settings
-from koordlite.host import bundle, journal, procfs
+from koordlite.host import bundle, journal, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
@@ -38,4 +38,4 @@ def undo(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
-    return machines.folder(args, settings, host.clock) if args.cluster else None
+    return machines.folder(args, settings, host.clock, sysfs.topology(host.files)) if args.cluster else None

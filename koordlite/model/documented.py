@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import itertools
 import textwrap
@@ -28,7 +27,6 @@ def section(name: str, value: object, *, indent: str = "", about: str = "") -> l
     return lines
 
 
-@functools.cache
 def field_docs(shape: type[Any]) -> Mapping[str, str]:
     """Field name → the docstring below it, base classes first. Fields without one are missing."""
     texts: dict[str, str] = {}

@@ -43,7 +43,6 @@ def camel(name: str) -> str:
     return head + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-@functools.cache
 def fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
     """YAML name → (field, resolved type) of a dataclass; a field's metadata may give its YAML name as `name`."""
     hints = typing.get_type_hints(shape)
@@ -111,7 +110,7 @@ class _Reader:
 
     def _dataclass(self, node: yaml.Node, shape: type, path: str) -> Any:
         given: dict[str, Any] = {}
-        shape = _variant(shape, node)
+        shape, start = _variant(shape, node), len(self.problems)
         known = fields(shape)
         for key, child in self._pairs(node, path):
             if key.value not in known:
@@ -125,13 +124,14 @@ class _Reader:
                 self._check(child, value, field, f"{path}.{key.value}")
             if len(self.problems) == before:
                 given[field.name] = value
-        return self._build(node, shape, given, path)
+        return self._build(node, shape, given, path, told=len(self.problems) > start)
 
-    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str) -> Any:
+    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str, *, told: bool) -> Any:
+        """`told`: something inside the mapping is wrong already, and may be all there is."""
         try:
             return shape(**given)
         except (TypeError, ValueError) as error:
-            if not self.problems:
+            if not told:
                 self.wrong(node, path, str(error), "change the combination")
             return None
 

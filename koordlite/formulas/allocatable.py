@@ -1,0 +1,219 @@
+"""How much CPU and memory a node may promise to best-effort pods (batch-cpu, batch-memory).
+
+CPU is in millicores, memory in bytes. The terms carry the names of Koordinator's own explanation of the result, so that
+the two can be compared. Source: Koordinator batchresource plugin, `calculate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from koordlite.model.pod import Pod
+from koordlite.model.qos import PriorityClass, QoSClass
+from koordlite.model.quantity import Quantity
+from koordlite.model.slo import Colocation, HostApplication
+from koordlite.model.snapshot import Use
+
+NOTHING = Use(0, 0)
+_UNPROTECTED = (PriorityClass.BATCH, PriorityClass.FREE)
+_SECONDS_PER_MINUTE = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sums:
+    """What high-priority work (every band but batch and free) asks for and uses, or one pod's share in it."""
+
+    hp_request: Use = NOTHING
+    hp_used: Use = NOTHING
+    """A pod without a sample counts with its request; an LSE pod's CPUs count in full, used or not."""
+    hp_max_used_request: Use = NOTHING
+    """The larger of use and request, pod by pod."""
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            _plus(self.hp_request, other.hp_request),
+            _plus(self.hp_used, other.hp_used),
+            _plus(self.hp_max_used_request, other.hp_max_used_request),
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Every number that went into one resource's allocatable, and the `result`."""
+
+    policy: str
+    """The policy that was followed: usage | request | maxUsageRequest."""
+    capacity: int
+    margin: int
+    system_used: int
+    """The larger of what the system uses and what is reserved."""
+    node_reserved: int
+    hp_used: int
+    hp_request: int
+    hp_max_used_request: int
+    cap: int | None
+    """Upper bound from the batch threshold; None without one."""
+
+    @property
+    def system(self) -> int:
+        """The system's part under this policy: `request` trusts reservations, the others measure."""
+        return self.node_reserved if self.policy == "request" else self.system_used
+
+    @property
+    def hp(self) -> int:
+        """High-priority work's part under this policy."""
+        parts = {"request": self.hp_request, "maxUsageRequest": self.hp_max_used_request}
+        return parts.get(self.policy, self.hp_used)
+
+    @property
+    def result(self) -> int:
+        """min(max(capacity − margin − system − hp, 0), cap)."""
+        free = max(self.capacity - self.margin - self.system - self.hp, 0)
+        return free if self.cap is None else min(free, self.cap)
+
+
+def batch(
+    *, capacity: Use, colocation: Colocation, sums: Sums, system: Use, host_apps: Use, reserved: Use
+) -> tuple[Terms, Terms]:
+    """min(max(capacity − margin − max(system + host applications, reserved) − hp, 0), cap): (CPU, memory).
+
+    margin = capacity × (100 − reclaim threshold) %. `system` is what neither pods nor host applications use,
+    `host_apps` the use of those that are not batch (`host_app_use`), `reserved` the larger of kubelet's reservation and
+    the annotation's. Under the memory policy `request` the reservation stands in for the system and requests for use.
+    """
+    margin = safety_margin(capacity=capacity, colocation=colocation)
+    measured = _plus(system, host_apps)
+    cpu = Terms(
+        policy=_known(colocation.cpu_calculate_policy, "maxUsageRequest"),
+        capacity=capacity.cpu,
+        margin=margin.cpu,
+        system_used=max(measured.cpu, reserved.cpu),
+        node_reserved=reserved.cpu,
+        hp_used=sums.hp_used.cpu,
+        hp_request=sums.hp_request.cpu,
+        hp_max_used_request=sums.hp_max_used_request.cpu,
+        cap=_share_or_none(capacity.cpu, colocation.batch_cpu_threshold_percent),
+    )
+    memory = Terms(
+        policy=_known(colocation.memory_calculate_policy, "request", "maxUsageRequest"),
+        capacity=capacity.memory,
+        margin=margin.memory,
+        system_used=max(measured.memory, reserved.memory),
+        node_reserved=reserved.memory,
+        hp_used=sums.hp_used.memory,
+        hp_request=sums.hp_request.memory,
+        hp_max_used_request=sums.hp_max_used_request.memory,
+        cap=_share_or_none(capacity.memory, colocation.batch_memory_threshold_percent),
+    )
+    return cpu, memory
+
+
+def safety_margin(*, capacity: Use, colocation: Colocation) -> Use:
+    """capacity × (100 − threshold) / 100: what is never promised. Negative for thresholds above 100.
+
+    Source: Koordinator `GetNodeSafetyMargin`.
+    """
+    return Use(
+        _share(capacity.cpu, 100 - colocation.cpu_reclaim_threshold_percent),
+        _share(capacity.memory, 100 - colocation.memory_reclaim_threshold_percent),
+    )
+
+
+def pod_sums(*, pods: Iterable[Pod], usage: Mapping[str, Use]) -> Sums:
+    """Σ over high-priority pods of request, use, and max(use, request): what the formula takes off for them.
+
+    Running and Pending pods count. `usage` is by uid; use of a uid that no pod in `pods` has counts too, since somebody
+    used it. Source: Koordinator `calculateOnNode`.
+    """
+    total, known = Sums(), set()
+    for pod in pods:
+        known.add(pod.uid)
+        total += pod_terms(pod=pod, used=usage.get(pod.uid))
+    for uid, used in usage.items():
+        if uid not in known:
+            total += Sums(hp_used=used, hp_max_used_request=used)
+    return total
+
+
+def pod_terms(*, pod: Pod, used: Use | None) -> Sums:
+    """request, use and max(use, request) of one pod; nothing for batch and free pods. `used` None: no sample yet.
+
+    A pod without a sample counts with its request in all three; Koordinator leaves it out of the last one, which
+    makes new pods invisible under `maxUsageRequest` (docs/compatibility.md). A finished pod counts with what was
+    still measured.
+    """
+    if pod.priority_class in _UNPROTECTED:
+        return Sums()
+    if not pod.active:
+        return Sums(hp_used=used or NOTHING, hp_max_used_request=used or NOTHING)
+    request = Use(pod.request_milli(), pod.request_value("memory"))
+    if used is None:
+        return Sums(request, request, request)
+    # Nobody else can run on the CPUs of an LSE pod, so idle ones are not free.
+    charged = Use(request.cpu, used.memory) if pod.qos_class is QoSClass.LSE else used
+    return Sums(request, charged, Use(max(used.cpu, request.cpu), max(used.memory, request.memory)))
+
+
+def host_app_use(*, applications: Iterable[HostApplication], usage: Mapping[str, Use]) -> Use:
+    """Σ use of host applications that are not batch or free.
+
+    One without a priority counts: it was taken out of the system's use, so it must come back here (Koordinator
+    loses it, docs/compatibility.md).
+    """
+    total = NOTHING
+    for application in applications:
+        if application.priority not in _UNPROTECTED:
+            total = _plus(total, usage.get(application.name, NOTHING))
+    return total
+
+
+def amounts(resources: Mapping[str, Quantity]) -> Use:
+    """The cpu and memory of a resource list, 0 where absent."""
+    zero = Quantity(0)
+    return Use(resources.get("cpu", zero).milli, resources.get("memory", zero).value)
+
+
+def degraded(*, age_seconds: float | None, degrade_minutes: int) -> bool:
+    """age > degrade_minutes × 60: the usage is too old to promise anything on. None: there never was any.
+
+    Source: Koordinator `isDegradeNeeded`.
+    """
+    return age_seconds is None or age_seconds > degrade_minutes * _SECONDS_PER_MINUTE
+
+
+def must_sync(
+    *, old: int | None, new: int | None, threshold: float, since_last_seconds: float | None, update_seconds: float
+) -> str:
+    """|new − old| > old × threshold, or it is time: why a node's resource must be written; empty when it need not.
+
+    `old` is what the node shows, None for an absent key, as in `new`; `since_last_seconds` None when it was never
+    written in this run. Source: Koordinator `isNodeResourceSyncNeeded`, `IsResourceDiff`.
+    """
+    if since_last_seconds is None:
+        return "not written yet in this run"
+    if since_last_seconds > update_seconds:
+        return f"last written {since_last_seconds:.0f} s ago, more than {update_seconds:g} s"
+    if old is None or new is None:
+        return "" if old is new else "resource appears" if old is None else "resource goes away"
+    # In thousandths, as Koordinator compares: its doubles then round alike.
+    if abs(new - old) * 1000 > old * 1000 * threshold:
+        return f"{new} differs from {old} by more than {threshold:g} of it"
+    return ""
+
+
+def _plus(a: Use, b: Use) -> Use:
+    return Use(a.cpu + b.cpu, a.memory + b.memory)
+
+
+def _known(policy: str, *others: str) -> str:
+    return policy if policy in others else "usage"
+
+
+def _share(amount: int, percent: int) -> int:
+    # The quotient first, in doubles, then truncated: 29 % of 3000 is 869, as in Koordinator.
+    return int(float(amount) * (float(percent) / 100.0))
+
+
+def _share_or_none(amount: int, percent: int | None) -> int | None:
+    return None if percent is None else _share(amount, percent)

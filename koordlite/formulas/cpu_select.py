@@ -1,0 +1,91 @@
+"""Which CPUs best-effort work runs on: spread over sockets and NUMA nodes, hyperthreads of a core together."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.topology import CPU
+
+Picked = dict[int, None]
+"""CPU ids in the order they were picked."""
+
+
+def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
+    """`count` CPUs of `pool` in the order they are picked: a core's pair from each NUMA node in turn, then singles.
+
+    Empty when the pool has fewer than `count` CPUs. Source: Koordinator `calculateBESuppressCPUSetPolicy`; the order
+    is part of the contract, because a count that grows by one must keep the CPUs it had.
+    """
+    if count <= 0 or len(pool) < count:
+        return ()
+    buckets = _buckets(pool)
+    picked: Picked = {}
+    position = _take_pairs(buckets, count, picked)
+    _take_singles(buckets, count, position, picked)
+    return tuple(picked)
+
+
+def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet) -> CPUSet:
+    """spread(count × |LSR| / (|LSR| + |LS|)) of the LSR CPUs and the rest of `count` from the others.
+
+    `lsr` are CPUs pinned by LSR pods: best-effort work shares them in proportion. `forbidden` are the CPUs of LSE pods,
+    reserved ones and exclusive system ones; the answer never holds one of them. Where fewer than `count` CPUs are
+    allowed, all of those are the answer; where none is, the answer is empty. Source: Koordinator `adjustByCPUSet`,
+    which in those two cases leaves the previous set in place or fails (docs/compatibility.md).
+    """
+    allowed = [cpu for cpu in cpus if cpu.id not in forbidden]
+    if not allowed:
+        return CPUSet()
+    shared = [cpu for cpu in allowed if cpu.id in lsr]
+    others = [cpu for cpu in allowed if cpu.id not in lsr]
+    wanted = min(count, len(allowed))
+    from_lsr = wanted * len(shared) // len(allowed)
+    return CPUSet((*spread(from_lsr, shared), *spread(wanted - from_lsr, others)))
+
+
+def be_full_set(*, cpus: Sequence[CPU], reserved: CPUSet, system_exclusive: CPUSet, lse: CPUSet) -> CPUSet:
+    """all CPUs − reserved − exclusive system − LSE: what best-effort work gets back when nothing suppresses it.
+
+    Source: Koordinator `recoverCPUSetIfNeed`.
+    """
+    return CPUSet(cpu.id for cpu in cpus) - reserved - system_exclusive - lse
+
+
+def _buckets(pool: Sequence[CPU]) -> list[list[CPU]]:
+    """CPUs by place, the largest place first, then the one with the lowest first CPU."""
+    by_place: dict[int, list[CPU]] = defaultdict(list)
+    for cpu in sorted(pool, key=lambda cpu: (cpu.core, cpu.id)):
+        # Two places may share a key on odd machines; the key is Koordinator's, and with it the order of picks.
+        by_place[(cpu.node + len(pool)) * (cpu.socket + 1)].append(cpu)
+    return sorted(by_place.values(), key=lambda bucket: (-len(bucket), bucket[0].id))
+
+
+def _take_pairs(buckets: list[list[CPU]], count: int, picked: Picked) -> int:
+    """Pick pairs round by round while at least two are missing; the bucket to go on from."""
+    position, before_round = 0, -1
+    while count - len(picked) > 1:
+        if position == 0:
+            if before_round == len(picked):
+                break
+            before_round = len(picked)
+        picked |= dict.fromkeys(_free_pair(buckets[position], picked))
+        position = (position + 1) % len(buckets)
+    return position
+
+
+def _free_pair(bucket: list[CPU], picked: Picked) -> tuple[int, ...]:
+    for first, second in itertools.pairwise(bucket):
+        if first.core == second.core and first.id not in picked:
+            return first.id, second.id
+    return ()
+
+
+def _take_singles(buckets: list[list[CPU]], count: int, position: int, picked: Picked) -> None:
+    while len(picked) < count:
+        free = next((cpu.id for cpu in buckets[position] if cpu.id not in picked), None)
+        if free is not None:
+            picked[free] = None
+        position = (position + 1) % len(buckets)

@@ -1,0 +1,35 @@
+"""`python -m tests.conformance PATH...`: run vector files or folders of them, from the root of the repository."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+
+from tests.conformance import adapters, runner
+
+
+def main(arguments: list[str]) -> int:
+    """1 when any case failed, 2 without a path, else 0."""
+    if not arguments:
+        print("usage: python -m tests.conformance PATH...", file=sys.stderr)
+        return 2
+    for module in pkgutil.iter_modules(adapters.__path__):
+        importlib.import_module(f"{adapters.__name__}.{module.name}")
+    failures = 0
+    for path in runner.files(map(Path, arguments)):
+        outcomes = runner.run(path)
+        print(f"{path.name}: {runner.summary(outcomes)}")
+        for outcome in outcomes:
+            if outcome.verdict == "failed":
+                print(f"  failed: {outcome.function} {outcome.source}\n    {outcome.detail}")
+        for rule, count in collections.Counter(o.detail for o in outcomes if o.verdict == "deviating").items():
+            print(f"  deviating, {count}: {rule}")
+        failures += sum(outcome.verdict == "failed" for outcome in outcomes)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,25 @@
+"""Adapters: one function per function name or kind of a vector file. They translate names and shapes, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Adapter = Callable[[Any, Any], tuple[Any, Any]]
+"""(input, expect) of a case → (what we get, what is expected), both in a form that compares with `==`."""
+
+ADAPTERS: dict[str, Adapter] = {}
+
+
+class NotCovered(Exception):
+    """The case asks for something outside what the adapter's function does."""
+
+
+def adapter(*names: str) -> Callable[[Adapter], Adapter]:
+    """Register a function for these names."""
+
+    def register(function: Adapter) -> Adapter:
+        ADAPTERS.update(dict.fromkeys(names, function))
+        return function
+
+    return register

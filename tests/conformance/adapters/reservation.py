@@ -1,0 +1,75 @@
+"""Node reservation, CPU assignment, cpuset grammar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordlite.formulas import cpu_assign, reservation
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import InputError
+from tests.conformance.adapters import adapter, shapes
+
+
+@adapter("GetReservedCPUs")
+def reserved_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
+    try:
+        written = shapes.reservation(given.get("annotations"))
+    except InputError:
+        return "refused", (expect["reservedCPUs"], expect["numReservedCPUs"])
+    listed = "" if written is None or written.reserved_cpus is None else str(written.reserved_cpus)
+    return (listed, reservation.cpu_count(written)), (expect["reservedCPUs"], expect["numReservedCPUs"])
+
+
+@adapter("GetNodeReservationFromAnnotation")
+def written_resources(given: Any, expect: Any) -> tuple[Any, Any]:
+    wanted = shapes.quantities(expect.get("resources"))
+    try:
+        return reservation.written_resources(shapes.reservation(given.get("annotations"))), wanted
+    except InputError:
+        return "refused", wanted
+
+
+@adapter("TrimNodeAllocatableByNodeReservation")
+def trimmed(given: Any, expect: Any) -> tuple[Any, Any]:
+    before = shapes.quantities(given.get("allocatable"))
+    after = reservation.trim_allocatable(allocatable=before, written=shapes.reservation(given.get("annotations")))
+    return after, shapes.quantities(expect["allocatable"])
+
+
+@adapter("GetNodeReservationFromKubelet")
+def from_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
+    node = shapes.node_of(given.get("node"))
+    found = reservation.from_kubelet(capacity=node.capacity, allocatable=node.allocatable)
+    return found, shapes.quantities(expect.get("resources"))
+
+
+@adapter("getNodeReserved")
+def resolved(given: Any, expect: Any) -> tuple[Any, Any]:
+    wanted = (expect.get("reservedCPUs", ""), shapes.quantities(expect.get("resources")))
+    try:
+        written = shapes.reservation(given.get("annotations"))
+    except InputError:
+        return "refused", wanted
+    found = reservation.resolve(written=written, cpus=shapes.cpus(given["topology"]))
+    # Koordinator publishes the amounts as written; what holds is in `found.resources`.
+    amounts = dict(written.resources) if written and not found.fallback else dict(found.resources)
+    return (str(found.cpus), amounts), wanted
+
+
+@adapter("TakeByTopology")
+def taken(given: Any, expect: Any) -> tuple[Any, Any]:
+    try:
+        found = cpu_assign.take_by_topology(
+            cpus=shapes.cpus(given["topology"]), available=shapes.cpuset(given["available"]), count=given["numCPUs"]
+        )
+    except ValueError as error:
+        return str(error), expect.get("error")
+    return found, shapes.cpuset(expect["cpuset"]) if "cpuset" in expect else expect
+
+
+@adapter("cpuset.Parse")
+def parsed(given: Any, expect: Any) -> tuple[Any, Any]:
+    try:
+        return {"cpuset": str(CPUSet.parse(given["s"]))}, expect
+    except ValueError:
+        return "refused", "refused" if expect.get("error") else expect

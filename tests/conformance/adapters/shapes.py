@@ -1,0 +1,52 @@
+"""Vector shapes → model values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from koordlite.model import node, pod, wire
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Use
+from koordlite.model.topology import CPU
+
+
+def cpus(rows: list[Any]) -> list[CPU]:
+    """CPUs from `{cpu, core, socket, node}` or `[cpu, core, socket, node]` rows."""
+    fields = ("cpu", "core", "socket", "node")
+    return [CPU(*(row[f] for f in fields) if isinstance(row, dict) else row) for row in rows]
+
+
+def quantities(amounts: dict[str, Any] | None) -> dict[str, Quantity]:
+    """Resource list as Kubernetes writes it."""
+    return {name: Quantity.parse(text) for name, text in (amounts or {}).items()}
+
+
+def use(resources: dict[str, Any] | None) -> Use:
+    """`{resources: {cpu, memory}}` or the list itself."""
+    amounts = quantities((resources or {}).get("resources", resources))
+    return Use(amounts["cpu"].milli if "cpu" in amounts else 0, amounts["memory"].value if "memory" in amounts else 0)
+
+
+def pod_of(given: dict[str, Any]) -> pod.Pod:
+    """A pod from trimmed Kubernetes JSON; its uid is `namespace/name` when it has none."""
+    read = pod.from_wire(msgspec.convert(given or {}, wire.PodObject, strict=False))
+    return read if read.uid else dataclasses.replace(read, uid=read.key)
+
+
+def node_of(given: dict[str, Any] | None) -> node.Node:
+    """A node from trimmed Kubernetes JSON."""
+    return node.from_wire(msgspec.convert(given or {}, wire.NodeObject))
+
+
+def reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
+    """The reservation annotation; InputError when it cannot be read."""
+    return node.parse_reservation((annotations or {}).get("node.koordinator.sh/reservation", ""), "node")
+
+
+def cpuset(text: str | None) -> CPUSet:
+    """A CPU list."""
+    return CPUSet.parse(text or "")

@@ -1,0 +1,63 @@
+"""Run vector files against the product: count what passes, fails, deviates by rule, or has no adapter."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.conformance import deviations
+from tests.conformance.adapters import ADAPTERS, NotCovered
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one case: `passed`, `failed`, `deviating` or `without adapter`, and the details of a difference."""
+
+    function: str
+    source: str
+    verdict: str
+    detail: str = ""
+
+
+def run(path: Path) -> list[Outcome]:
+    """The outcomes of all cases of one file."""
+    return [_judge(*case) for case in _cases(path)]
+
+
+def files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The JSON files among `paths` and inside the folders among them."""
+    for path in paths:
+        yield from sorted(path.rglob("*.json")) if path.is_dir() else [path]
+
+
+def summary(outcomes: Iterable[Outcome]) -> str:
+    """Counts by verdict in one line."""
+    counts = collections.Counter(outcome.verdict for outcome in outcomes)
+    return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "deviating", "without adapter"))
+
+
+def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
+    """(function, source, input, expect) of each case; files that hold no cases give none."""
+    document = json.loads(path.read_text())
+    for case in document if isinstance(document, list) else ():
+        if "cbm" in case and "mask" in case:
+            yield "koord_cat_l3_mask", f"cbm={case['cbm']} {case['start']}-{case['end']}", case, case["mask"]
+        elif isinstance(case, dict) and "expect" in case:
+            yield case.get("func") or case.get("kind") or "", case.get("source", ""), case["input"], case["expect"]
+
+
+def _judge(function: str, source: str, given: Any, expect: Any) -> Outcome:
+    if function not in ADAPTERS:
+        return Outcome(function, source, "without adapter")
+    try:
+        found, wanted = ADAPTERS[function](given, expect)
+    except NotCovered:
+        return Outcome(function, source, "without adapter")
+    if found == wanted:
+        return Outcome(function, source, "passed")
+    rule = deviations.rule_for(function, given, wanted, found)
+    return Outcome(function, source, "deviating" if rule else "failed", rule or f"expected {wanted!r}, got {found!r}")

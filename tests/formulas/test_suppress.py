@@ -1,0 +1,108 @@
+"""How much CPU best-effort work may use, and the way there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite.formulas import suppress
+
+
+@pytest.mark.parametrize(
+    ("node", "pods", "hosts", "reserved", "system"),
+    [
+        pytest.param(12000, 9000, 1000, 0, 2000, id="what is left of the node's use"),
+        pytest.param(9000, 9000, 1000, 0, 0, id="never negative, samples may not fit together"),
+        pytest.param(12000, 9000, 1000, 3000, 3000, id="at least what is reserved"),
+    ],
+)
+def test_system_use(node: int, pods: int, hosts: int, reserved: int, system: int) -> None:
+    found = suppress.system_use(node_milli=node, pods_milli=pods, host_apps_milli=hosts, reserved_milli=reserved)
+    assert found == system
+
+
+@pytest.mark.parametrize(
+    ("prod", "host", "system", "minimum", "budget"),
+    [
+        pytest.param(0, 0, 0, None, 20800, id="all of the threshold on an idle node"),
+        pytest.param(8000, 1000, 2000, None, 9800, id="what the others use is taken off"),
+        pytest.param(30000, 0, 2000, None, -11200, id="negative when the others use more than the threshold"),
+        pytest.param(30000, 0, 2000, 10, 3200, id="never below the configured minimum"),
+        pytest.param(1000, 0, 0, 10, 19800, id="the minimum does not lower a larger budget"),
+    ],
+)
+def test_budget_of_32_cpus_at_65_percent(prod: int, host: int, system: int, minimum: int | None, budget: int) -> None:
+    found = suppress.be_cpu_budget(
+        capacity_milli=32000,
+        threshold_percent=65,
+        prod_milli=prod,
+        host_milli=host,
+        system_milli=system,
+        min_percent=minimum,
+    )
+    assert found == budget
+
+
+@pytest.mark.parametrize(
+    ("budget", "current", "target"),
+    [
+        pytest.param(4000, 1_000_000, 400_000, id="shrinks at once"),
+        pytest.param(9000, 400_000, 720_000, id="grows by a tenth of the node"),
+        pytest.param(7000, 400_000, 700_000, id="grows at once when it is less than that"),
+        pytest.param(4300, 400_000, None, id="holds within one percent of the node"),
+        pytest.param(4320, 400_000, 432_000, id="one percent is outside the band"),
+        pytest.param(-5000, 400_000, 2_000, id="never below 2 ms"),
+        pytest.param(0, 10_000, 2_000, id="the minimum is set even when it is near"),
+        pytest.param(0, 2_000, None, id="the minimum is not set twice"),
+        pytest.param(10000, -1, 1_000_000, id="from unlimited the target takes effect at once"),
+        pytest.param(100, -1, 10_000, id="also a target that is near zero"),
+    ],
+)
+def test_quota_of_32_cpus(budget: int, current: int, target: int | None) -> None:
+    assert suppress.quota_target(budget_milli=budget, current_us=current, capacity_milli=32000) == target
+
+
+@pytest.mark.parametrize(
+    ("budget", "present", "target"),
+    [
+        pytest.param(3001, 8, 4, id="a started CPU counts"),
+        pytest.param(-4000, 8, 2, id="two CPUs at least"),
+        pytest.param(20000, 8, 12, id="grows by a tenth of the machine, rounded up"),
+        pytest.param(11000, 8, 11, id="grows at once when it is less than that"),
+    ],
+)
+def test_cpu_target_of_32_cpus(budget: int, present: int, target: int) -> None:
+    assert suppress.cpu_target(budget_milli=budget, present=present, cpus=32) == target
+
+
+MILLI = st.integers(0, 512_000)
+
+
+@given(capacity=MILLI, percent=st.integers(0, 100), prod=MILLI, host=MILLI, system=MILLI)
+def test_budget_never_exceeds_capacity(capacity: int, percent: int, prod: int, host: int, system: int) -> None:
+    found = suppress.be_cpu_budget(
+        capacity_milli=capacity, threshold_percent=percent, prod_milli=prod, host_milli=host, system_milli=system
+    )
+    assert found <= capacity * percent / 100
+
+
+@given(budget=st.integers(-512_000, 512_000), current=st.integers(-1, 51_200_000), capacity=st.integers(1, 512_000))
+def test_quota_reaches_its_target_and_stays(budget: int, current: int, capacity: int) -> None:
+    """Steady input ends in silence, within the band of the target."""
+    wanted = max(budget * 100, suppress.MIN_QUOTA_US)
+    for _ in range(5200):
+        following = suppress.quota_target(budget_milli=budget, current_us=current, capacity_milli=capacity)
+        if following is None:
+            break
+        current = following
+    else:
+        pytest.fail("still moving")
+    assert abs(wanted - current) <= max(1, -(-capacity // 1000)) * 1000
+
+
+@given(budget=st.integers(-10_000, 600_000), present=st.integers(0, 512), cpus=st.integers(1, 512))
+def test_cpu_target_shrinks_at_once_and_grows_by_steps(budget: int, present: int, cpus: int) -> None:
+    target = suppress.cpu_target(budget_milli=budget, present=present, cpus=cpus)
+    assert target <= max(present, 0) + cpus // 10 + 1
+    assert target >= min(2, present + 1)

@@ -1,0 +1,62 @@
+"""Nodes off the wire, and their annotations."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koordlite.model import keys, node, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import InputError
+from koordlite.model.quantity import Quantity
+
+
+def test_sizes_and_bad_sizes() -> None:
+    text = b'{"metadata":{"name":"n1"},"status":{"capacity":{"cpu":"8","memory":"many"},"allocatable":{"cpu":7.5}}}'
+    found = node.from_wire(msgspec.json.decode(text, type=wire.NodeObject))
+    assert (found.name, found.capacity_milli, found.capacity_memory) == ("n1", 8000, 0)
+    assert found.allocatable["cpu"].milli == 7500
+    assert [(problem.object, problem.field) for problem in found.problems] == [("node/n1", "status.capacity.memory")]
+
+
+@pytest.mark.parametrize("text", ["", "null"])
+def test_no_reservation(text: str) -> None:
+    assert node.parse_reservation(text, "node/n1") is None
+
+
+def test_a_reservation_as_written() -> None:
+    found = node.parse_reservation(
+        '{"resources":{"cpu":2,"memory":"4Gi"},"reservedCPUs":"3,1-2","applyPolicy":"Default","more":1}', "node/n1"
+    )
+    assert found == node.Reservation(
+        {"cpu": Quantity.of(2), "memory": Quantity.parse("4Gi")}, CPUSet([1, 2, 3]), "Default"
+    )
+
+
+@pytest.mark.parametrize("text", ['{"reservedCPUs":', '{"resources":{"cpu":"1C"}}', '{"reservedCPUs":"-1"}', "[]", "2"])
+def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_mend_it(text: str) -> None:
+    with pytest.raises(InputError) as raised:
+        node.parse_reservation(text, "node/n1")
+    (problem,) = raised.value.problems
+    assert (problem.object, problem.field, problem.value) == ("node/n1", keys.RESERVATION, text)
+    assert problem.why
+    assert "stays in force" in problem.do
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus", "exclusive"),
+    [
+        (None, EMPTY, True),
+        ("{}", EMPTY, True),
+        ('{"cpuset":"0-1"}', CPUSet([0, 1]), True),
+        ('{"cpuset":"0-1","cpusetExclusive":false}', CPUSet([0, 1]), False),
+    ],
+)
+def test_system_qos(text: str | None, cpus: CPUSet, exclusive: bool) -> None:
+    assert node.parse_system_qos(text, "node/n1") == node.SystemQoS(cpus, exclusive)
+
+
+@pytest.mark.parametrize("text", ["{", '{"cpuset":"x"}', '{"cpusetExclusive":"no"}'])
+def test_bad_system_qos_is_an_error(text: str) -> None:
+    with pytest.raises(InputError, match="node/n1"):
+        node.parse_system_qos(text, "node/n1")

@@ -1,0 +1,159 @@
+"""Pods off the wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from koordlite.model import keys, pod, wire
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.pod import Pod
+from koordlite.model.qos import KubeQoS, PriorityClass, QoSClass
+
+
+def read(**given: Any) -> Pod:
+    metadata = {"namespace": "shop", "name": "cart", "uid": "u1", **given.pop("metadata", {})}
+    text = json.dumps({"metadata": metadata, **given})
+    return pod.from_wire(msgspec.json.decode(text, type=wire.PodObject))
+
+
+def container(name: str = "main", **resources: Any) -> dict[str, Any]:
+    return {"name": name, "resources": resources}
+
+
+def test_identity_classes_and_state() -> None:
+    found = read(
+        metadata={"labels": {keys.QOS_CLASS: "LSR"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        spec={"priority": 9500},
+        status={"phase": "Running", "qosClass": "Burstable"},
+    )
+    assert (found.key, found.uid, found.deleting, found.active) == ("shop/cart", "u1", True, True)
+    assert (found.raw_qos, found.qos_class, found.kube_qos) == (QoSClass.LSR, QoSClass.LSR, KubeQoS.BURSTABLE)
+    assert found.priority_class is PriorityClass.PROD
+    assert not found.is_best_effort
+
+
+@pytest.mark.parametrize(
+    ("containers", "qos"),
+    [
+        pytest.param([container()], "BestEffort", id="nothing asked"),
+        pytest.param([container(requests={"cpu": "0"})], "BestEffort", id="zero is nothing"),
+        pytest.param([container(requests={"nvidia.com/gpu": "1"})], "BestEffort", id="only cpu and memory count"),
+        pytest.param([container(requests={"cpu": "1"})], "Burstable", id="a request without limits"),
+        pytest.param([container(limits={"cpu": "1", "memory": "1Gi"})], "Guaranteed", id="limits are requests too"),
+        pytest.param([container(limits={"cpu": "1"})], "Burstable", id="memory without a limit"),
+        pytest.param(
+            [container(limits={"cpu": "1", "memory": "1Gi"}), container("side")], "Burstable", id="one without limits"
+        ),
+        pytest.param(
+            [container(requests={"cpu": "1"}, limits={"cpu": "2", "memory": "1Gi"})],
+            "Burstable",
+            id="less than the limit",
+        ),
+    ],
+)
+def test_kubernetes_class_is_computed_when_the_status_lacks_it(containers: list[Any], qos: str) -> None:
+    assert read(spec={"containers": containers}).kube_qos == qos
+
+
+def cpu(amount: str) -> dict[str, Any]:
+    return {"requests": {"cpu": amount}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "milli"),
+    [
+        pytest.param({"containers": [container(**cpu("1")), container("b", **cpu("500m"))]}, 1500, id="sum"),
+        pytest.param({"containers": [container(limits={"cpu": "2"})]}, 2000, id="a limit stands for a request"),
+        pytest.param({"containers": [container(**cpu("1"))], "overhead": {"cpu": "250m"}}, 1250, id="overhead"),
+        pytest.param(
+            {"containers": [container(**cpu("1"))], "initContainers": [container("i", **cpu("3"))]},
+            3000,
+            id="large init",
+        ),
+        pytest.param(
+            {
+                "containers": [container(**cpu("1"))],
+                "initContainers": [{**container("s", **cpu("2")), "restartPolicy": "Always"}],
+            },
+            3000,
+            id="a sidecar runs beside",
+        ),
+        pytest.param(
+            {
+                "containers": [container(**cpu("1"))],
+                "initContainers": [
+                    {**container("s", **cpu("2")), "restartPolicy": "Always"},
+                    container("i", **cpu("4")),
+                ],
+            },
+            6000,
+            id="an init container runs beside earlier sidecars",
+        ),
+        pytest.param({"containers": [container(**cpu("1"))], "resources": cpu("5")}, 5000, id="pod-level requests win"),
+    ],
+)
+def test_effective_cpu_request(spec: dict[str, Any], milli: int) -> None:
+    assert read(spec=spec).request_milli("cpu") == milli
+
+
+def test_a_bad_quantity_is_a_problem_and_counts_nothing() -> None:
+    found = read(spec={"containers": [container(requests={"cpu": "1C", "memory": "1Gi"})]})
+    assert (found.request_milli(), found.request_value("memory")) == (0, 1024**3)
+    assert [problem.value for problem in found.problems] == ["1C"]
+
+
+def status(**given: Any) -> Pod:
+    return read(metadata={"annotations": {keys.RESOURCE_STATUS: json.dumps(given)}})
+
+
+def test_promised_cpus_and_numa_nodes() -> None:
+    entries = [{"node": 1, "resources": {"cpu": "2"}}, {"node": 1}, {"node": 0}]
+    found = status(cpuset="0-3", numaNodeResources=entries).resource_status
+    assert (found.cpuset, found.numa_nodes, found.numa_cpu) == (CPUSet(range(4)), (1, 0), True)
+
+
+@pytest.mark.parametrize(
+    ("resources", "tied"),
+    [
+        ({"cpu": "2"}, True),
+        ({keys.BATCH_CPU: "2000"}, True),
+        ({"memory": "1Gi"}, False),
+        ({"cpu": "0"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_only_cpu_ties_cpus_to_numa_nodes(resources: dict[str, str] | None, tied: bool) -> None:
+    assert status(numaNodeResources=[{"node": 1, "resources": resources}]).resource_status.numa_cpu is tied
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cpuset":"0-"}', '{"numaNodeResources":[{"resources":{"cpu":"1C"}}]}'])
+def test_a_bad_promise_is_a_problem_of_the_pod(text: str) -> None:
+    found = read(metadata={"annotations": {keys.RESOURCE_STATUS: text}})
+    assert found.resource_status == pod.ResourceStatus()
+    (problem,) = found.problems
+    assert (problem.object, problem.field, problem.value) == ("pod/shop/cart", keys.RESOURCE_STATUS, text)
+
+
+def test_containers_with_their_ids_and_states() -> None:
+    found = read(
+        spec={"containers": [container("a", limits={"cpu": "1"}), container("b")]},
+        status={"containerStatuses": [{"name": "a", "containerID": "containerd://x", "state": {"running": {}}}]},
+    )
+    assert [(each.name, each.id, each.running) for each in found.containers] == [
+        ("a", "containerd://x", True),
+        ("b", "", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "kube", "best_effort"),
+    [("BE", "Burstable", True), ("", "BestEffort", True), ("LS", "BestEffort", True), ("LS", "Burstable", False)],
+)
+def test_best_effort_by_label_or_by_cgroup(label: str, kube: str, best_effort: bool) -> None:
+    found = read(metadata={"labels": {keys.QOS_CLASS: label}}, status={"qosClass": kube})
+    assert found.is_best_effort is best_effort
