@@ -20,10 +20,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         for problem in error.problems:
             print(f"koordlite: {problem}", file=sys.stderr)
+    except BrokenPipeError:
+        return 0  # The reader of our output has seen enough.
     except (KoordliteError, OSError) as error:
         print(f"koordlite: {error}", file=sys.stderr)
-    except BrokenPipeError:
-        return 0
     return 2
 
 

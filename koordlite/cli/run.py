@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
@@ -32,9 +33,20 @@ News = tuple[DecisionEvent, ...]
 Listener = Callable[[Tick, News], None]
 
 
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to whatever stderr is at the moment: the live view puts its own in place while it is drawn."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop. 0 when every file that had to be written was."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    live = sys.stdout.isatty() and not args.quiet and not args.once
+    # The live view owns the terminal: only what needs a person goes above it.
+    level = logging.WARNING if live else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[_Stderr()])
     _keep_files_open()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

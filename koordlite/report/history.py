@@ -1,0 +1,119 @@
+"""What a report remembers of a run: bounded however long the run is."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.decision import Change, Decision
+from koordlite.model.errors import Problem
+from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.report.summary import Summary, Totals
+from koordlite.report.tick import Tick
+
+MAX_ROWS = 2000
+MAX_EVENTS = 2000
+MAX_PROBLEMS = 200
+_JUDGED = ("set", "shrink", "grow", "hold")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """The numbers of one tick that are drawn over time; millicores and bytes."""
+
+    time: float
+    node_cpu: int | None
+    prod_cpu: int | None
+    be_cpu: int | None
+    be_limit: int | None
+    be_budget: int | None
+    batch_cpu: int | None
+    batch_memory: int | None
+    threshold_milli: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecisionEvent:
+    """A decision that says something else, or asks for another change, than the one before about the same subject."""
+
+    time: float
+    wall: float
+    decision: Decision
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteEvent:
+    """A write that was tried."""
+
+    time: float
+    step: AppliedStep
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ForeignEvent:
+    """A value of ours found changed by somebody else."""
+
+    time: float
+    write: ForeignWrite
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProblemEvent:
+    """A problem, when it was first seen."""
+
+    time: float
+    problem: Problem
+
+
+class History:
+    """Collects ticks. Rows are thinned to every second, fourth … tick as a run grows; of events the newest stay."""
+
+    def __init__(self, settings: Mapping[str, object], environment: Mapping[str, str]) -> None:
+        self.settings, self.environment = settings, environment
+        self.last: Tick | None = None
+        self.rows: list[Row] = []
+        self.decisions: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.writes: collections.deque[WriteEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.foreign: collections.deque[ForeignEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.problems: dict[Problem, ProblemEvent] = {}
+        self.decisions_seen = 0
+        """How many decision events there were, also those that fell off the front."""
+        self._stride = 1
+        self._totals = Totals()
+        self._said: dict[tuple[str, str], tuple[str, tuple[Change, ...]]] = {}
+
+    def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
+        """Remember `tick`; gives what it decided anew."""
+        if self._totals.ticks % self._stride == 0:
+            self._add_row(tick)
+        self._totals.add(tick)
+        self.last = tick
+        self.writes.extend(WriteEvent(tick.time, step) for step in tick.applied)
+        self.foreign.extend(ForeignEvent(tick.time, write) for write in tick.foreign)
+        for problem in tick.problems:
+            if len(self.problems) < MAX_PROBLEMS:
+                self.problems.setdefault(problem, ProblemEvent(tick.time, problem))
+        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in tick.decisions if self._is_news(d))
+        self.decisions.extend(news)
+        self.decisions_seen += len(news)
+        return news
+
+    def summary(self) -> Summary:
+        """The numbers of all ticks so far."""
+        return self._totals.summary()
+
+    def _add_row(self, tick: Tick) -> None:
+        self.rows.append(Row(**{field.name: getattr(tick, field.name) for field in dataclasses.fields(Row)}))
+        if len(self.rows) > MAX_ROWS:
+            self.rows = self.rows[::2]
+            self._stride *= 2
+
+    def _is_news(self, decision: Decision) -> bool:
+        """Coming to rest after a change is no news; nor is a wish that is repeated because nobody carries it out."""
+        key = decision.strategy, decision.subject
+        moving = decision.verdict in _JUDGED
+        said = decision.reason if moving else f"{decision.verdict} {decision.reason}"
+        before, asked = self._said.get(key, ("", ()))
+        self._said[key] = said, decision.changes or asked
+        return said != before or (bool(decision.changes) and decision.changes != asked)

@@ -1,0 +1,102 @@
+"""The report of a run as JSON, for programs and for keeping.
+
+Version 1. CPU in millicores, memory in bytes, time in seconds since the run started; null is unknown.
+
+    version      1
+    kind         "koordlite-run"
+    node         name of the node
+    status       enforcing | observing | degraded
+    because      why degraded, else empty
+    environment  names and values of what the run ran on
+    settings     the settings in force
+    summary      seconds, ticks, secondsAboveThreshold, prodSecondsAboveThreshold, beCoreHoursAllowed,
+                 beCoreHoursUsed, beLimitMin, beLimitMax, writes, writesByKind, refusals, foreignWrites, decisions
+                 (by reason, in how many ticks), tickSecondsMean, tickSecondsMax
+    ticks        rows over time, at most 2000: of a long run every second, fourth … tick
+    decisions    what was decided anew: time, subject, strategy, verdict, reason, sentence, evidence, changes
+    writes       time, place, value, ok, error, seconds
+    foreign      time, place, ours, found
+    problems     time (first seen), object, field, value, why, do
+    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from koordlite.model.decision import Decision
+from koordlite.report import history
+from koordlite.report.sentence import sentence
+from koordlite.report.tick import Tick
+
+VERSION = 1
+Object = dict[str, Any]
+
+
+def document(run: history.History) -> Object:
+    """Everything `run` remembers, as plain values."""
+    tick = run.last or Tick(time=0.0)
+    return {
+        "version": VERSION,
+        "kind": "koordlite-run",
+        "node": tick.node,
+        "status": tick.status,
+        "because": tick.because,
+        "environment": dict(run.environment),
+        "settings": dict(run.settings),
+        "summary": fields(run.summary()),
+        "ticks": [fields(row) for row in run.rows],
+        "decisions": [{"time": event.time, **decided(event.decision)} for event in run.decisions],
+        "writes": [{"time": event.time, **fields(event.step)} for event in run.writes],
+        "foreign": [{"time": event.time, **fields(event.write)} for event in run.foreign],
+        "problems": [{"time": event.time, **fields(event.problem)} for event in run.problems.values()],
+        "last": _machine(tick),
+    }
+
+
+def encode(value: Object) -> bytes:
+    """`value` as indented UTF-8 text; what JSON has no form for, such as a CPU set, as its own text."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1) + b"\n"
+
+
+def state(tick: Tick) -> Object:
+    """One tick, whole: what `/state` serves."""
+    decisions = [decided(decision) for decision in tick.decisions]
+    return {"version": VERSION, "kind": "koordlite-state", **fields(tick), "decisions": decisions}
+
+
+def decided(decision: Decision) -> Object:
+    """A decision with its sentence; changes by the place they are about."""
+    return {
+        "subject": decision.subject,
+        "strategy": decision.strategy,
+        "verdict": decision.verdict,
+        "reason": decision.reason,
+        "sentence": sentence(decision),
+        "evidence": dict(decision.evidence),
+        "changes": [change.place for change in decision.changes],
+    }
+
+
+def fields(value: Any) -> Object:
+    """The fields of a dataclass under camelCase names."""
+    return {_camel(field.name): getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _machine(tick: Tick) -> Object:
+    return {
+        "beCPUSet": tick.be_cpuset,
+        "lsPool": tick.ls_pool,
+        "bePool": tick.be_pool,
+        "schemata": dict(tick.schemata),
+        "modes": dict(tick.modes),
+        "ages": dict(tick.ages),
+    }
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,161 @@
+"""What holds on the node once this tick's writes have landed: the picture, overlaid with the changes that went well."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from koordlite.formulas import schemata
+from koordlite.model import cpuset
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.qos import QoSClass
+from koordlite.model.snapshot import Snapshot
+
+ROOT_GROUP = "(root)"
+"""How reports name the root group of resctrl, whose own name is empty."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CPUCell:
+    """One CPU on the map of the machine."""
+
+    cpu: int
+    node: int
+    """NUMA node."""
+    owner: str
+    """`reserved`, `system`, `LSE`, `LSR`, or `LS` for the shared pool."""
+    best_effort: bool
+    """Best-effort pods may run here."""
+
+
+def landed(decisions: Iterable[Decision], outcomes: Mapping[str, bool]) -> list[Change]:
+    """Changes whose place went well in its last write; `outcomes` says so by place. The first claim of a place wins."""
+    claims: dict[str, Change] = {}
+    for decision in decisions:
+        for change in decision.changes:
+            claims.setdefault(change.place, change)
+    return [change for place, change in claims.items() if outcomes.get(place)]
+
+
+def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet | None:
+    """CPUs best-effort containers may run on after the changes `done`; None when their group cannot be read.
+
+    Under kubelet's static CPU policy only the containers are narrowed, so their own sets count, inside the root's.
+    """
+    written = {c.group: c.value for c in done if isinstance(c, CgroupChange) and isinstance(c.value, CPUSet)}
+    root = _root_cpus(snapshot, written)
+    if root is None:
+        return None
+    prefix = f"{snapshot.layout.besteffort}/"
+    places = [place for place in snapshot.places.values() if place.group.startswith(prefix)]
+    leaves = [(place.group, group) for place in places for group in place.containers.values()]
+    return cpuset.union(_narrowed(snapshot, leaf, written, root) for leaf in leaves) or root
+
+
+def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Change] = ()) -> int | None:
+    """Millicores best-effort pods may use: the tighter of their CPUs and their quota; None when neither is known."""
+    quota = _best_effort_quota(snapshot, done)
+    limits = [limit for limit in (quota, len(cpus) * 1000 if cpus is not None else None) if limit is not None]
+    return min(limits, default=None)
+
+
+def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) -> int | None:
+    """Amount of the extended resource `name` on the Node; None when it is not there."""
+    value = snapshot.published.node_resources.get(name)
+    for change in done:
+        if isinstance(change, NodeResourceChange) and change.resource == name:
+            value = change.value
+    return value
+
+
+def shared_pool(snapshot: Snapshot, key: str, decisions: Iterable[Decision] = ()) -> str:
+    """The pool under annotation `key` as one CPU list for all zones: as decided this tick, else as published.
+
+    An annotation that somebody else spoiled gives `?`; the strategies say what is wrong with it.
+    """
+    decided = (c for d in decisions for c in d.changes if isinstance(c, TopologyChange) and c.key == key)
+    text = next((change.value for change in decided), snapshot.published.topology.get(key, ""))
+    if not text:
+        return ""
+    try:
+        pools = msgspec.json.decode(text, type=tuple[_PoolText, ...] | None) or ()
+        return str(cpuset.union(CPUSet.parse(pool.cpuset) for pool in pools))
+    except (msgspec.DecodeError, ValueError):
+        return "?"
+
+
+def schemata_lines(snapshot: Snapshot, done: Iterable[Change] = ()) -> dict[str, str]:
+    """Schemata by resctrl group, in the kernel's notation with one space between resources."""
+    found = {name: {r: dict(v) for r, v in group.schemata.items()} for name, group in snapshot.resctrl.groups.items()}
+    for change in done:
+        if isinstance(change, SchemataChange):
+            found.setdefault(change.group, {}).setdefault(change.resource, {}).update(change.values)
+    return {
+        name or ROOT_GROUP: " ".join(schemata.line(resource, resources[resource]) for resource in sorted(resources))
+        for name, resources in found.items()
+    }
+
+
+def cpu_map(snapshot: Snapshot, best_effort: CPUSet) -> Iterator[CPUCell]:
+    """Every CPU with its owner, in the order of ids."""
+    owners = _owners(snapshot)
+    for cpu in snapshot.topology.cpus:
+        yield CPUCell(cpu.id, cpu.node, owners.get(cpu.id, "LS"), cpu.id in best_effort)
+
+
+def prod_cpu(snapshot: Snapshot) -> int | None:
+    """Millicores used by pods and host applications that suppression protects; None without a sample of the node."""
+    if snapshot.usage.node is None:
+        return None
+    give_way = {pod.uid for pod in snapshot.pods if pod.is_best_effort}
+    apps = {app.name for app in snapshot.slo.host_applications if app.is_best_effort}
+    pods = sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in give_way)
+    return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)
+
+
+class _PoolText(msgspec.Struct, frozen=True):
+    cpuset: str = ""
+
+
+def _root_cpus(snapshot: Snapshot, written: Mapping[str, CPUSet]) -> CPUSet | None:
+    name = snapshot.layout.besteffort
+    found = snapshot.cgroups.get(name)
+    if name in written or found is None:
+        return written.get(name)
+    return found.effective if found.effective is not None else found.cpuset
+
+
+def _narrowed(snapshot: Snapshot, path: Iterable[str], written: Mapping[str, CPUSet], cpus: CPUSet) -> CPUSet:
+    """`cpus` within the sets of the groups on `path`. What a group was configured with counts, not what was effective
+    in the picture: an empty set on v2 follows the parent, whose set may have moved since."""
+    for group in path:
+        found = snapshot.cgroups.get(group)
+        own = written.get(group) or (found.cpuset if found else None)
+        cpus = cpus & own if own else cpus
+    return cpus
+
+
+def _best_effort_quota(snapshot: Snapshot, done: Iterable[Change]) -> int | None:
+    """Quota of the besteffort group in millicores; None when unlimited or unknown."""
+    group = snapshot.cgroups.get(snapshot.layout.besteffort)
+    quota_us = group.quota_us if group else None
+    for change in done:
+        if isinstance(change, CgroupChange) and change.group == snapshot.layout.besteffort:
+            quota_us = change.value if isinstance(change.value, int) else quota_us
+    if quota_us is None or quota_us < 0:
+        return None
+    return quota_us * 1000 // (group.period_us if group else 100_000)
+
+
+def _owners(snapshot: Snapshot) -> dict[int, str]:
+    """CPU id → owner, for CPUs outside the shared pool; a reservation outranks a pin."""
+    pinned: list[tuple[CPUSet, QoSClass]] = [(pod.cpus, QoSClass.LSR) for pod in snapshot.kubelet.pod_cpus]
+    for pod in snapshot.pods:
+        if pod.active and pod.raw_qos in (QoSClass.LSR, QoSClass.LSE):
+            pinned.append((pod.resource_status.cpuset, pod.raw_qos))
+    owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
+    system = snapshot.system_qos.cpuset if snapshot.system_qos.exclusive else EMPTY
+    return owners | dict.fromkeys(system, "system") | dict.fromkeys(snapshot.reserved.cpus, "reserved")

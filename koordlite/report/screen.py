@@ -1,0 +1,147 @@
+"""One frame of the live view: header, CPU over time, map of the CPUs, allocatable, schemata, what was decided."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from koordlite.report import canvas, units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.present import CPUCell
+from koordlite.report.sentence import sentence
+from koordlite.report.text import allocatable
+from koordlite.report.tick import Tick
+
+NODE, PROD, BE, LIMIT = "bright_black", "dodger_blue1", "dark_orange", "bold"
+OWNERS = {
+    "reserved": ("#", "black on grey62"),
+    "system": ("S", "black on grey42"),
+    "LSE": ("E", "white on purple"),
+    "LSR": ("R", "black on dark_cyan"),
+    "LS": ("·", "white on dodger_blue3"),
+}
+"""Letter and colours of a CPU by owner, so that the map reads without colours too."""
+SHARED = ("b", "black on dark_orange")
+"""A CPU that best-effort pods may use."""
+_STATUS = {"enforcing": "green", "observing": "cyan", "degraded": "bold red"}
+_VERDICTS = {"shrink": "red", "grow": "green", "release": "green", "refuse": "bold red", "skip": "yellow"}
+_WIDE = 120
+_EVENTS = 7
+_AXIS = 6
+
+
+def render(
+    title: str, ticks: Sequence[Tick], events: Sequence[DecisionEvent], *, width: int, height: int
+) -> RenderableType:
+    """The frame for the newest of `ticks`; two columns from 120 characters on."""
+    tick = ticks[-1]
+    rows = max(5, min(12, height - 24 if width < _WIDE else height - 18))
+    state: list[RenderableType] = [*_cpu_map(tick), *_programmed(tick)]
+    if width < _WIDE:
+        body: list[RenderableType] = [_chart(ticks, width, rows), *state]
+    else:
+        right = min(width // 2 - 4, 52)
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(ratio=1)
+        grid.add_column(width=right)
+        grid.add_row(_chart(ticks, width - right - 2, rows), Group(*state))
+        body = [grid]
+    return Group(_header(title, tick), *body, Text(), _decisions(events), *_trouble(tick))
+
+
+def _header(title: str, tick: Tick) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(" ".join(filter(None, (tick.node, title))) or "koordlite", "bold")
+    line.append("  ").append(tick.status, _STATUS.get(tick.status, ""))
+    if tick.because:
+        line.append(f" ({tick.because})")
+    line.append(f"  {units.clock(tick.time)}", "bold")
+    return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
+
+
+def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
+    """Use over time against the limit, with an axis in cores and a legend that carries the newest numbers."""
+    top = max((t.capacity_milli for t in ticks), default=0) or 1000
+    series = (
+        canvas.Series("node", NODE, [t.node_cpu for t in ticks]),
+        canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
+        canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
+        canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks], dashed=True),
+    )
+    grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
+    marks = {0: top, height // 2: top * (height - 1 - height // 2) // (height - 1), height - 1: 0}
+    lines = [Text(f"{units.cores(marks[i]) if i in marks else '':>5} ", "dim", no_wrap=True) for i in range(height)]
+    for line, row in zip(lines, grid, strict=True):
+        for style, cells in itertools.groupby(row, key=lambda cell: cell.style):
+            line.append("".join(cell.char for cell in cells), style)
+    return Group(_legend(series), *lines)
+
+
+def _legend(series: Sequence[canvas.Series]) -> Text:
+    legend = Text("CPU  ", no_wrap=True)
+    for line in series:
+        legend.append("╌╌ " if line.dashed else "── ", line.style)
+        legend.append(f"{line.name} {units.cores(line.values[-1])}  ")
+    return legend
+
+
+def _cpu_map(tick: Tick) -> Iterator[Text]:
+    """One line a NUMA node, one letter a CPU, a gap after every eighth; then what the letters mean."""
+    if not tick.cpus:
+        return
+    yield Text()
+    for node, cells in itertools.groupby(sorted(tick.cpus, key=lambda c: (c.node, c.cpu)), key=lambda c: c.node):
+        line = Text(f"NUMA {node}  ", no_wrap=False)
+        for index, cell in enumerate(cells):
+            line.append(" " if index and index % 8 == 0 else "").append(*_letter(cell))
+        yield line
+    key = Text("        ")
+    present = {_letter(cell): cell for cell in tick.cpus}
+    for letter, cell in sorted(present.items(), key=lambda item: [*OWNERS].index(item[1].owner)):
+        key.append(*letter).append(f" {_meaning(cell)}  ")
+    yield key
+
+
+def _letter(cell: CPUCell) -> tuple[str, str]:
+    if not cell.best_effort:
+        return OWNERS[cell.owner]
+    return SHARED if cell.owner == "LS" else (OWNERS[cell.owner][0].lower(), SHARED[1])
+
+
+def _meaning(cell: CPUCell) -> str:
+    if not cell.best_effort:
+        return "LS only" if cell.owner == "LS" else cell.owner
+    return "LS and BE" if cell.owner == "LS" else f"{cell.owner} and BE"
+
+
+def _programmed(tick: Tick) -> Iterator[Text]:
+    """What was offered and what the hardware was told."""
+    yield Text()
+    yield Text(f"BE may request {allocatable(tick)}")
+    for group, line in tick.schemata.items():
+        yield Text(f"resctrl {group:<7} {line}", overflow="fold")
+
+
+def _decisions(events: Sequence[DecisionEvent]) -> Table:
+    """The newest last, each with its sentence beside its time."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", style="dim", no_wrap=True, min_width=5)
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for event in events[-_EVENTS:]:
+        decision = event.decision
+        verdict = Text(decision.verdict, _VERDICTS.get(decision.verdict, "bold"))
+        about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")
+        grid.add_row(units.clock(event.time), verdict, about)
+    return grid
+
+
+def _trouble(tick: Tick) -> Iterator[Text]:
+    for problem in tick.problems[:2]:
+        yield Text(f"! {problem}", "yellow", overflow="ellipsis", no_wrap=True)
+    for step in [step for step in tick.applied if not step.ok][:2]:
+        yield Text(f"! refused: {step.place} ← {step.value}: {step.error}", "red", overflow="ellipsis", no_wrap=True)

@@ -1,0 +1,117 @@
+"""The numbers of a whole run, added up tick by tick."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.report.tick import Tick
+
+_MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
+_CLUSTER_KINDS = {"node": "Node", "noderesourcetopology": "NodeResourceTopology"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run came to."""
+
+    ticks: int
+    seconds: float
+    """From the first tick to the last."""
+    seconds_above_threshold: float
+    """How long the node used more than the suppress threshold."""
+    prod_seconds_above_threshold: float
+    """How long latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
+    be_core_hours_allowed: float
+    """What the limit would have let best-effort work use."""
+    be_core_hours_used: float
+    be_limit_min: int | None
+    """Millicores."""
+    be_limit_max: int | None
+    writes: int
+    writes_by_kind: Mapping[str, int]
+    """`cpuset.cpus`, `cpu.quota`, `resctrl L3`, `Node` …"""
+    refusals: int
+    """Writes the kernel or the API server refused."""
+    foreign_writes: int
+    """Values of ours that somebody else changed."""
+    decisions: Mapping[str, int]
+    """By reason: in how many ticks it was given."""
+    tick_seconds_mean: float
+    tick_seconds_max: float
+
+
+class Totals:
+    """Adds up ticks; its size does not grow with the run."""
+
+    def __init__(self) -> None:
+        self._first = self._last = 0.0
+        self._before: Tick | None = None
+        self.ticks = self._refusals = self._foreign = 0
+        self._above = self._prod_above = self._allowed = self._used = 0.0
+        self._limits: tuple[int, int] | None = None
+        self._kinds: collections.Counter[str] = collections.Counter()
+        self._reasons: collections.Counter[str] = collections.Counter()
+        self._cost_sum = self._cost_max = 0.0
+
+    def add(self, tick: Tick) -> None:
+        """Count one more tick, later than the one before."""
+        if self._before is None:
+            self._first = tick.time
+        else:
+            self._add_time(self._before, tick, max(0.0, tick.time - self._before.time))
+        self.ticks += 1
+        self._last = tick.time
+        self._cost_sum += tick.tick_seconds
+        self._cost_max = max(self._cost_max, tick.tick_seconds)
+        self._refusals += sum(not step.ok for step in tick.applied)
+        self._foreign += len(tick.foreign)
+        self._kinds.update(kind(step.place) for step in tick.applied if step.ok)
+        self._reasons.update(decision.reason for decision in tick.decisions)
+        if tick.be_limit is not None:
+            low, high = self._limits or (tick.be_limit, tick.be_limit)
+            self._limits = min(low, tick.be_limit), max(high, tick.be_limit)
+        self._before = tick
+
+    def summary(self) -> Summary:
+        """The numbers so far."""
+        low, high = self._limits or (None, None)
+        return Summary(
+            ticks=self.ticks,
+            seconds=self._last - self._first,
+            seconds_above_threshold=self._above,
+            prod_seconds_above_threshold=self._prod_above,
+            be_core_hours_allowed=self._allowed,
+            be_core_hours_used=self._used,
+            be_limit_min=low,
+            be_limit_max=high,
+            writes=self._kinds.total(),
+            writes_by_kind=dict(sorted(self._kinds.items())),
+            refusals=self._refusals,
+            foreign_writes=self._foreign,
+            decisions=dict(self._reasons.most_common()),
+            tick_seconds_mean=self._cost_sum / self.ticks if self.ticks else 0.0,
+            tick_seconds_max=self._cost_max,
+        )
+
+    def _add_time(self, before: Tick, tick: Tick, seconds: float) -> None:
+        """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
+        if _over(tick.node_cpu, tick.threshold_milli):
+            self._above += seconds
+        if _over(tick.prod_cpu, tick.threshold_milli):
+            self._prod_above += seconds
+        self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+        self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+
+
+def kind(place: str) -> str:
+    """What sort of file or object a change's place is, for counting writes."""
+    head, _, rest = place.partition("/")
+    if head == "resctrl":
+        return f"resctrl {rest.partition('/')[2] or 'group'}"
+    return _CLUSTER_KINDS.get(head) or place.rpartition("/")[2]
+
+
+def _over(use: int | None, threshold: int | None) -> bool:
+    return use is not None and threshold is not None and use > threshold

@@ -1,0 +1,173 @@
+"""Reports as plain text: the status screen, explanations, the undo list, and one line a tick."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from koordlite.model.decision import Decision
+from koordlite.report import units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.sentence import headline, sentence, terms
+from koordlite.report.summary import Summary
+from koordlite.report.tick import Tick
+
+ALIASES = {
+    "allocatable": "beAllocatable",
+    "reservation": "nodeReservation",
+    "pools": "cpusetPools",
+    "suppress": "cpuSuppress",
+    "topology": "topologyReport",
+}
+"""Words for `explain` that mean a strategy."""
+
+
+def status(tick: Tick, *, width: int = 100) -> str:
+    """The node on one screen."""
+    facts = [
+        *_cpu_facts(tick),
+        ("BE may request", allocatable(tick)),
+        ("BE runs on", tick.be_cpuset or "unknown"),
+        ("shared pools", f"LS {tick.ls_pool or 'none'}, BE {tick.be_pool or 'none'}"),
+        *((f"resctrl {group}", line) for group, line in tick.schemata.items()),
+        ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
+    ]
+    wide = max(len(name) for name, _ in facts) + 2
+    lines = [
+        f"{tick.node or 'node not seen yet'}: {tick.status}{f' ({tick.because})' if tick.because else ''}",
+        "",
+        *(f"  {name:<{wide}}{value}" for name, value in facts),
+        "",
+        *_strategy_lines(tick, width),
+        *_trouble(tick),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def line(tick: Tick) -> str:
+    """One line for a log or a pipe: time, CPU, limit, allocatable, writes."""
+    refused = sum(not step.ok for step in tick.applied)
+    return (
+        f"{units.clock(tick.time):>7}  {tick.status}  CPU node {units.cores(tick.node_cpu)}"
+        f"  LS {units.cores(tick.prod_cpu)}  BE {units.cores(tick.be_cpu)} of {units.cores(tick.be_limit)}"
+        f"  allocatable {allocatable(tick)}  writes {len(tick.applied) - refused}"
+        f"{f'  refused {refused}' if refused else ''}"
+    )
+
+
+def event(news: DecisionEvent) -> str:
+    """One line for something that was decided anew."""
+    return f"{units.clock(news.time):>7}  {headline(news.decision)}"
+
+
+def summary(numbers: Summary) -> str:
+    """What a run came to, for the end of it."""
+    above = units.span(numbers.seconds_above_threshold)
+    kinds = ", ".join(f"{kind} {count}" for kind, count in numbers.writes_by_kind.items())
+    reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
+    written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"
+    cost = f"{units.span(numbers.tick_seconds_mean)} each, {units.span(numbers.tick_seconds_max)} at most"
+    facts = (
+        ("ran for", f"{units.span(numbers.seconds)}, {numbers.ticks} ticks, {cost}"),
+        ("above threshold", f"{above}, of which {units.span(numbers.prod_seconds_above_threshold)} by LS alone"),
+        ("limit of BE", f"{units.cores(numbers.be_limit_min)} to {units.cores(numbers.be_limit_max)} cores"),
+        ("BE used", f"{numbers.be_core_hours_used:.2f} of {numbers.be_core_hours_allowed:.2f} core hours allowed"),
+        ("writes", written),
+        ("changed by others", str(numbers.foreign_writes)),
+        ("decisions", reasons or "none"),
+    )
+    return "".join(
+        f"{textwrap.fill(f'  {name:<19}{value}', 100, subsequent_indent=' ' * 21)}\n" for name, value in facts
+    )
+
+
+def allocatable(tick: Tick) -> str:
+    """What best-effort pods may request."""
+    if tick.batch_cpu is None and tick.batch_memory is None:
+        return "none"
+    return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
+
+
+def explain(subject: str, decisions: Sequence[Decision], events: Iterable[DecisionEvent] = ()) -> str:
+    """What holds for `subject` and why, with every number, and when it last changed.
+
+    A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
+    of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
+    """
+    chosen = [decision for decision in decisions if concerns(subject, decision)]
+    if not chosen:
+        known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
+        raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
+    past = [news for news in events if concerns(subject, news.decision)]
+    return "\n".join(part for decision in chosen for part in (*_explained(decision, past), ""))
+
+
+def concerns(subject: str, decision: Decision) -> bool:
+    """Whether somebody who asks for `subject` means this decision."""
+    wanted = ALIASES.get(subject, subject)
+    names = (decision.subject, decision.strategy, decision.reason)
+    places = (change.place for change in decision.changes)
+    return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)
+
+
+def undo(entries: Iterable[tuple[str, str, str]]) -> str:
+    """The undo list: for each (file, value found before our first write, value there at present), what restore does."""
+    rows = [(path, found, present) for path, found, present in entries]
+    if not rows:
+        return "nothing to restore: no file holds a value of ours\n"
+    width = max(len(path) for path, _, _ in rows)
+    return "".join(f"{path:<{width}}  {_undo(found, present)}\n" for path, found, present in rows)
+
+
+def _undo(found: str, present: str) -> str:
+    before, after = present.strip(), found.strip()
+    return f"stays {after!r}" if before == after else f"{before!r} → {after!r}"
+
+
+def _explained(decision: Decision, past: Sequence[DecisionEvent]) -> Iterator[str]:
+    yield f"{decision.subject}  ({decision.strategy or 'strategy'})"
+    yield f"  {decision.verdict}, {decision.reason}: {sentence(decision)}"
+    rows = terms(decision)
+    width = max((len(name) for name, _ in rows), default=0)
+    yield from (f"    {name:<{width}}  {value}" for name, value in rows)
+    if decision.changes:
+        yield "  asks for"
+        yield from (f"    {change.place}" for change in decision.changes)
+    earlier = [news for news in past if news.decision.subject == decision.subject and news.decision.changes]
+    if earlier:
+        last = earlier[-1]
+        yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"
+
+
+def _cpu_facts(tick: Tick) -> Iterator[tuple[str, str]]:
+    shown = (
+        ("CPU of node", tick.node_cpu, tick.capacity_milli),
+        ("CPU of LS", tick.prod_cpu, tick.capacity_milli),
+        ("CPU of BE", tick.be_cpu, tick.be_limit),
+    )
+    for name, used, of in shown:
+        yield name, f"{units.cores(used):>5} of {units.cores(of):>5} cores  {units.share(used, of):>6}"
+    if tick.threshold_milli is not None:
+        yield "BE gives way", f"when the node uses more than {units.cores(tick.threshold_milli)} cores"
+
+
+def _strategy_lines(tick: Tick, width: int) -> Iterator[str]:
+    for name, mode in tick.modes.items():
+        mine = [decision for decision in tick.decisions if decision.strategy == name]
+        yield f"  {name} ({mode})"
+        for decision in mine[:4]:
+            yield f"    {textwrap.shorten(headline(decision), width - 4, placeholder=' …')}"
+        if len(mine) > 4:
+            yield f"    and {len(mine) - 4} more; koordlite explain {name}"
+
+
+def _trouble(tick: Tick) -> Iterator[str]:
+    refused = [step for step in tick.applied if not step.ok]
+    for title, rows in (
+        ("problems", [str(problem) for problem in tick.problems]),
+        ("refused writes", [f"{step.place} ← {step.value}: {step.error}" for step in refused]),
+        ("changed by others", [f"{w.place}: ours was {w.ours}, found {w.found}" for w in tick.foreign]),
+    ):
+        if rows:
+            yield f"\n  {title}"
+            yield from (f"    {row}" for row in rows)

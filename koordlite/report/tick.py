@@ -1,0 +1,128 @@
+"""One tick of the agent as the reports see it: what was there, what was decided, what was done."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY
+from koordlite.model.decision import Decision
+from koordlite.model.errors import Problem
+from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.snapshot import Snapshot
+from koordlite.report import present
+from koordlite.report.present import CPUCell
+
+BUDGET = "budget_milli"
+"""The evidence field under which the suppress strategy files the formula's answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Everything a report may say about one tick. CPU in millicores, memory in bytes; None is unknown."""
+
+    time: float
+    """Seconds since the run started; simulated seconds in a sandbox."""
+    wall: float = 0.0
+    """Seconds since the epoch, for people only."""
+    node: str = ""
+    """Name of the node."""
+    status: str = "observing"
+    """One word: enforcing, observing, degraded."""
+    because: str = ""
+    """Why the status is degraded."""
+    capacity_milli: int = 0
+    threshold_milli: int | None = None
+    """Node use above which best-effort pods give way; None while suppression is off."""
+    node_cpu: int | None = None
+    node_memory: int | None = None
+    prod_cpu: int | None = None
+    """Pods and host applications that are not best-effort."""
+    be_cpu: int | None = None
+    be_limit: int | None = None
+    """What best-effort pods may use after this tick: the tighter of their CPUs and their quota."""
+    be_budget: int | None = None
+    """What the suppress formula answered."""
+    be_policy: str = "cpuset"
+    """cpuset or cfsQuota."""
+    batch_cpu: int | None = None
+    batch_memory: int | None = None
+    be_cpuset: str = ""
+    ls_pool: str = ""
+    be_pool: str = ""
+    schemata: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """By resctrl group: `L3:0=f;1=f MB:0=50;1=50`."""
+    cpus: tuple[CPUCell, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    modes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Strategy → off, observe or enforce."""
+    applied: tuple[AppliedStep, ...] = ()
+    foreign: tuple[ForeignWrite, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds since each input was last confirmed."""
+    tick_seconds: float = 0.0
+    """What this tick cost."""
+
+
+def build(
+    snapshot: Snapshot,
+    decisions: Sequence[Decision],
+    *,
+    applied: Sequence[AppliedStep] = (),
+    foreign: Sequence[ForeignWrite] = (),
+    modes: Mapping[str, str],
+    started: float = 0.0,
+    wall: float = 0.0,
+    tick_seconds: float = 0.0,
+    because: str = "",
+) -> Tick:
+    """The tick that `snapshot` was the picture of; `started` is the snapshot time of the first tick.
+
+    A text in `because` says that the agent is degraded, and why.
+    """
+    usage, threshold = snapshot.usage, snapshot.slo.threshold
+    capacity = snapshot.node.capacity_milli if snapshot.node else len(snapshot.topology.cpus) * 1000
+    enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
+    done = present.landed(enforced, {step.place: step.ok for step in applied})
+    cpus = present.best_effort_cpus(snapshot, done)
+    return Tick(
+        time=snapshot.time - started,
+        wall=wall,
+        node=snapshot.node.name if snapshot.node else "",
+        status="degraded" if because else _status(modes),
+        because=because,
+        capacity_milli=capacity,
+        threshold_milli=capacity * threshold.cpu_suppress_threshold_percent // 100 if threshold.enable else None,
+        node_cpu=usage.node.cpu if usage.node else None,
+        node_memory=usage.node.memory if usage.node else None,
+        prod_cpu=present.prod_cpu(snapshot),
+        be_cpu=usage.best_effort_cpu,
+        be_limit=present.best_effort_limit(snapshot, cpus, done),
+        be_budget=_budget(decisions),
+        be_policy="cfsQuota" if threshold.cpu_suppress_policy == "cfsQuota" else "cpuset",
+        batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
+        batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
+        be_cpuset=str(cpus or EMPTY),
+        ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
+        be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),
+        schemata=present.schemata_lines(snapshot, done),
+        cpus=tuple(present.cpu_map(snapshot, cpus or EMPTY)),
+        decisions=tuple(decisions),
+        modes=dict(modes),
+        applied=tuple(applied),
+        foreign=tuple(foreign),
+        problems=snapshot.problems,
+        ages=dict(snapshot.ages),
+        tick_seconds=tick_seconds,
+    )
+
+
+def _status(modes: Mapping[str, str]) -> str:
+    return "enforcing" if "enforce" in modes.values() else "observing"
+
+
+def _budget(decisions: Iterable[Decision]) -> int | None:
+    found = (decision.evidence[BUDGET] for decision in decisions if BUDGET in decision.evidence)
+    return next((int(value) for value in found), None)

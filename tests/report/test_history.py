@@ -1,0 +1,72 @@
+"""What is remembered is bounded, and news is told once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.errors import Problem
+from koordlite.report import history
+from koordlite.report.history import History
+from koordlite.report.tick import Tick
+
+
+def change(cpus: str) -> tuple[CgroupChange, ...]:
+    return (CgroupChange("kubepods/besteffort", "cpuset.cpus", CPUSet.parse(cpus)),)
+
+
+def say(verdict: Verdict, cpus: str = "", reason: str = "BECPUBudget") -> Decision:
+    return Decision("besteffort", verdict, reason, {}, change(cpus) if cpus else (), "cpuSuppress")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "news"),
+    [
+        pytest.param([say("hold"), say("hold")], [True, False], id="the first word is news, its repetition is not"),
+        pytest.param([say("shrink", "0-3"), say("hold")], [True, False], id="coming to rest is no news"),
+        pytest.param([say("grow", "0-3"), say("grow", "0-4")], [True, True], id="every further change is"),
+        pytest.param([say("grow", "0-3"), say("grow", "0-3")], [True, False], id="a wish repeated in vain is not"),
+        pytest.param([say("hold"), say("hold", reason="NoMetrics")], [True, True], id="another reason is"),
+        pytest.param([say("hold"), say("skip")], [True, True], id="not judging any more is"),
+        pytest.param([say("hold"), say("shrink", "0-3"), say("hold"), say("shrink", "0-3")], [True, True, False, False],
+                     id="the same change after a rest was never undone"),
+    ],
+)  # fmt: skip
+def test_news(decisions: list[Decision], news: list[bool]) -> None:
+    run = History({}, {})
+    told = [bool(run.add(Tick(time=float(i), decisions=(d,)))) for i, d in enumerate(decisions)]
+    assert told == news
+    assert run.decisions_seen == sum(news) == len(run.decisions)
+
+
+def test_subjects_and_strategies_do_not_hide_each_other() -> None:
+    run = History({}, {})
+    both = (
+        say("hold"),
+        dataclasses.replace(say("hold"), strategy="other"),
+        dataclasses.replace(say("hold"), subject="x"),
+    )
+    assert len(run.add(Tick(time=0.0, decisions=both))) == 3
+
+
+def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_ROWS", 8)
+    run = History({}, {})
+    for second in range(100):
+        run.add(Tick(time=float(second), be_limit=1000))
+    times = [row.time for row in run.rows]
+    assert len(times) <= 8
+    assert len({b - a for a, b in itertools.pairwise(times)}) == 1
+    assert run.summary().ticks == 100
+    assert run.summary().seconds == 99
+
+
+def test_a_problem_is_kept_once_with_the_time_it_was_first_seen() -> None:
+    run, problem = History({}, {}), Problem("node/a", "f", "v", "why", "do")
+    for second in range(3):
+        run.add(Tick(time=float(second), problems=(problem,)))
+    assert [event.time for event in run.problems.values()] == [0.0]

@@ -1,0 +1,89 @@
+"""Plain text: one screen, one line, one explanation, one undo list."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.report import text
+from koordlite.report.history import History
+from koordlite.report.tick import Tick
+
+
+def test_status_shows_use_limit_pools_and_every_strategy_within_the_width(ticks: tuple[Tick, ...]) -> None:
+    shown = text.status(ticks[-1], width=90)
+    for part in ("node-a: enforcing", "L3:0=f;1=f MB:0=50;1=50", "LS 2-3,8-31", "cpuSuppress (enforce)", "20.8 cores"):
+        assert part in shown
+    assert max(map(len, shown.splitlines())) <= 90
+
+
+def test_status_of_an_agent_that_sees_nothing_says_so() -> None:
+    shown = text.status(Tick(time=0.0, status="degraded", because="no metrics since 40 s"))
+    assert shown.startswith("node not seen yet: degraded (no metrics since 40 s)")
+    assert "–" in shown
+
+
+def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...]) -> None:
+    tick = dataclasses.replace(
+        ticks[40],
+        applied=(AppliedStep("kubepods/besteffort/cpu.quota", "2000", ok=False, error="EINVAL: below 1 ms"),),
+        foreign=(ForeignWrite("kubepods/besteffort/cpuset.cpus", "0-3", "0-31"),),
+    )
+    shown = text.status(tick)
+    assert "kubepods/besteffort/cpu.quota ← 2000: EINVAL: below 1 ms" in shown
+    assert "ours was 0-3, found 0-31" in shown
+    assert "the JSON ends too early" in shown
+
+
+def test_a_line_counts_writes_and_refusals_apart(ticks: tuple[Tick, ...]) -> None:
+    steps = (AppliedStep("a/cpu.quota", "1"), AppliedStep("b/cpu.quota", "1", ok=False, error="EINVAL"))
+    shown = text.line(dataclasses.replace(ticks[3], applied=steps))
+    assert shown.endswith("writes 1  refused 1")
+    assert "\n" not in shown
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["besteffort", "cpuSuppress", "suppress", "BECPUBudget"],
+)
+def test_explain_finds_by_subject_strategy_alias_and_reason(ticks: tuple[Tick, ...], subject: str) -> None:
+    shown = text.explain(subject, ticks[-1].decisions)
+    assert "BE may use" in shown
+    assert "threshold     65 %" in shown
+    assert "BatchAllocatable" not in shown
+
+
+def test_explain_finds_by_file_and_by_the_end_of_a_subject(ticks: tuple[Tick, ...]) -> None:
+    writing = next(tick for tick in ticks if tick.applied)
+    assert "asks for\n    kubepods/besteffort/cpuset.cpus" in text.explain("cpuset.cpus", writing.decisions)
+    assert "high-priority pods" in text.explain("batch-cpu", writing.decisions)
+
+
+def test_explain_tells_the_last_change_and_its_cause(ticks: tuple[Tick, ...], history: History) -> None:
+    shown = text.explain("besteffort", ticks[-1].decisions, history.decisions)
+    assert "last change at 3:56: shrink, BE may use" in shown
+
+
+def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...]) -> None:
+    with pytest.raises(ValueError, match=r"nothing was decided about 'pod/x'; there are .*besteffort"):
+        text.explain("pod/x", ticks[-1].decisions)
+
+
+def test_undo_list_says_what_restore_writes_where() -> None:
+    shown = text.undo([("cpuset.cpus", "0-31\n", "4-7\n"), ("cpu.max", "max 100000", "max 100000")])
+    assert shown == "cpuset.cpus  '4-7' → '0-31'\ncpu.max      stays 'max 100000'\n"
+    assert "nothing to restore" in text.undo([])
+
+
+def test_summary_is_short_and_complete(history: History) -> None:
+    shown = text.summary(history.summary())
+    assert "4:00, 241 ticks" in shown
+    assert "writes             38 (cpuset.cpus 38), 0 refused" in shown
+    assert "changed by others  1" in shown
+    assert "limit of BE        8.0 to 18.0 cores" in shown
+
+
+def test_summary_of_no_run() -> None:
+    assert "– to – cores" in text.summary(History({}, {}).summary())

@@ -1,0 +1,172 @@
+"""A tick says what holds after its writes: only writes that went well count."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.node import SystemQoS
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.qos import QoSClass
+from koordlite.model.slo import HostApplication
+from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+from koordlite.report import tick
+
+ROOT, POD = "kubepods/besteffort", "kubepods/besteffort/podb1"
+MODES = {"cpuSuppress": "enforce"}
+
+
+def narrow(cpus: str, *groups: str) -> Decision:
+    changes = tuple(CgroupChange(group, "cpuset.cpus", CPUSet.parse(cpus)) for group in groups)
+    return Decision("besteffort", "shrink", "BECPUBudget", {"budget_milli": 2300}, changes, "cpuSuppress")
+
+
+def ok(*decisions: Decision) -> tuple[AppliedStep, ...]:
+    return tuple(AppliedStep(change.place, "x") for decision in decisions for change in decision.changes)
+
+
+def test_use_limit_and_budget_come_from_the_picture_and_the_decisions(picture: Snapshot) -> None:
+    made = tick.build(picture, [narrow("4-5")], modes=MODES, started=100.0)
+    assert (made.time, made.node, made.status) == (10.0, "node-a", "enforcing")
+    assert (made.node_cpu, made.prod_cpu, made.be_cpu, made.be_budget) == (5000, 2000, 2400, 2300)
+    assert (made.capacity_milli, made.threshold_milli) == (8000, 5200)
+    assert (made.be_limit, made.be_cpuset) == (4000, "4-7"), "nothing was written"
+    assert (made.batch_cpu, made.batch_memory) == (3000, None)
+
+
+def test_a_limit_holds_once_its_write_went_well(picture: Snapshot) -> None:
+    decision = narrow("4-5", ROOT, POD, f"{POD}/main")
+    assert tick.build(picture, [decision], applied=ok(decision), modes=MODES).be_limit == 2000
+
+
+def test_a_refused_write_changes_nothing(picture: Snapshot) -> None:
+    decision = narrow("4-5", ROOT)
+    refused = AppliedStep(decision.changes[0].place, "4-5", ok=False, error="EBUSY")
+    made = tick.build(picture, [decision], applied=[refused], modes=MODES)
+    assert made.be_cpuset == "4-7"
+
+
+def test_the_last_step_of_a_place_decides(picture: Snapshot) -> None:
+    decision = narrow("4-5", ROOT)
+    place = decision.changes[0].place
+    steps = [AppliedStep(place, "4-7"), AppliedStep(place, "4-5", ok=False, error="EBUSY")]
+    assert tick.build(picture, [decision], applied=steps, modes=MODES).be_cpuset == "4-7"
+
+
+def test_containers_that_inherit_follow_the_root_at_once(picture: Snapshot) -> None:
+    inherits = Cgroup(CPUSet(), CPUSet.parse("4-7"))
+    groups = {ROOT: picture.cgroups[ROOT], POD: inherits, f"{POD}/main": inherits}
+    seen, decision = dataclasses.replace(picture, cgroups=groups), narrow("2-6", ROOT)
+    assert tick.build(seen, [decision], applied=ok(decision), modes=MODES).be_cpuset == "2-6"
+
+
+def test_under_static_policy_the_containers_count(picture: Snapshot) -> None:
+    decision = narrow("4-5", f"{POD}/main")
+    assert tick.build(picture, [decision], applied=ok(decision), modes=MODES).be_cpuset == "4-5"
+
+
+@pytest.mark.parametrize(
+    ("quota_us", "limit"),
+    [
+        pytest.param(-1, 4000, id="no quota leaves the CPUs"),
+        pytest.param(150_000, 1500, id="a tighter quota wins"),
+        pytest.param(900_000, 4000, id="a wider quota does not"),
+        pytest.param(None, 4000, id="an unreadable quota does not count"),
+    ],
+)
+def test_limit_is_the_tighter_of_cpus_and_quota(picture: Snapshot, quota_us: int | None, limit: int) -> None:
+    root = dataclasses.replace(picture.cgroups[ROOT], quota_us=quota_us)
+    seen = dataclasses.replace(picture, cgroups={**picture.cgroups, ROOT: root})
+    assert tick.build(seen, [], modes=MODES).be_limit == limit
+
+
+def test_a_quota_that_was_written_counts(picture: Snapshot) -> None:
+    decision = Decision(
+        "besteffort", "shrink", "BECPUBudget", {}, (CgroupChange(ROOT, "cpu.quota", 250_000),), "cpuSuppress"
+    )
+    assert tick.build(picture, [decision], applied=ok(decision), modes=MODES).be_limit == 2500
+
+
+def test_without_node_and_samples_everything_unknown_is_none(picture: Snapshot) -> None:
+    seen = dataclasses.replace(picture, node=None, usage=Usage(None, {}, {}), cgroups={}, places={})
+    made = tick.build(seen, [], modes={"cpuSuppress": "observe"}, because="no metrics since 40 s")
+    assert (made.node_cpu, made.prod_cpu, made.be_cpu, made.be_limit, made.be_budget) == (None,) * 5
+    assert (made.node, made.capacity_milli) == ("", 8000), "the machine's own CPUs when the Node is unknown"
+    assert (made.status, made.because) == ("degraded", "no metrics since 40 s")
+
+
+def test_an_unreadable_group_on_v2_falls_back_to_what_is_configured(picture: Snapshot) -> None:
+    seen = dataclasses.replace(picture, cgroups={ROOT: Cgroup(CPUSet.parse("6"))}, places={})
+    assert tick.build(seen, [], modes=MODES).be_cpuset == "6"
+
+
+def test_host_applications_count_as_protected_unless_they_are_best_effort(picture: Snapshot) -> None:
+    apps = (
+        HostApplication(name="db", qos=QoSClass.LS),
+        HostApplication(name="scan", qos=QoSClass.BE, base="KubepodsBesteffort"),
+    )
+    usage = dataclasses.replace(picture.usage, host_apps={"db": Use(300, 0), "scan": Use(700, 0)})
+    seen = dataclasses.replace(picture, usage=usage, slo=dataclasses.replace(picture.slo, host_applications=apps))
+    assert tick.build(seen, [], modes=MODES).prod_cpu == 2300
+
+
+POOL = '[{"socket":0,"node":0,"cpuset":"1-3"},{"socket":1,"node":1,"cpuset":"4-5"}]'
+
+
+@pytest.mark.parametrize(
+    ("published", "decided", "shown"),
+    [
+        pytest.param("", (), "", id="nothing published, nothing shown"),
+        pytest.param(POOL, (), "1-5", id="zones are joined"),
+        pytest.param("", (TopologyChange(keys.LS_SHARED_POOLS, POOL),), "1-5", id="what is decided shows at once"),
+        pytest.param("null", (), "", id="null is no pool"),
+        pytest.param("{broken", (), "?", id="a spoiled annotation is not guessed"),
+        pytest.param('[{"cpuset":"9-"}]', (), "?", id="nor is a spoiled CPU list"),
+    ],
+)
+def test_shared_pool(picture: Snapshot, published: str, decided: tuple[Change, ...], shown: str) -> None:
+    held = dataclasses.replace(picture.published, topology={keys.LS_SHARED_POOLS: published})
+    seen = dataclasses.replace(picture, published=held)
+    assert tick.build(seen, [Decision("pools", "set", "SharedPools", changes=decided)], modes=MODES).ls_pool == shown
+
+
+def test_schemata_are_shown_as_the_kernel_has_them_after_the_writes(picture: Snapshot) -> None:
+    changes = (SchemataChange("BE", "MB", {0: 50}), SchemataChange("LS", "L3", {0: 0x7FF}))
+    decision = Decision("resctrl/BE", "set", "ClassSchemata", {}, changes, "cpuSuppress")
+    made = tick.build(picture, [decision], applied=ok(decision), modes=MODES)
+    assert made.schemata == {"(root)": "L3:0=fff", "BE": "L3:0=f MB:0=50", "LS": "L3:0=7ff"}
+
+
+def test_offered_resources_follow_the_write(picture: Snapshot) -> None:
+    changes = (NodeResourceChange(keys.BATCH_CPU, None), NodeResourceChange(keys.BATCH_MEMORY, 1 << 30))
+    decision = Decision("node", "set", "BatchAllocatable", {}, changes, "cpuSuppress")
+    made = tick.build(picture, [decision], applied=ok(decision), modes=MODES)
+    assert (made.batch_cpu, made.batch_memory) == (None, 1 << 30)
+
+
+def test_the_first_claim_of_a_place_is_the_one_that_was_carried_out(picture: Snapshot) -> None:
+    first, second = narrow("4-5", ROOT), narrow("6-7", ROOT)
+    assert tick.build(picture, [first, second], applied=ok(first), modes=MODES).be_cpuset == "4-5"
+
+
+def test_what_another_strategy_only_wishes_for_is_not_what_holds(picture: Snapshot) -> None:
+    wish, done = dataclasses.replace(narrow("6-7", ROOT), strategy="idle"), narrow("4-5", ROOT)
+    made = tick.build(picture, [wish, done], applied=ok(done), modes={**MODES, "idle": "observe"})
+    assert made.be_cpuset == "4-5"
+
+
+def test_every_cpu_has_one_owner(picture: Snapshot) -> None:
+    seen = dataclasses.replace(picture, system_qos=SystemQoS(CPUSet([3]), exclusive=True))
+    made = tick.build(seen, [], modes=MODES)
+    assert [cell.owner for cell in made.cpus] == ["reserved", "LSR", "LSR", "system", "LS", "LS", "LS", "LS"]
+    assert [cell.best_effort for cell in made.cpus] == [False] * 4 + [True] * 4
+    assert [cell.node for cell in made.cpus] == [0] * 4 + [1] * 4
+
+
+def test_a_shared_system_set_owns_no_cpu(picture: Snapshot) -> None:
+    seen = dataclasses.replace(picture, system_qos=SystemQoS(CPUSet([3]), exclusive=False))
+    assert tick.build(seen, [], modes=MODES).cpus[3].owner == "LS"
