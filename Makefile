@@ -1,0 +1,35 @@
+# Two commands do everything: `make run` shows the agent at work, `make test` runs every check.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+OUT ?= out/tour
+SECONDS_SIMULATED ?= 240
+SPEED ?= 8
+
+.PHONY: run test lint clean
+
+run: $(READY)
+	@scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
+
+test: $(READY) lint
+	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q koordlite descheduler
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) out

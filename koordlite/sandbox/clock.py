@@ -1,0 +1,67 @@
+"""Time of the emulated node: it passes only when somebody waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+LONGEST_STEP = 0.1
+"""Seconds the machine advances at once: one period of the CPU bandwidth controller."""
+
+BOOTED = 100.0
+"""Seconds the machine has been up when the sandbox starts."""
+
+
+class SandboxClock:
+    """`ports.Clock` that advances the machine.
+
+    `pace` is real seconds per simulated second: 0 runs as fast as it can, 0.25 four times faster than life. The stop
+    event ends a wait early, as a signal does on a real node.
+    """
+
+    def __init__(
+        self, advance: Callable[[float], None], *, start: float, pace: float = 0.0, stop: threading.Event | None = None
+    ) -> None:
+        self._advance = advance
+        self._start = start
+        self._pace = pace
+        self._stop = stop or threading.Event()
+        self._now_us = 0
+        self._ahead = time.monotonic()
+
+    def monotonic(self) -> float:
+        """Seconds since the machine booted."""
+        return BOOTED + self._now_us / 1e6
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return self._start + self._now_us / 1e6
+
+    @property
+    def seconds(self) -> float:
+        """Simulated seconds since the sandbox started: the time workloads follow."""
+        return self._now_us / 1e6
+
+    def wait(self, seconds: float) -> bool:
+        """Let `seconds` pass on the machine; True when the run was asked to stop meanwhile."""
+        left = round(seconds * 1e6)
+        while left > 0 and not self._stop.is_set():
+            step = min(left, int(LONGEST_STEP * 1e6))
+            self.pass_time(step)
+            left -= step
+            self._keep_pace(step / 1e6)
+        return self._stop.is_set()
+
+    def pass_time(self, step_us: int) -> None:
+        """Advance the machine by one step, without keeping pace."""
+        self._advance(step_us / 1e6)
+        self._now_us += step_us
+
+    def _keep_pace(self, step: float) -> None:
+        """Sleep until real time has caught up; a late sandbox does not run faster later."""
+        if self._pace <= 0:
+            return
+        now = time.monotonic()
+        self._ahead = max(self._ahead + step * self._pace, now)
+        self._stop.wait(self._ahead - now)

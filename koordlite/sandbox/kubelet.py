@@ -1,0 +1,265 @@
+"""The kubelet of the emulated node: makes and removes the cgroups and processes of pods, as the real one leaves them.
+
+Like the real one it sets shares and quotas from requests and limits, ignores batch resources, sets cpusets of
+containers only, and gives every pod a sandbox container of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import structs
+
+from koordlite.host import cgroup_names
+from koordlite.model import pod, wire
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.errors import Problem
+from koordlite.model.pod import Pod
+from koordlite.model.qos import KubeQoS
+from koordlite.model.snapshot import PodCPUs
+from koordlite.sandbox import pod_spec
+from koordlite.sandbox.cgroups import Cgroups, Group
+from koordlite.sandbox.machines import Machine
+from koordlite.sandbox.pod_spec import Behaviour, ContainerSpec
+from koordlite.sandbox.processes import Process, Processes
+from koordlite.sandbox.workloads import Workload, Workloads
+
+SYSTEM_GROUP = "system.slice/node-daemons.service"
+CACHE_PART = 8
+"""A container's page cache is its memory divided by this."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class RunningPod:
+    """A pod that has been started."""
+
+    source: wire.PodObject
+    described: Pod
+    behaviour: Behaviour
+    group: str
+    containers: tuple[ContainerSpec, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    pause: Process | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+class Kubelet:
+    """Brings the cgroups and processes of the node in line with the pods bound to it."""
+
+    def __init__(
+        self, machine: Machine, cgroups: Cgroups, processes: Processes, workloads: Workloads, *, seed: int
+    ) -> None:
+        self._machine, self._cgroups, self._processes, self._workloads = machine, cgroups, processes, workloads
+        self._seed = seed
+        kubepods = "kubepods.slice" if machine.driver == "systemd" else "kubepods"
+        self.layout = cgroup_names.layout(machine.cgroup_version, kubepods)
+        self._pods: dict[str, RunningPod] = {}
+        for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
+            self._make(group)
+        self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
+        self._set_shares(self.layout.besteffort, pod_spec.MIN_SHARES)
+        daemons = processes.spawn("node-daemons", threads=4, now=0)
+        self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, pod_spec.system_demand(None, []))
+        self._start(self._daemons)
+
+    def sync(self, pods: Iterable[wire.PodObject], node: wire.NodeObject | None, now: float) -> tuple[Problem, ...]:
+        """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
+        problems: list[Problem] = []
+        self._daemons.demand = pod_spec.system_demand(node, problems)
+        wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
+        for uid in [uid for uid in self._pods if uid not in wanted]:
+            self._stop_pod(uid)
+        for uid, obj in wanted.items():
+            self._sync_pod(uid, obj, now)
+            problems.extend(self._pods[uid].problems)
+        self._set_pool()
+        self._set_burstable_shares()
+        return tuple(problems)
+
+    @property
+    def running(self) -> Mapping[str, RunningPod]:
+        """Started pods by uid."""
+        return self._pods
+
+    @property
+    def pod_cpus(self) -> tuple[PodCPUs, ...]:
+        """What the static CPU manager gave away."""
+        return tuple(
+            PodCPUs(uid, each.behaviour.static_cpus, {each.containers[0].name: each.behaviour.static_cpus})
+            for uid, each in sorted(self._pods.items())
+            if each.behaviour.static_cpus and each.containers
+        )
+
+    def cpu_manager_state(self) -> str:
+        """The checkpoint file of the CPU manager."""
+        given = self.pod_cpus
+        state = {
+            "policyName": "static" if given else "none",
+            "defaultCpuSet": str(self._shared_pool()) if given else "",
+            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
+            "checksum": 0,
+        }
+        return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
+
+    def end_below(self, group: str) -> None:
+        """End every process in a group and below it, then remove the group: what an OOM kill or a crash leaves."""
+        tids = self._cgroups.tids_below(group)
+        for workload in [each for each in self._workloads if set(each.process.tids) & tids]:
+            self._workloads.remove(workload)
+        for process in {self._processes.of(tid) for tid in tids}:
+            self._end(process)
+        self._cgroups.remove(group)
+
+    def _sync_pod(self, uid: str, obj: wire.PodObject, now: float) -> None:
+        present = self._pods.get(uid)
+        if present is not None and present.source is obj:
+            return
+        problems: list[Problem] = []
+        described = pod.from_wire(obj)
+        behaviour = pod_spec.behaviour(described, self._seed, problems)
+        if present is None:
+            group = cgroup_names.pod_group(self.layout, uid, described.kube_qos)
+            present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
+            self._start_pod(present, now)
+        present.source, present.described, present.behaviour = obj, described, behaviour
+        present.problems = tuple(problems)
+        for workload in present.workloads:
+            workload.demand = behaviour.demand
+        self._set_resources(present)
+
+    def _start_pod(self, fresh: RunningPod, now: float) -> None:
+        self._make(fresh.group)
+        fresh.pause = self._start_pause(fresh, now)
+        fresh.containers = pod_spec.containers(fresh.described)
+        fresh.workloads = tuple(self._start_container(fresh, spec, now) for spec in fresh.containers)
+
+    def _start_pause(self, fresh: RunningPod, now: float) -> Process:
+        group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
+        self._make(group)
+        self._set_shares(group, pod_spec.MIN_SHARES)
+        process = self._processes.spawn("pause", threads=1, now=now)
+        self._cgroups.attach(group, process.tids)
+        return process
+
+    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> Workload:
+        group = self._container_group(fresh.group, spec.id)
+        self._make(group)
+        forced = fresh.behaviour.cpuset
+        if forced is not None:
+            self._cpuset(group).cpus = forced & self._machine.cpuset
+        wanted = fresh.behaviour.demand
+        threads = pod_spec.threads(wanted, len(self._machine.cpus))
+        process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
+        name = f"{fresh.described.key}/{spec.name}"
+        workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
+        self._start(workload)
+        return workload
+
+    def _set_resources(self, running: RunningPod) -> None:
+        """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
+        specs = pod_spec.containers(running.described)
+        best_effort = running.described.kube_qos is KubeQoS.BEST_EFFORT
+        milli = 0 if best_effort else running.described.request_milli("cpu")
+        self._set_shares(running.group, pod_spec.shares(milli))
+        self._set_quota(running.group, pod_spec.pod_quota_us(specs))
+        for spec, workload in zip(specs, running.workloads, strict=False):
+            self._set_shares(workload.group, spec.shares)
+            self._set_quota(workload.group, spec.quota_us)
+        self._set_memory(running)
+
+    def _start(self, workload: Workload) -> None:
+        self._cgroups.attach(workload.group, workload.process.tids)
+        self._workloads.add(workload)
+
+    def _stop_pod(self, uid: str) -> None:
+        gone = self._pods.pop(uid)
+        running = set(self._workloads)
+        for workload in gone.workloads:
+            if workload in running:
+                self._workloads.remove(workload)
+                self._end(workload.process)
+        if gone.pause is not None:
+            self._end(gone.pause)
+        self._cgroups.remove(gone.group)
+
+    def _end(self, process: Process) -> None:
+        for tid in process.tids:
+            self._cgroups.detach(tid)
+        self._processes.end(process)
+
+    def _make(self, path: str) -> None:
+        """mkdir with parents. On v1 new cpusets are empty, so runc copies each from its parent."""
+        self._cgroups.make(path)
+        if self._cgroups.version == 1:
+            for group in reversed(list(self._cpuset(path).lineage())):
+                if group.parent is not None and not group.cpus:
+                    group.cpus, group.mems = group.parent.cpus, group.parent.mems
+
+    def _set_pool(self) -> None:
+        """With exclusive CPUs given away, every other container is kept off them."""
+        if not self.pod_cpus:
+            return
+        pool = self._shared_pool()
+        for running in self._pods.values():
+            if running.behaviour.cpuset is None:
+                self._set_cpusets(running, running.behaviour.static_cpus or pool)
+
+    def _set_cpusets(self, running: RunningPod, cpus: CPUSet) -> None:
+        for workload in running.workloads:
+            group = self._cgroups.cpuset.find(workload.group)
+            if group is not None and group.cpus != cpus:
+                group.cpus = cpus if self._cgroups.version == 2 else (cpus & _above(group)) or group.cpus
+                self._cgroups.cpuset.epoch += 1
+
+    def _shared_pool(self) -> CPUSet:
+        return self._machine.cpuset - union(each.cpus for each in self.pod_cpus)
+
+    def _set_burstable_shares(self) -> None:
+        requests = (each.described for each in self._pods.values())
+        milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
+        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
+
+    def _set_memory(self, running: RunningPod) -> None:
+        for workload in running.workloads:
+            group = self._cgroups.memory.find(workload.group)
+            if group is not None:
+                group.anon = running.behaviour.memory // len(running.workloads)
+                group.cache = group.anon // CACHE_PART
+
+    def _set_shares(self, path: str, shares: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.weight = shares if self._cgroups.version == 1 else pod_spec.weight(shares)
+
+    def _set_quota(self, path: str, quota_us: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.quota_us = quota_us
+
+    def _container_group(self, pod_group: str, container_id: str) -> str:
+        group = cgroup_names.container_group(self.layout, pod_group, container_id)
+        if group is None:
+            raise LookupError(f"a container of {pod_group} has no id")
+        return group
+
+    def _cpuset(self, path: str) -> Group:
+        group = self._cgroups.cpuset.find(path)
+        if group is None:
+            raise LookupError(f"{path} was removed while its pod was being made")
+        return group
+
+
+def _above(group: Group) -> CPUSet:
+    return group.parent.cpus if group.parent else EMPTY
+
+
+def reported(obj: wire.PodObject, running: RunningPod) -> wire.PodObject:
+    """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
+    statuses: Sequence[wire.ContainerStatus] = [
+        wire.ContainerStatus(name=spec.name, container_id=spec.id, state={"running": {}}) for spec in running.containers
+    ]
+    qos_class = str(running.described.kube_qos)
+    status = structs.replace(obj.status, phase="Running", qos_class=qos_class, container_statuses=tuple(statuses))
+    return structs.replace(obj, status=status)

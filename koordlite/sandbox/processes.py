@@ -1,0 +1,56 @@
+"""The processes of the emulated node and their threads: ids, names, start times, CPU time."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+TICKS_PER_SECOND = 100
+"""USER_HZ: the unit of /proc/stat and of start times."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Process:
+    """One process; its first thread has its pid."""
+
+    pid: int
+    comm: str
+    tids: tuple[int, ...]
+    start_ticks: int
+    used_us: int = 0
+
+
+class Processes:
+    """The process table."""
+
+    def __init__(self, first_pid: int) -> None:
+        self._next = itertools.count(first_pid)
+        self._by_tid: dict[int, Process] = {}
+
+    def spawn(self, comm: str, *, threads: int, now: float) -> Process:
+        """Start a process with that many threads."""
+        tids = tuple(next(self._next) for _ in range(threads))
+        process = Process(tids[0], comm, tids, int(now * TICKS_PER_SECOND))
+        self._by_tid.update(dict.fromkeys(tids, process))
+        return process
+
+    def end(self, process: Process) -> None:
+        """The process and its threads are gone."""
+        for tid in process.tids:
+            self._by_tid.pop(tid, None)
+
+    def find(self, tid: int) -> Process | None:
+        """The process a thread id belongs to; None when there is no such thread."""
+        return self._by_tid.get(tid)
+
+    def of(self, tid: int) -> Process:
+        """The process of a thread that is known to live."""
+        return self._by_tid[tid]
+
+    def all(self) -> list[Process]:
+        """Every process, by pid."""
+        return sorted(set(self._by_tid.values()), key=lambda process: process.pid)
+
+    def tids(self) -> list[int]:
+        """Every thread id, ascending."""
+        return sorted(self._by_tid)

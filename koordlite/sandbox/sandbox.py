@@ -1,0 +1,155 @@
+"""The emulated node in one piece: its files, its clock, its pods."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from koordlite.model import wire
+from koordlite.model.errors import Problem
+from koordlite.model.snapshot import Kubelet as KubeletState
+from koordlite.sandbox import cgroup_v1, cgroup_v2, kubelet, machines, proc_tree, sys_tree, workloads
+from koordlite.sandbox.clock import LONGEST_STEP, SandboxClock
+from koordlite.sandbox.kubelet import Kubelet
+from koordlite.sandbox.processes import Processes
+from koordlite.sandbox.resctrl import Resctrl
+from koordlite.sandbox.tree import File, Tree
+from koordlite.sandbox.workloads import Stats, Workloads
+
+START = 1_767_225_600.0
+"""2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
+
+FIRST_PID = 1000
+PODS = 110
+EVICTION_MEMORY = 100 * 2**20
+"""kubelet's default hard eviction threshold, which allocatable leaves out."""
+
+
+class Sandbox:
+    """A machine of one of the known shapes with its kernel files, its kubelet and its workloads.
+
+    ValueError for an unknown shape. `pace` and `stop` are the clock's.
+    """
+
+    def __init__(
+        self,
+        shape: str,
+        *,
+        start: float = START,
+        seed: int = 0,
+        pace: float = 0.0,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.machine = machines.machine(shape)
+        self.files = Tree()
+        self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop)
+        self._processes = Processes(FIRST_PID + seed % 1000)
+        build = cgroup_v1.build if self.machine.cgroup_version == 1 else cgroup_v2.build
+        self.cgroups = build(self.machine, self._processes)
+        self.workloads = Workloads(self.cgroups, self.machine.cpuset)
+        rdt = self.machine.rdt
+        self.resctrl = Resctrl(self.machine, rdt, self._processes) if rdt else None
+        self.kubelet = Kubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
+        self._pods: Sequence[wire.PodObject] = ()
+        self._node: wire.NodeObject | None = None
+        self._problems: tuple[Problem, ...] = ()
+        self._reported: dict[str, tuple[wire.PodObject, wire.PodObject]] = {}
+        self._plant(seed)
+
+    def sync(self, pods: Sequence[wire.PodObject], node: wire.NodeObject | None = None) -> tuple[Problem, ...]:
+        """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
+
+        Cheap when nothing changed: the same objects as last time are not looked at again.
+        """
+        if node is self._node and len(pods) == len(self._pods) and all(map(_same, pods, self._pods)):
+            return self._problems
+        self._pods, self._node = tuple(pods), node
+        self._problems = self.kubelet.sync(pods, node, self.clock.monotonic())
+        return self._problems
+
+    def reported(self, pods: Sequence[wire.PodObject]) -> tuple[wire.PodObject, ...]:
+        """The pods with the status their kubelet reports; unchanged pods keep their identity."""
+        return tuple(map(self._report, pods))
+
+    def kubelet_state(self, configured: KubeletState) -> KubeletState:
+        """What kubelet says of itself: as configured, and with the CPUs it gave away exclusively."""
+        given = self.kubelet.pod_cpus
+        if not given:
+            return configured
+        return KubeletState(
+            cpu_manager_policy="static",
+            cpu_manager_options=configured.cpu_manager_options,
+            topology_manager_policy=configured.topology_manager_policy,
+            topology_manager_scope=configured.topology_manager_scope,
+            reserved_cpus=configured.reserved_cpus,
+            pod_cpus=given,
+        )
+
+    def node_object(self, name: str) -> wire.NodeObject:
+        """A Node as this machine's kubelet registers it."""
+        capacity: dict[str, str | int | float] = {
+            "cpu": str(len(self.machine.cpus)),
+            "memory": f"{self.machine.memory // 1024}Ki",
+            "pods": str(PODS),
+        }
+        allocatable = {**capacity, "memory": f"{(self.machine.memory - EVICTION_MEMORY) // 1024}Ki"}
+        return wire.NodeObject(
+            metadata=wire.ObjectMeta(name=name, uid=f"node-{name}"),
+            status=wire.NodeStatus(capacity=capacity, allocatable=allocatable),
+        )
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass without keeping pace and without looking at the stop event."""
+        left = round(seconds * 1e6)
+        while left > 0:
+            step = min(left, int(LONGEST_STEP * 1e6))
+            self.clock.pass_time(step)
+            left -= step
+
+    def stats(self, uid: str) -> Stats:
+        """What the pod wanted and got; KeyError for a pod that was never started."""
+        return workloads.total(self.kubelet.running[uid].workloads)
+
+    def usage_truth(self) -> Mapping[str, Stats]:
+        """What every workload wanted and got, by `namespace/pod/container`; `system` is outside Kubernetes."""
+        return {each.name: workloads.total([each]) for each in self.workloads}
+
+    def fail(self, path: str, code: int, times: int = 1) -> None:
+        """Let the next `times` accesses of `path` fail with errno `code`."""
+        self.files.fail(path, code, times)
+
+    def vanish(self, group: str) -> None:
+        """End every process in `group` and remove it, as when a pod dies between two reads."""
+        self.kubelet.end_below(group)
+
+    def _step(self, seconds: float) -> None:
+        self.workloads.step(seconds=self.clock.seconds, step_us=round(seconds * 1e6))
+
+    def _report(self, obj: wire.PodObject) -> wire.PodObject:
+        uid = obj.metadata.uid
+        running = self.kubelet.running.get(uid)
+        if running is None:
+            return obj
+        source, known = self._reported.get(uid, (None, None))
+        if source is not obj or known is None:
+            known = kubelet.reported(obj, running)
+            self._reported[uid] = (obj, known)
+        return known
+
+    def _plant(self, seed: int) -> None:
+        node = proc_tree.Node(
+            machine=self.machine,
+            cgroups=self.cgroups,
+            processes=self._processes,
+            workloads=self.workloads,
+            resctrl=self.resctrl,
+            uptime=self.clock.monotonic,
+            seed=seed,
+        )
+        proc_tree.plant(self.files, node)
+        sys_tree.plant(self.files, self.machine, self.cgroups, self.resctrl)
+        self.files.place("/var/lib/kubelet/cpu_manager_state", File(self.kubelet.cpu_manager_state))
+
+
+def _same(first: object, second: object) -> bool:
+    return first is second

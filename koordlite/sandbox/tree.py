@@ -1,0 +1,198 @@
+"""A file tree in memory whose files are functions: the `Files` port of the emulated node.
+
+Answers as kernfs does: EACCES for writing a read-only file, EPERM for making a folder where the kernel makes none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+
+def refusal(code: int) -> OSError:
+    """The error the kernel answers with; `Tree` adds the path."""
+    return OSError(code, os.strerror(code))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class File:
+    """One file. Without `write` it is read-only and answers a write with `refuses`."""
+
+    read: Callable[[], str]
+    write: Callable[[bytes], None] | None = None
+    refuses: int = errno.EACCES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link to an absolute path."""
+
+    target: str
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Folder:
+    """A folder. `make` and `remove` are what mkdir and rmdir inside it do; absent means the kernel says EPERM."""
+
+    entries: dict[str, Entry] = dataclasses.field(default_factory=dict)
+    make: Callable[[str], None] | None = None
+    remove: Callable[[str], None] | None = None
+    unlisted: Callable[[str], Entry | None] | None = None
+    """Entries that can be opened but are not listed, as threads are in /proc."""
+
+    def find(self, name: str) -> Entry | None:
+        """The entry called `name`, listed or not."""
+        entry = self.entries.get(name)
+        return self.unlisted(name) if entry is None and self.unlisted else entry
+
+
+Entry = File | Folder | Link
+
+
+def constant(text: str) -> File:
+    """A read-only file that always says `text`."""
+    return File(lambda: text)
+
+
+@dataclasses.dataclass(slots=True)
+class Fault:
+    """An injected failure of one path for the next `times` calls."""
+
+    code: int
+    times: int
+
+
+class Tree:
+    """`ports.Files` over a tree of functions; `fail` injects faults."""
+
+    def __init__(self) -> None:
+        self.root = Folder()
+        self._faults: dict[str, Fault] = {}
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        self._trip(path)
+        file = self._file(path)
+        try:
+            return file.read().encode()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        """One write(2) to an existing file."""
+        self._trip(path)
+        file = self._file(path)
+        if file.write is None:
+            raise OSError(file.refuses, os.strerror(file.refuses), path)
+        try:
+            file.write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+    def list(self, path: str) -> Sequence[str]:
+        """Names in a folder; those of folders end with `/`."""
+        self._trip(path)
+        entries = self._folder(path).entries
+        return [f"{name}/" if self._is_folder(entry) else name for name, entry in entries.items()]
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder, if the file system there allows it."""
+        self._trip(path)
+        folder, name = self._parent(path)
+        if folder.find(name) is not None:
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._change(folder.make, name, path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove one folder, if the file system there allows it."""
+        self._trip(path)
+        folder, name = self._parent(path)
+        entry = folder.find(name)
+        if not isinstance(entry, Folder):
+            code = errno.ENOENT if entry is None else errno.ENOTDIR
+            raise OSError(code, os.strerror(code), path)
+        self._change(folder.remove, name, path)
+
+    def fail(self, path: str, code: int, times: int = 1) -> None:
+        """Let the next `times` calls on `path` fail with errno `code`."""
+        self._faults[path] = Fault(code, times)
+
+    def place(self, path: str, entry: Entry) -> None:
+        """Put `entry` at `path`, with plain folders on the way."""
+        *folders, name = _parts(path)
+        folder = self.root
+        for part in folders:
+            found = folder.entries.setdefault(part, Folder())
+            if not isinstance(found, Folder):
+                raise ValueError(f"{path}: {part} is not a folder")
+            folder = found
+        folder.entries[name] = entry
+
+    def paths(self, top: str = "") -> Iterator[str]:
+        """Every listed file below `top`, for tests and recordings."""
+        for name in self.list(top or "/"):
+            path = f"{top}/{name.rstrip('/')}"
+            if name.endswith("/"):
+                yield from self.paths(path)
+            else:
+                yield path
+
+    def _trip(self, path: str) -> None:
+        fault = self._faults.get(path)
+        if fault is None:
+            return
+        fault.times -= 1
+        if fault.times <= 0:
+            del self._faults[path]
+        raise OSError(fault.code, os.strerror(fault.code), path)
+
+    def _is_folder(self, entry: Entry) -> bool:
+        return isinstance(self._find(entry.target) if isinstance(entry, Link) else entry, Folder)
+
+    def _find(self, path: str) -> Entry:
+        return self._walk(_parts(path), path)
+
+    def _walk(self, parts: Sequence[str], path: str) -> Entry:
+        """The entry at `parts`; errors name `path`."""
+        entry: Entry = self.root
+        for part in parts:
+            if not isinstance(entry, Folder):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            found = entry.find(part)
+            if found is None:
+                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            entry = self._find(found.target) if isinstance(found, Link) else found
+        return entry
+
+    def _file(self, path: str) -> File:
+        entry = self._find(path)
+        if not isinstance(entry, File):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return entry
+
+    def _folder(self, path: str) -> Folder:
+        entry = self._find(path)
+        if not isinstance(entry, Folder):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return entry
+
+    def _parent(self, path: str) -> tuple[Folder, str]:
+        *parts, name = _parts(path)
+        entry = self._walk(parts, path)
+        if not isinstance(entry, Folder):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return entry, name
+
+    def _change(self, how: Callable[[str], None] | None, name: str, path: str) -> None:
+        if how is None:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
+        try:
+            how(name)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,53 @@
+"""Command lines that documents show are ones the commands accept."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pathlib
+import re
+import shlex
+from collections.abc import Callable, Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+COMMANDS = ("koordlite", "descheduler")
+_FENCE = re.compile(r"^```(?:sh|console|ini)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def shown(text: str) -> Iterator[str]:
+    """Command lines of ours in the fenced blocks of a page: alone, after a prompt, or started by a unit."""
+    for block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.sub(r"^\s*(?:\$ )?(?:ExecStart=\S*/(?=koordlite |descheduler ))?", "", line)
+            if command.split(" ", 1)[0] in COMMANDS:
+                yield command
+
+
+def words(command: str) -> list[str]:
+    """The arguments, without comment and redirection."""
+    split = shlex.split(command, comments=True)
+    return split[: split.index(">")] if ">" in split else split
+
+
+LINES = [(page, line) for page in PAGES for line in dict.fromkeys(shown(page.read_text(encoding="utf-8")))]
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page.name}: {line}" for page, line in LINES])
+def test_a_shown_command_line_is_accepted(page: pathlib.Path, line: str) -> None:
+    program, *arguments = words(line)
+    parser: Callable[[], argparse.ArgumentParser] = importlib.import_module(f"{program}.cli").parser
+    parser().parse_args(arguments)
+
+
+def test_both_pages_that_show_commands_are_read() -> None:
+    assert {"README.md", "operate.md"} <= {page.name for page, _ in LINES}
+
+
+def test_command_lines_are_found_in_every_form() -> None:
+    shell = "```sh\nkoordlite status   # why\nls\n$ descheduler plan > x\n```\n"
+    unit = "```ini\nExecStart=/opt/koordlite run\n```\n"
+    found = [" ".join(words(line)) for line in shown(shell + unit)]
+    assert found == ["koordlite status", "descheduler plan", "koordlite run"]
