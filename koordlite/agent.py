@@ -32,15 +32,20 @@ class Agent:
         self._observer = Observer(host, cluster, tasks_seconds=settings.agent.tasks_seconds)
         self._applier = Applier(host, cluster, journal) if journal else None
         self._started = host.clock.monotonic()
+        self._refused: dict[str, str] = {}
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
         self.seen: Snapshot | None = None
         """The last picture."""
 
     def heal(self) -> tuple[AppliedStep, ...]:
-        """Undo what an earlier run left behind, before anything new is written."""
+        """Undo what an earlier run left behind, before anything new is written.
+
+        The Node keeps what was promised to batch pods when this run is about to promise anew.
+        """
         if not self._journal or not self._journal.entries:
             return ()
-        steps = restore(self._host, self._journal)
+        promises = self.modes.get("beAllocatable") == "enforce"
+        steps = restore(self._host, self._journal, None if promises else self._cluster)
         _log_restored("an earlier run was not ended properly", steps)
         return steps
 
@@ -74,8 +79,9 @@ class Agent:
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self.seen = seen
         decisions = tuple(d for strategy in strategies.discover() for d in self._judge(strategy, seen))
-        foreign = self._applier.foreign_writes(seen) if self._applier else ()
         made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
+        # Before our own writes: the picture shows what stood there then.
+        foreign = self._applier.foreign_writes(seen) if self._applier else ()
         applied, because = self._apply(made, seen)
         problems = (*seen.problems, *map(_conflict, made.conflicts))
         return ticks.build(
@@ -111,10 +117,19 @@ class Agent:
         if not self._applier or not made.steps:
             return (), ""
         try:
-            return self._applier.apply(made, seen), ""
+            applied = self._applier.apply(made, seen)
         except (OSError, KoordliteError) as error:
             LOG.error("nothing was written: %s", error)
             return (), f"nothing was written: {error}"
+        self._tell_refusals(applied)
+        return applied, ""
+
+    def _tell_refusals(self, applied: tuple[AppliedStep, ...]) -> None:
+        """A refusal is logged when it comes up, not each tick it lasts."""
+        for step in applied:
+            if not step.ok and self._refused.get(step.place) != step.error:
+                LOG.warning("refused: %s = %s: %s", step.place, step.value, step.error)
+        self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _stale(self, seen: Snapshot) -> str:
         limit = self._settings.agent.stale_seconds

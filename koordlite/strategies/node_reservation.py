@@ -30,11 +30,12 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         return
     text = nrt.encode_reservation(seen.reserved)
     changes = () if seen.published.topology.get(keys.RESERVATION) == text else (TopologyChange(keys.RESERVATION, text),)
-    refused = next((p for p in seen.problems if p.field == keys.RESERVATION), None)
+    fallback = seen.reserved.fallback
+    refused = next((p for p in seen.problems if p.field == keys.RESERVATION and p.why != fallback), None)
     if refused:
         yield Decision("node", "refuse", "BadReservation", {**_evidence(seen), "why": refused.why}, changes)
     else:
-        reason = "ReservationFallback" if seen.reserved.fallback else _REASONS[seen.reserved.source]
+        reason = "ReservationFallback" if fallback else _REASONS[seen.reserved.source]
         yield Decision("node", "set" if changes else "hold", reason, _evidence(seen), changes)
 
 
