@@ -65,6 +65,10 @@ class ManifestCluster:
         self._folder, self._clock, self._topology = folder, clock, topology
         self._node_name, self._published_folder = node_name, published
         self._published: Published | None = None
+        self._node: wire.NodeObject | None = None
+        do = "write its Node manifest, or name another node"
+        why = "there is no node to publish for"
+        self._cannot_publish: tuple[Problem, ...] = (Problem(str(folder), "Node", node_name or "", why, do),)
         self._files: dict[str, _File] = {}
         self._looked_at: float | None = None
         self._view = ClusterView(node=None, pods=(), config=None, topology=None, kubelet=Kubelet())
@@ -80,13 +84,13 @@ class ManifestCluster:
         return dataclasses.replace(self._view, ages=dict(self._ages(now)))
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
-        """Take over the changes; OSError when the files cannot be written, InputError without a node to publish for."""
+        """Take over the changes; OSError when the files cannot be written, InputError when there is no node
+        to publish for or an earlier run left files that cannot be read."""
         if not changes:
             return
-        if self._published is None:
-            do = "write its Node manifest, or name another node"
-            raise InputError(Problem(str(self._folder), "Node", "", "there is no node to publish for", do))
-        self._published.publish(changes, self._view.topology)
+        if self._published is None or self._node is None:
+            raise InputError(self._cannot_publish)
+        self._published.publish(changes, node=self._node, topology=self._view.topology)
         self._view = self._judged()
 
     def _look(self, now: float) -> bool:
@@ -131,7 +135,7 @@ class ManifestCluster:
         problems.extend(self._missing_folder())
         objects = _unique(self._files, self._folder, problems)
         nodes = {obj.metadata.name: obj for obj in _of(objects, wire.NodeObject)}
-        node = self._own_node(nodes, problems)
+        node = self._node = self._own_node(nodes, problems)
         published = self._publisher(node, problems)
         topologies = {obj.metadata.name: obj for obj in _of(objects, wire.NRTObject)}
         configs = (obj for obj in _of(objects, wire.ConfigMapObject) if _is_config(obj))
@@ -168,6 +172,7 @@ class ManifestCluster:
             try:
                 self._published = Published(node.metadata.name, self._published_folder)
             except InputError as error:
+                self._cannot_publish = error.problems
                 problems.extend(error.problems)
         return self._published
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -15,12 +15,11 @@ from koordlite.model.decision import ClusterChange, NodeResourceChange, Topology
 from koordlite.model.errors import InputError, Problem
 
 Resources = dict[str, str | int | float]
+T = TypeVar("T")
 
 
-class _NodeText(msgspec.Struct, frozen=True):
-    """The part of the file `node-NAME.json` that is read back; null stands for a resource we removed."""
-
-    status: dict[str, dict[str, str | int | None]] = {}
+OURS = "published.koordlite.io/resources"
+"""Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
 
 
 class Published:
@@ -34,16 +33,18 @@ class Published:
         if folder is not None:
             self._take_up(folder)
 
-    def publish(self, changes: Iterable[ClusterChange], base: wire.NRTObject | None) -> None:
-        """Apply the changes and write the files they touch; `base` is the topology to start from."""
+    def publish(
+        self, changes: Iterable[ClusterChange], *, node: wire.NodeObject, topology: wire.NRTObject | None
+    ) -> None:
+        """Apply the changes and write the objects they touch whole; `node` and `topology` are what others wrote."""
         changes = tuple(changes)
         for change in changes:
             if isinstance(change, NodeResourceChange):
                 self.resources[change.resource] = change.value
             else:
-                self.topology = _changed(self.topology or base or self._new_topology(), change)
+                self.topology = _changed(self.topology or topology or self._new_topology(), change)
         if self._folder is not None:
-            self._write(self._folder, changes)
+            self._write(self._folder, changes, node)
 
     def over_node(self, obj: wire.NodeObject) -> wire.NodeObject:
         """The node with the published resources in capacity and allocatable; the same object when there are none."""
@@ -64,27 +65,24 @@ class Published:
         return wire.NRTObject(metadata=wire.ObjectMeta(name=self._node))
 
     def _take_up(self, folder: Path) -> None:
-        node = self._read(folder / self._node_file, _NodeText)
-        amounts = node.status.get("allocatable", {}) if node else {}
-        self.resources = {name: None if amount is None else int(amount) for name, amount in amounts.items()}
-        self.topology = self._read(folder / self._topology_file, wire.NRTObject)
+        self.resources = self._read(folder / self._node_file, _resources) or {}
+        self.topology = self._read(folder / self._topology_file, _topology)
 
-    def _read(self, path: Path, shape: type[Any]) -> Any:
+    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=shape)
+            return decode(path.read_bytes())
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
-            do = "remove the file; it is written anew"
+        except (msgspec.DecodeError, OSError) as error:
+            do = "remove the file; until then nothing is published"
             raise InputError(Problem(str(path), "content", "", str(error), do)) from error
 
-    def _write(self, folder: Path, changes: tuple[ClusterChange, ...]) -> None:
+    def _write(self, folder: Path, changes: tuple[ClusterChange, ...], node: wire.NodeObject) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(isinstance(change, NodeResourceChange) for change in changes):
-            amounts = {name: None if amount is None else str(amount) for name, amount in self.resources.items()}
-            status = {"capacity": amounts, "allocatable": amounts}
-            head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._node}}
-            _replace(folder / self._node_file, {**head, "status": status})
+            notes = {**(node.metadata.annotations or {}), OURS: msgspec.json.encode(self.resources).decode()}
+            whole = structs.replace(self.over_node(node), metadata=structs.replace(node.metadata, annotations=notes))
+            _replace(folder / self._node_file, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
         if self.topology is not None and any(not isinstance(change, NodeResourceChange) for change in changes):
             head = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
             _replace(folder / self._topology_file, {**head, **msgspec.to_builtins(self.topology)})
@@ -96,6 +94,15 @@ class Published:
     @property
     def _topology_file(self) -> str:
         return f"noderesourcetopology-{self._node}.json"
+
+
+def _resources(raw: bytes) -> dict[str, int | None]:
+    notes = msgspec.json.decode(raw, type=wire.NodeObject).metadata.annotations or {}
+    return msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None])
+
+
+def _topology(raw: bytes) -> wire.NRTObject:
+    return msgspec.json.decode(raw, type=wire.NRTObject)
 
 
 def _changed(topology: wire.NRTObject, change: TopologyChange | ZonesChange) -> wire.NRTObject:

@@ -17,14 +17,16 @@ class SandboxCluster:
         self._cluster, self._sandbox = cluster, sandbox
 
     def view(self) -> ClusterView:
-        """The objects of the cluster, the pods running with container ids as they are on the emulated node."""
+        """The objects of the cluster, with node and pods in the status that the emulated kubelet reports."""
         view = self._cluster.view()
         problems = self._sandbox.sync(view.pods, view.node)
+        node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
         return dataclasses.replace(
             view,
+            node=node,
             pods=self._sandbox.reported(view.pods),
             kubelet=self._sandbox.kubelet_state(view.kubelet),
-            problems=view.problems + problems,
+            problems=view.problems + problems + wrong,
         )
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:

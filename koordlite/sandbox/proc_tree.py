@@ -42,7 +42,9 @@ def plant(tree: Tree, node: Node) -> None:
         "uptime": File(lambda: f"{node.uptime():.2f} 0.00\n"),
         "cpuinfo": constant(_cpuinfo(node.machine)),
         "cmdline": constant("BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet\n"),
-        "filesystems": constant("nodev\tproc\nnodev\tcgroup2\n" + ("nodev\tresctrl\n" if node.resctrl else "")),
+        "filesystems": constant(
+            "nodev\tproc\nnodev\tcgroup\nnodev\tcgroup2\n" + ("nodev\tresctrl\n" if node.resctrl else "")
+        ),
         "mounts": mounts,
         "self/mounts": mounts,
         "pressure/cpu": File(node.workloads.stalls.text),
@@ -54,7 +56,8 @@ def plant(tree: Tree, node: Node) -> None:
         tree.place(f"/proc/{name}", file)
     folder = tree.root.entries["proc"]
     if isinstance(folder, Folder):
-        folder.unlisted = lambda name: _process(node, name)
+        folder.lookup = lambda name: _process(node, name)
+        folder.folders = lambda: [str(process.pid) for process in node.processes.all()]
 
 
 def _mounts(node: Node) -> str:
@@ -71,13 +74,15 @@ def _mounts(node: Node) -> str:
 
 
 def _stat(node: Node) -> str:
-    """user takes all the busy time; idle is the rest of the time since boot."""
+    """user takes all the busy time; idle is the rest of the time since boot. As in the kernel the sum over all CPUs is
+    rounded once, and not the sum of rounded numbers."""
     elapsed = int(node.uptime() * TICKS_PER_SECOND)
+    total = int(sum(node.workloads.cpu_us.values()) * TICKS_PER_SECOND / 1_000_000)
     rows = []
     for cpu, used_us in node.workloads.cpu_us.items():
         busy = int(used_us * TICKS_PER_SECOND / 1_000_000)
         rows.append((f"cpu{cpu}", busy, max(0, elapsed - busy)))
-    rows.insert(0, ("cpu ", sum(busy for _, busy, _ in rows), sum(idle for *_, idle in rows)))
+    rows.insert(0, ("cpu ", total, sum(idle for *_, idle in rows)))
     lines = "".join(f"{name} {busy} 0 0 {idle} 0 0 0 0 0 0\n" for name, busy, idle in rows)
     return f"{lines}ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
 

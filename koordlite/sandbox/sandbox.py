@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from koordlite.model import wire
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet as KubeletState
-from koordlite.sandbox import cgroup_v1, cgroup_v2, kubelet, machines, proc_tree, sys_tree, workloads
+from koordlite.sandbox import cgroup_v1, cgroup_v2, kubelet, machines, node_status, proc_tree, sys_tree, workloads
 from koordlite.sandbox.clock import LONGEST_STEP, SandboxClock
 from koordlite.sandbox.kubelet import Kubelet
 from koordlite.sandbox.processes import Processes
@@ -20,9 +20,6 @@ START = 1_767_225_600.0
 """2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
 
 FIRST_PID = 1000
-PODS = 110
-EVICTION_MEMORY = 100 * 2**20
-"""kubelet's default hard eviction threshold, which allocatable leaves out."""
 
 
 class Sandbox:
@@ -54,6 +51,7 @@ class Sandbox:
         self._node: wire.NodeObject | None = None
         self._problems: tuple[Problem, ...] = ()
         self._reported: dict[str, tuple[wire.PodObject, wire.PodObject]] = {}
+        self._reported_node: tuple[wire.NodeObject, tuple[wire.NodeObject, tuple[Problem, ...]]] | None = None
         self._plant(seed)
 
     def sync(self, pods: Sequence[wire.PodObject], node: wire.NodeObject | None = None) -> tuple[Problem, ...]:
@@ -87,16 +85,16 @@ class Sandbox:
 
     def node_object(self, name: str) -> wire.NodeObject:
         """A Node as this machine's kubelet registers it."""
-        capacity: dict[str, str | int | float] = {
-            "cpu": str(len(self.machine.cpus)),
-            "memory": f"{self.machine.memory // 1024}Ki",
-            "pods": str(PODS),
-        }
-        allocatable = {**capacity, "memory": f"{(self.machine.memory - EVICTION_MEMORY) // 1024}Ki"}
-        return wire.NodeObject(
-            metadata=wire.ObjectMeta(name=name, uid=f"node-{name}"),
-            status=wire.NodeStatus(capacity=capacity, allocatable=allocatable),
-        )
+        return node_status.fresh(self.machine, name)
+
+    def reported_node(self, node: wire.NodeObject) -> tuple[wire.NodeObject, tuple[Problem, ...]]:
+        """The node with this machine's CPUs and memory, and what its manifest got wrong about them.
+
+        An unchanged node keeps its identity.
+        """
+        if self._reported_node is None or self._reported_node[0] is not node:
+            self._reported_node = (node, node_status.corrected(self.machine, node))
+        return self._reported_node[1]
 
     def advance(self, seconds: float) -> None:
         """Let time pass without keeping pace and without looking at the stop event."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 def refusal(code: int) -> OSError:
@@ -39,13 +39,15 @@ class Folder:
     entries: dict[str, Entry] = dataclasses.field(default_factory=dict)
     make: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
-    unlisted: Callable[[str], Entry | None] | None = None
-    """Entries that can be opened but are not listed, as threads are in /proc."""
+    lookup: Callable[[str], Entry | None] | None = None
+    """Finds entries that are made when somebody opens them, as processes and threads in /proc."""
+    folders: Callable[[], Iterable[str]] = tuple
+    """Names of those of them that are listed."""
 
     def find(self, name: str) -> Entry | None:
         """The entry called `name`, listed or not."""
         entry = self.entries.get(name)
-        return self.unlisted(name) if entry is None and self.unlisted else entry
+        return self.lookup(name) if entry is None and self.lookup else entry
 
 
 Entry = File | Folder | Link
@@ -94,8 +96,9 @@ class Tree:
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder; those of folders end with `/`."""
         self._trip(path)
-        entries = self._folder(path).entries
-        return [f"{name}/" if self._is_folder(entry) else name for name, entry in entries.items()]
+        folder = self._folder(path)
+        names = [f"{name}/" if self._is_folder(entry) else name for name, entry in folder.entries.items()]
+        return names + [f"{name}/" for name in folder.folders()]
 
     def mkdir(self, path: str) -> None:
         """Make one folder, if the file system there allows it."""

@@ -1,0 +1,55 @@
+"""Helpers of the cluster's tests: a folder of manifests and a clock that moves by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from koordlite.kube.manifests import ManifestCluster
+
+NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 8}, allocatable: {cpu: 8}}\n"
+
+
+@dataclasses.dataclass
+class HandClock:
+    """Time passes when the test says so."""
+
+    now: float = 10.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return False
+
+
+@dataclasses.dataclass
+class Desk:
+    """A folder with the cluster that reads it."""
+
+    folder: Path
+    clock: HandClock
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file there."""
+        (self.folder / name).write_text(text)
+
+    def cluster(self, **more: object) -> ManifestCluster:
+        """A cluster over the folder."""
+        return ManifestCluster(self.folder, clock=self.clock, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A folder with one Node manifest."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = Desk(folder, HandClock())
+    made.write("node.yaml", NODE)
+    return made

@@ -1,0 +1,63 @@
+"""Helpers of the sandbox's tests: pods in one line, writes as errno words, fresh cgroup trees."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from koordlite.model import wire
+from koordlite.sandbox import Sandbox
+from koordlite.sandbox.tree import Tree
+
+Attempt = Callable[[Tree, str, str], str]
+MakePod = Callable[..., wire.PodObject]
+
+
+@pytest.fixture
+def attempt() -> Attempt:
+    """Write and say what the kernel answered: `ok` or the name of the errno."""
+
+    def write(files: Tree, path: str, text: str) -> str:
+        try:
+            files.write(path, text.encode())
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+        return "ok"
+
+    return write
+
+
+@pytest.fixture
+def make_pod() -> MakePod:
+    """A pod with one container: `make_pod("web", requests={"cpu": "4"}, cpu="greedy")`."""
+
+    def make(name: str, *, containers: int = 1, labels: dict[str, str] | None = None, **more: object) -> wire.PodObject:
+        notes = {f"sandbox.koordlite.io/{key}": str(more.pop(key)) for key in list(more) if key in _NOTES}
+        notes = {key.replace("_", "-"): value for key, value in notes.items()}
+        resources = wire.Resources(requests=more.get("requests"), limits=more.get("limits"))  # type: ignore[arg-type]
+        return wire.PodObject(
+            metadata=wire.ObjectMeta(name=name, namespace="d", uid=f"uid-{name}", annotations=notes, labels=labels),
+            spec=wire.PodSpec(
+                containers=tuple(wire.Container(name=f"c{n}", resources=resources) for n in range(containers))
+            ),
+            status=wire.PodStatus(phase="Running"),
+        )
+
+    return make
+
+
+_NOTES = ("cpu", "memory", "cpuset", "static_cpus")
+
+
+@pytest.fixture
+def v1() -> Sandbox:
+    """4 CPUs, cgroup v1."""
+    return Sandbox("small")
+
+
+@pytest.fixture
+def v2() -> Sandbox:
+    """32 CPUs, cgroup v2."""
+    return Sandbox("intel-2s-ht")
