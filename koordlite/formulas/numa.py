@@ -73,20 +73,30 @@ def allowed_nodes(container: ContainerPlacement, topology: Topology) -> frozense
 
 
 def _cpu_violations(container: ContainerPlacement, topology: Topology) -> Iterator[Violation]:
-    severity = cpu_severity(container)
     outside = container.cpuset - container.promised_cpus
     if container.promised_cpus and outside:
         evidence = {"cpus": str(outside), "promised": str(container.promised_cpus)}
-        yield Violation(container.container, "CPUOutsideAssignment", severity, evidence)
-    here, promised = topology.numa_of(container.cpuset), promised_nodes(container, topology)
+        yield Violation(container.container, "CPUOutsideAssignment", _cpu_severity(container), evidence)
+    reason, nodes = _misalignment(container, container.cpuset, topology)
+    if reason:
+        # Writing the promised CPUs again is no cure where these stand wrong themselves.
+        stays = container.promised_cpus and _misalignment(container, container.promised_cpus, topology)[0]
+        promised = node_list(promised_nodes(container, topology))
+        evidence = {"nodes": node_list(nodes), **({"promised": promised} if reason == "CPUWrongNUMA" else {})}
+        yield Violation(container.container, reason, "hard" if stays else _cpu_severity(container), evidence)
+
+
+def _misalignment(
+    container: ContainerPlacement, cpus: CPUSet, topology: Topology
+) -> tuple[Literal["CPUSpansNUMA", "CPUWrongNUMA", ""], frozenset[int]]:
+    """What would be wrong with `container` on `cpus`, and the NUMA nodes that make it so."""
+    here, promised = topology.numa_of(cpus), promised_nodes(container, topology)
     if container.single_numa and len(here) > 1:
-        yield Violation(container.container, "CPUSpansNUMA", severity, {"nodes": node_list(here)})
-    elif promised and here - promised:
-        evidence = {"nodes": node_list(here - promised), "promised": node_list(promised)}
-        yield Violation(container.container, "CPUWrongNUMA", severity, evidence)
+        return "CPUSpansNUMA", here
+    return ("CPUWrongNUMA", here - promised) if promised and here - promised else ("", frozenset())
 
 
-def cpu_severity(container: ContainerPlacement) -> Severity:
+def _cpu_severity(container: ContainerPlacement) -> Severity:
     """Kubelet writes its cpusets itself, so only a restart cures them; the others our agent writes, until it fails."""
     return "hard" if container.source == "kubelet" or container.fix_failed else "fixable"
 

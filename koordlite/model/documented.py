@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import json
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,8 @@ import yaml
 
 from koordlite.model import strict
 
-_NOT_TEXT = ("off", "on", "yes", "no", "true", "false", "null")
+_NOT_TEXT = ("off", "on", "yes", "no", "y", "n", "true", "false", "null")
+"""Words that YAML reads as something else unless they are quoted."""
 
 
 def section(name: str, value: object, *, indent: str = "", about: str = "") -> list[str]:
@@ -49,7 +51,5 @@ def _first_line(shape: type[Any]) -> str:
 
 def _yaml(value: object) -> str:
     if isinstance(value, str):
-        return (
-            value if value.isidentifier() and value not in ("off", "on", "yes", "no", "true", "false") else f'"{value}"'
-        )
+        return value if value.isidentifier() and value.lower() not in _NOT_TEXT else json.dumps(value)
     return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("\n...\n").strip()

@@ -7,6 +7,7 @@ decimal exponent; finer than nano rounds away from zero; `Value` and `MilliValue
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from fractions import Fraction
 from typing import Literal
@@ -29,13 +30,7 @@ class Quantity:
     @classmethod
     def parse(cls, text: str | int | float) -> Quantity:
         """The quantity `text` writes; ValueError when it is none. JSON numbers are accepted as Kubernetes does."""
-        match = _TEXT.match(str(text).strip(" "))
-        if not match or not (match[2] or match[3]):
-            raise ValueError(f"{text!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
-        number = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or ""))
-        amount = number * _scale(match[5], match[6] or "")
-        nano = _away_from_zero(amount * NANO)
-        return cls(-nano if match[1] == "-" else nano, _format(match[4], match[6] or ""))
+        return _parse(str(text))
 
     @classmethod
     def of(cls, value: int, fmt: Format = "DecimalSI") -> Quantity:
@@ -61,6 +56,18 @@ class Quantity:
         if self.format == "BinarySI" and self.nano % NANO == 0 and abs(self.nano) >= 1024 * NANO:
             return _print_binary(self.nano // NANO)
         return _print_decimal(self.nano, exponent=self.format == "DecimalExponent")
+
+
+@functools.lru_cache(maxsize=65536)
+def _parse(text: str) -> Quantity:
+    """Kept, because a cluster writes the same few amounts over and over."""
+    match = _TEXT.match(text.strip(" "))
+    if not match or not (match[2] or match[3]):
+        raise ValueError(f"{text!r} is not a quantity like 2, 500m, 1.5, 4Gi or 1e3")
+    number = Fraction(int((match[2] or "0") + (match[3] or "")), 10 ** len(match[3] or ""))
+    amount = number * _scale(match[5], match[6] or "")
+    nano = _away_from_zero(amount * NANO)
+    return Quantity(-nano if match[1] == "-" else nano, _format(match[4], match[6] or ""))
 
 
 def _scale(exponent: str | None, suffix: str) -> Fraction:

@@ -13,6 +13,7 @@ import collections.abc
 import dataclasses
 import difflib
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from koordlite.model.errors import ConfigError, Problem
 
 T = TypeVar("T")
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL = "tag:yaml.org,2002:null"
 _WORDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -94,7 +96,7 @@ class _Reader:
 
     def _optional(self, node: yaml.Node, hint: Any, path: str) -> Any:
         inner = [a for a in typing.get_args(hint) if a is not type(None)]
-        if node.tag == "tag:yaml.org,2002:null":
+        if node.tag == _NULL:
             return None
         return self.value(node, inner[0], path)
 
@@ -157,17 +159,23 @@ class _Reader:
             self.wrong(node, path, str(error), "correct the value")
 
     def _pairs(self, node: yaml.Node, path: str) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
-        if node.tag == "tag:yaml.org,2002:null":
+        if node.tag == _NULL:
             return []
         if not isinstance(node, yaml.MappingNode):
             self.wrong(node, path, f"{_kind(node)} where a mapping is needed", "write `key: value` lines")
             return []
+        pairs = [(key, child) for key, child in node.value if self._is_name(key, path)]
         seen: dict[str, int] = {}
-        for key, _ in node.value:
+        for key, _ in pairs:
             seen[key.value] = seen.get(key.value, 0) + 1
             if seen[key.value] == 2:
                 self.wrong(key, path, "the key stands twice", "keep one of them")
-        return [(key, child) for key, child in node.value]
+        return pairs
+
+    def _is_name(self, key: yaml.Node, path: str) -> bool:
+        if not isinstance(key, yaml.ScalarNode):
+            self.wrong(key, path, f"{_kind(key)} as a key", "write a name before the colon")
+        return isinstance(key, yaml.ScalarNode)
 
     def _tuple(self, node: yaml.Node, hint: Any, path: str) -> tuple[Any, ...]:
         if not isinstance(node, yaml.SequenceNode):
@@ -182,19 +190,29 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node, hint: Any, path: str) -> Any:
         if hint is Any:
-            return self._construct(node)
+            return self._plain(node, path)
         if not isinstance(node, yaml.ScalarNode):
             self.wrong(node, path, f"{_kind(node)} where {_WORDS[hint]} is needed", f"write {_WORDS[hint]}")
             return None
-        if hint is str:
+        if hint is str and (node.tag != _NULL or not node.value):
             return node.value
-        value = self._construct(node)
+        before = len(self.problems)
+        value = self._plain(node, path)
         if hint is float and type(value) is int:
             return float(value)
-        if type(value) is not hint:
+        if len(self.problems) == before and (type(value) is not hint or (hint is float and not math.isfinite(value))):
             self.wrong(node, path, f"not {_WORDS[hint]}", f"write {_WORDS[hint]}")
             return None
         return value
+
+    def _plain(self, node: yaml.Node, path: str) -> Any:
+        """What YAML itself makes of `node`; a date that does not exist or an unknown tag is a mistake like others."""
+        try:
+            return self._construct(node)
+        except (yaml.YAMLError, ValueError, TypeError) as error:
+            why = " ".join(str(getattr(error, "problem", None) or error).split())
+            self.wrong(node, path, f"YAML cannot read it: {why}", "put text in quotes, or correct the value")
+            return None
 
 
 def _variant(shape: type, node: yaml.Node) -> type:

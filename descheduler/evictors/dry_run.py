@@ -1,0 +1,33 @@
+"""The evictor that evicts nothing: it prepares every request the API would get, and says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from descheduler.outcome import Attempt, EvictionPlan, Outcome
+
+REQUESTED_BY = "sigs.k8s.io/descheduler"
+
+
+def evict(plan: EvictionPlan) -> tuple[Attempt, ...]:
+    """The requests in the order of the plan; none is sent."""
+    return tuple(Attempt(o.pod.key, "WouldEvict", eviction(o, plan.grace_period_seconds)) for o in plan.evict)
+
+
+def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:
+    """The policy/v1 Eviction of one pod. The uid is a precondition: a pod that was made anew since is left alone."""
+    meta, found = outcome.pod.object.metadata, outcome.main
+    options: dict[str, Any] = {"preconditions": {"uid": meta.uid}} if meta.uid else {}
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    reason = f"triggered by {outcome.profile}/{found.plugin}: {found.reason}"
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "annotations": {"reason": reason, "requested-by": REQUESTED_BY},
+        },
+        "deleteOptions": options,
+    }

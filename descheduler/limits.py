@@ -1,0 +1,62 @@
+"""How many pods one plan may evict: in all, from a node, of a namespace, of an owner, and what budgets still allow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+from descheduler.framework import PodView, View
+
+TOTAL = "LimitTotal"
+"""The reason that holds for every pod to come."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Most evictions of one plan; None means no limit, 0 means none at all."""
+
+    total: int | None = None
+    per_node: int | None = None
+    per_namespace: int | None = None
+    per_owner: int | None = None
+
+
+class Budget:
+    """What is left of the limits while a plan is made."""
+
+    def __init__(self, limits: Limits, view: View) -> None:
+        self._limits = limits
+        self._view = view
+        self._taken: Counter[str] = Counter()
+
+    def refusal(self, pod: PodView) -> tuple[str, str]:
+        """(reason, sentence) of the first limit that one more eviction would break; two empty texts when none would.
+
+        Order: the total first, then node and namespace as upstream has it, then ours.
+        """
+        for reason, subject, limit, words in self._counters(pod):
+            if limit is not None and self._taken[f"{reason}/{subject}"] >= limit:
+                return reason, words.format(limit=limit)
+        return "", ""
+
+    def take(self, pod: PodView) -> None:
+        """Count the eviction of `pod`."""
+        for reason, subject, _limit, _words in self._counters(pod):
+            self._taken[f"{reason}/{subject}"] += 1
+
+    def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
+        limits = self._limits
+        yield TOTAL, "", limits.total, "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
+        if pod.node:
+            words = f"maxNoOfPodsToEvictPerNode is {{limit}}, and so many of {pod.node} go before it"
+            yield "LimitPerNode", pod.node, limits.per_node, words
+        namespace = pod.pod.namespace
+        words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
+        yield "LimitPerNamespace", namespace, limits.per_namespace, words
+        if pod.owner:
+            words = f"maxNoOfPodsToEvictPerOwner is {{limit}}, and so many of {pod.owner} go before it"
+            yield "LimitPerOwner", pod.owner, limits.per_owner, words
+        for budget in self._view.budgets_by_pod.get(pod.uid, ()):
+            words = f"PodDisruptionBudget {budget.key} allows {{limit}} disruptions, and none is left"
+            yield "DisruptionBudget", budget.key, budget.allowed, words

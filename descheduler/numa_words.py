@@ -1,0 +1,62 @@
+"""NUMA violations in words for the report: what was promised, what is the case, what cures it."""
+
+from __future__ import annotations
+
+from koordlite.formulas import numa
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.topology import Topology
+
+_MIB = 2**20
+_FACTS = {
+    "CPUOutsideAssignment": "may run on {where}; {cpus} were not promised",
+    "CPUSpansNUMA": "stands on NUMA {nodes}: {where}",
+    "CPUWrongNUMA": "runs on {where}",
+    "RemoteMemory": "{mib} MiB ({percent}) of its memory is not on NUMA {nodes}",
+    "MemsSpanNUMA": "may take memory from NUMA {nodes} as well",
+    "DeviceRemote": "devices {devices} are on another NUMA node",
+    "PodSpansNUMA": "its containers stand on NUMA {nodes}",
+    "PolicyMismatch": "the node runs topology manager {node}, CPU manager {cpuManagerPolicy}",
+}
+
+
+def promise(container: ContainerPlacement | None, wrong: numa.Violation) -> str:
+    """What was promised to the container, or to the pod as a whole, and by whom."""
+    if wrong.reason == "PolicyMismatch":
+        return f"kubelet's policy {wrong.evidence['pod']}, by annotation"
+    if container is None:
+        return "one NUMA node for the whole pod, by kubelet"
+    parts = ["one NUMA node"] if container.single_numa else []
+    if container.promised_cpus:
+        parts.append(f"CPUs {container.promised_cpus}")
+    if container.promised_nodes:
+        parts.append(f"NUMA {numa.node_list(container.promised_nodes)}")
+    return f"{', '.join(parts) or 'CPUs of its own'}, by {container.source}"
+
+
+def fact(container: ContainerPlacement | None, topology: Topology, wrong: numa.Violation) -> str:
+    """What is the case instead."""
+    evidence = wrong.evidence
+    words = {
+        "where": _where(container, topology),
+        "mib": int(evidence.get("remoteBytes", 0)) // _MIB,
+        "percent": f"{float(evidence.get('remoteRatio', 0)):.0%}",
+    }
+    return _FACTS[wrong.reason].format(**words, **evidence)
+
+
+def cure(wrong: numa.Violation) -> str:
+    """What would put it right."""
+    if wrong.severity == "exposed":
+        return "nothing went wrong yet: a narrower cpuset.mems would keep it so"
+    if wrong.severity == "fixable":
+        return "the agent writes the promised cpuset again; nothing has to move"
+    if wrong.reason == "PolicyMismatch":
+        return "move it to a node whose kubelet runs that policy"
+    return "only a new start is aligned again: it has to move, or start anew"
+
+
+def _where(container: ContainerPlacement | None, topology: Topology) -> str:
+    if container is None or not container.cpuset:
+        return "no CPUs of its own"
+    nodes = numa.node_list(topology.numa_of(container.cpuset)) or "unknown"
+    return f"CPUs {container.cpuset} (NUMA {nodes})"

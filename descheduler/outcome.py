@@ -1,0 +1,128 @@
+"""What a cycle answers: which pods would go, which stay although something is wrong, what that does to the nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from descheduler.evictor_args import Args
+from descheduler.fit import Search
+from descheduler.framework import Finding, Note, Plugin, PodView, View
+from descheduler.guards import Refusal
+from descheduler.limits import Limits
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Plugins with their arguments, and which pods they may take."""
+
+    name: str
+    plugins: tuple[tuple[Plugin, object], ...]
+    """In the order of the policy file."""
+    args: Args
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a policy asks for."""
+
+    profiles: tuple[Profile, ...]
+    limits: Limits
+    node_selector: str = ""
+    """Only pods of nodes that match are judged."""
+    grace_period_seconds: int | None = None
+    """How long evicted pods get to stop; None leaves it to the pod."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The answer for one pod that a plugin named."""
+
+    pod: PodView
+    findings: tuple[Finding, ...]
+    verdict: Literal["evict", "spare"]
+    profile: str
+    reasons: tuple[Refusal, ...] = ()
+    """Why it is spared, the deciding reason first; empty when it is evicted."""
+    search: Search | None = None
+    """Where it would fit; None when it was spared before that was asked."""
+    target: str = ""
+    """The node this plan counts on for its successor."""
+
+    @property
+    def main(self) -> Finding:
+        """The finding the pod is judged by: the most severe, then the heaviest."""
+        rank = {"hard": 0, "fixable": 1, "exposed": 2}
+        return min(self.findings, key=lambda f: (rank[f.severity], -f.weight))
+
+    @property
+    def cures(self) -> tuple[str, ...]:
+        """What would put it right: of the most severe findings only, since a move cures the others with them."""
+        return tuple(dict.fromkeys(f.cure for f in self.findings if f.severity == self.main.severity))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """A node at one moment of the plan."""
+
+    pods: int
+    cpu_milli: int
+    """Requested."""
+    memory: int
+    """Requested bytes."""
+    wrong: int
+    """Pods with a finding that only a move cures."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What the plan does to one node."""
+
+    node: str
+    cpu_milli: int
+    """Allocatable, less the node reservation."""
+    memory: int
+    before: Load
+    after: Load
+
+
+@dataclasses.dataclass(frozen=True)
+class EvictionPlan:
+    """The whole answer. The same picture and policy give the same plan, to the byte of its JSON."""
+
+    view: View
+    evict: tuple[Outcome, ...]
+    """In the order in which they would go."""
+    spare: tuple[Outcome, ...]
+    """By the reason's place in the plan: the same order of pods."""
+    notes: tuple[Note, ...]
+    nodes: tuple[NodeChange, ...]
+    """Nodes that change, or have something wrong."""
+    plugins: tuple[str, ...] = ()
+    grace_period_seconds: int | None = None
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Every pod a plugin named, evicted or spared."""
+        return (*self.evict, *self.spare)
+
+    @property
+    def spared_by(self) -> Mapping[str, int]:
+        """How many pods each reason spared, most first."""
+        counts: dict[str, int] = {}
+        for outcome in self.spare:
+            counts[outcome.reasons[0].reason] = counts.get(outcome.reasons[0].reason, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """What became of one eviction."""
+
+    pod: str
+    """`namespace/name`."""
+    result: str
+    """`WouldEvict`: nothing was sent."""
+    request: dict[str, Any]
+    """The policy/v1 Eviction, as it would be posted."""

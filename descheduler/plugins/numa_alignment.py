@@ -1,0 +1,111 @@
+"""Pods must have the NUMA nodes and CPUs they were promised.
+
+Kubelet and the scheduler align a pod once, when it starts. A cpuset written by hand, a CPU taken offline, memory that
+moved or a changed policy breaks the promise silently; nothing else looks again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from descheduler import durations, numa_words
+from descheduler.framework import Finding, NodeView, Note, PodView, View, judgeable, stale_placement, too_young
+from koordlite.formulas import numa
+from koordlite.model import nrt
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.settings import bounded
+
+NAME = "NUMAAlignment"
+
+_VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+_MIB = 2**20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `NUMAAlignment`."""
+
+    remote_memory_ratio: float = bounded(0.10, ge=0, le=1)
+    """Part of a container's memory that may lie on other NUMA nodes than promised."""
+    remote_memory_mib: int = dataclasses.field(default=64, metadata={"name": "remoteMemoryMiB", "ge": 0})
+    """MiB of remote memory that are always tolerated: a few stray pages of libraries are normal."""
+    max_report_age: str = durations.field("3m")
+    """A node whose agent last looked longer ago than this is not judged, and the report says so."""
+    min_pod_age: str = durations.field("5m")
+    """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
+    min_sightings: int = bounded(1, ge=1)
+    """In how many pictures in a row a pod must be seen so before it is evicted. A plan made from files is one."""
+
+
+def judge(view: View, config: Config) -> Iterator[Finding | Note]:
+    """A finding for each promise that does not hold; a note for each node that cannot be judged."""
+    oldest = durations.seconds(config.max_report_age)
+    for node in view.nodes.values():
+        stale = stale_placement(node, oldest)
+        if stale:
+            yield stale
+            continue
+        if not node.topology.cpus and any(pod.promised for pod in node.pods):
+            text = "pods have promises here but nobody reports the node's CPU topology: not judged"
+            yield Note(node=node.name, reason="TopologyUnknown", text=text)
+            continue
+        for pod in filter(judgeable, node.pods):
+            for wrong in _violations(pod, node, config):
+                yield _finding(pod, node, wrong, config)
+
+
+def _violations(pod: PodView, node: NodeView, config: Config) -> Iterator[numa.Violation]:
+    memory = numa.MemoryThresholds(config.remote_memory_ratio, config.remote_memory_mib * _MIB)
+    for container in pod.containers:
+        if pod.observed:
+            yield from numa.container_violations(container, node.topology, memory)
+        else:
+            yield from _broken_promise(container, node)
+    together = numa.pod_spans(pod.containers, node.topology)
+    if together:
+        yield together
+    mismatch = numa.policy_mismatch(
+        wanted=pod.pod.annotations.get(_VOLCANO_POLICY, ""),
+        node_policy=node.topology_policy,
+        cpu_manager_policy=node.cpu_manager.policy,
+    )
+    if mismatch:
+        yield mismatch
+
+
+def _broken_promise(container: ContainerPlacement, node: NodeView) -> Iterator[numa.Violation]:
+    """A promise that contradicts itself: one NUMA node was promised, and CPUs or memory of several were given.
+
+    Only a new placement cures this: the agent would write what was given.
+    """
+    nodes = frozenset(container.promised_nodes) | node.topology.numa_of(container.promised_cpus)
+    if container.single_numa and len(nodes) > 1:
+        yield numa.Violation(container.container, "CPUSpansNUMA", "hard", {"nodes": numa.node_list(nodes)})
+
+
+def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config) -> Finding:
+    container = next((c for c in pod.containers if c.container == wrong.container), None)
+    return Finding(
+        pod=pod.uid,
+        reason=wrong.reason,
+        severity=wrong.severity,
+        container=wrong.container,
+        promise=numa_words.promise(container, wrong),
+        fact=numa_words.fact(container, node.topology, wrong),
+        cure=numa_words.cure(wrong),
+        evidence=wrong.evidence,
+        weight=_weight(container, node, wrong),
+        spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
+        sightings=config.min_sightings,
+    )
+
+
+def _weight(container: ContainerPlacement | None, node: NodeView, wrong: numa.Violation) -> float:
+    """CPUs that stand wrong, or the part of memory that does."""
+    if "remoteRatio" in wrong.evidence:
+        return float(wrong.evidence["remoteRatio"])
+    if container is None:
+        return 0
+    parts = nrt.by_numa_node(node.topology, container.cpuset).values()
+    return len(container.cpuset) - max(map(len, parts), default=0)

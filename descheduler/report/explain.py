@@ -1,0 +1,47 @@
+"""One pod in words: what was found and decided, or what is known of a pod that nothing is wrong with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from descheduler.framework import PodView, View
+from descheduler.outcome import EvictionPlan
+from descheduler.report import text
+from koordlite.model.errors import InputError, Problem
+
+
+def render(plan: EvictionPlan, name: str) -> str:
+    """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
+    found = [pod for pod in (*plan.view.pods(), *plan.view.unbound) if name in (pod.key, pod.pod.name)]
+    if not found:
+        raise InputError(_nobody(plan.view, name))
+    return "\n".join(line for pod in found for line in _pod(plan, pod)) + "\n"
+
+
+def _nobody(view: View, name: str) -> Problem:
+    bare = name.rpartition("/")[2]
+    close = sorted(pod.key for pod in view.pods() if bare in pod.key)[:3]
+    do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"
+    return Problem("command line", "pod", name, "no running pod of this name is in the snapshot", do)
+
+
+def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+    answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
+    if answer:
+        yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
+    else:
+        yield f"NOTHING WRONG  {pod.key}  on {pod.node or 'no node'}"
+        yield from _known(plan, pod)
+
+
+def _known(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
+    for container in pod.containers:
+        fact = "runs on" if pod.observed else "was given"
+        promise = "one NUMA node" if container.single_numa else "CPUs of its own" if container.exclusive else "nothing"
+        by = f" by {container.source}" if container.source != "none" else ""
+        yield f"    container {container.container}: promised {promise}{by}, {fact} CPUs {container.cpuset or 'none'}"
+    if not pod.containers:
+        yield "    nothing was promised to it: it runs in the shared pool, and may span NUMA nodes by design"
+    for note in plan.notes:
+        if note.node == pod.node:
+            yield f"    but {note.plugin} could not judge its node: {note.reason}: {note.text}"

@@ -1,0 +1,144 @@
+"""The plan for the terminal: plain text, 100 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from descheduler import durations
+from descheduler.fit import Place, Search
+from descheduler.framework import Finding
+from descheduler.outcome import EvictionPlan, NodeChange, Outcome
+from koordlite.report import units
+
+WIDTH = 100
+_INDENT = " " * 4
+_LABEL = 9
+_PLACES = 3
+
+
+def render(plan: EvictionPlan) -> str:
+    """The whole report, ending in a newline."""
+    parts = [_head(plan), _evictions(plan), _spared(plan), _nodes(plan), _notes(plan), _problems(plan)]
+    return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+
+
+def outcome(answer: Outcome, title: str) -> Iterator[str]:
+    """Everything about one pod."""
+    pod = answer.pod
+    yield _shortened(f"{title}{pod.key}  on {pod.node}")
+    about = [str(pod.pod.qos_class), pod.owner or "no owner"]
+    about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
+    about += [] if pod.age_seconds is None else [f"{durations.show(pod.age_seconds)} old"]
+    yield from _line("pod", ", ".join(about))
+    for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
+        yield from _finding(finding, told=before is not None and before.promise == finding.promise)
+    for cure in answer.cures:
+        yield from _line("cure", cure)
+    for number, refusal in enumerate(answer.reasons):
+        yield from _line("" if number else "spared", f"{refusal.reason}: {refusal.text}")
+    if answer.search:
+        yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
+
+
+def _head(plan: EvictionPlan) -> Iterator[str]:
+    view = plan.view
+    pods = sum(1 for _ in view.pods())
+    yield "EVICTION PLAN (dry run: nothing was evicted)"
+    yield f"time      {view.time}, {view.time_source}"
+    yield f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
+    found = f"{_count(len(plan.outcomes), 'pod')} with something wrong"
+    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} spared"
+    if plan.spare:
+        counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
+        yield from textwrap.wrap(f"spared    {counts}", WIDTH, subsequent_indent=" " * 10)
+
+
+def _evictions(plan: EvictionPlan) -> Iterator[str]:
+    if plan.evict:
+        yield "TO EVICT, in this order"
+    for number, answer in enumerate(plan.evict, 1):
+        yield ""
+        yield from outcome(answer, f"{number:>2}. ")
+
+
+def _spared(plan: EvictionPlan) -> Iterator[str]:
+    if plan.spare:
+        yield "SPARED, with something wrong"
+    for answer in plan.spare:
+        yield ""
+        yield from outcome(answer, " -  ")
+
+
+def _finding(finding: Finding, *, told: bool) -> Iterator[str]:
+    """`told`: the finding above was about the same promise."""
+    where = "" if finding.container == "*" else f", container {finding.container}"
+    yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
+    if not told:
+        yield from _line("promise", finding.promise)
+    yield from _line("fact", finding.fact)
+
+
+def _fit(answer: Outcome, search: Search) -> str:
+    places = [place_words(place) for place in search.places[:_PLACES]]
+    more = len(search.places) - len(places)
+    text = ", ".join(places) + (f" and {_count(more, 'more node')}" if more > 0 else "")
+    if answer.target and text:
+        text += f"; the plan counts on {answer.target}"
+    if not search.why_not:
+        return text or search.sentence
+    return f"{text}; not: {search.sentence}" if text else search.sentence
+
+
+def place_words(place: Place) -> str:
+    """`node-b (NUMA 1)`, `node-a (in place)`."""
+    zones = sorted({zone for zone, _ in place.bookings})
+    about = (["in place"] if place.here else []) + ([f"NUMA {','.join(map(str, zones))}"] if zones else [])
+    return f"{place.node} ({', '.join(about)})" if about else place.node
+
+
+def _nodes(plan: EvictionPlan) -> Iterator[str]:
+    if not plan.nodes:
+        return
+    yield "NODES, before → after"
+    width = min(36, max(4, *(len(change.node) for change in plan.nodes)))
+    yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'pods standing wrong':>20}"
+    for change in plan.nodes:
+        yield _node(change, width)
+
+
+def _node(change: NodeChange, width: int) -> str:
+    before, after = change.before, change.after
+    cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
+    name = change.node if len(change.node) <= width else f"{change.node[: width - 1]}…"
+    pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
+    return f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
+
+
+def _notes(plan: EvictionPlan) -> Iterator[str]:
+    lines = [f"{note.node}: {note.reason} ({note.plugin}): {note.text}" for note in plan.notes]
+    return _list("NOTES", [*lines, *plan.view.notes])
+
+
+def _problems(plan: EvictionPlan) -> Iterator[str]:
+    return _list("PROBLEMS IN THE SNAPSHOT", map(str, plan.view.problems))
+
+
+def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if not number:
+            yield title
+        yield from textwrap.wrap(line, WIDTH, initial_indent=" -  ", subsequent_indent=_INDENT)
+
+
+def _line(label: str, text: str) -> list[str]:
+    first = f"{_INDENT}{label:<{_LABEL}}"
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) or [first.rstrip()]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

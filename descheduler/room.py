@@ -1,0 +1,132 @@
+"""What is free on a node while a plan is made: resources, pod slots, host ports, and whole CPUs by NUMA node.
+
+A `Room` is a value. A pod that leaves or arrives makes another one, so that ten pods never count on one free place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+from descheduler.framework import NodeView, PodView
+from koordlite.formulas import numa, numa_fit, reservation
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.quantity import NANO, Quantity
+
+Booking = tuple[int, Mapping[str, Quantity]]
+"""Amounts taken from a NUMA node."""
+Port = tuple[str, int, str]
+"""Protocol, number, and address; an empty address means all of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """A node, the pods on it that stay, and those the plan sends there."""
+
+    node: NodeView
+    residents: tuple[PodView, ...]
+    arrivals: tuple[tuple[PodView, tuple[Booking, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, node: NodeView) -> Room:
+        """The node as it is."""
+        return cls(node, node.pods)
+
+    def without(self, pod: PodView) -> Room:
+        """After `pod` has left."""
+        return dataclasses.replace(self, residents=tuple(p for p in self.residents if p.uid != pod.uid))
+
+    def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> Room:
+        """After a pod like `pod` was started here."""
+        return dataclasses.replace(self, arrivals=(*self.arrivals, (pod, bookings)))
+
+    @property
+    def pods(self) -> tuple[PodView, ...]:
+        """Everyone who is here, or will be."""
+        return (*self.residents, *(pod for pod, _ in self.arrivals))
+
+    @functools.cached_property
+    def allocatable(self) -> Mapping[str, Quantity]:
+        """What the scheduler may hand out: allocatable less the node reservation."""
+        return reservation.trim_allocatable(allocatable=self.node.node.allocatable, written=self.node.reservation)
+
+    @functools.cached_property
+    def requested(self) -> Mapping[str, int]:
+        """Requests of all pods, in nano-units by resource."""
+        total: dict[str, int] = {}
+        for pod in self.pods:
+            for name, amount in pod.pod.requests.items():
+                total[name] = total.get(name, 0) + amount.nano
+        return total
+
+    def free(self, resource: str) -> int:
+        """Nano-units of `resource` that nobody has requested; below zero when the node is overcommitted."""
+        held = self.allocatable.get(resource)
+        return (held.nano if held else 0) - self.requested.get(resource, 0)
+
+    @functools.cached_property
+    def free_slots(self) -> int | None:
+        """How many more pods the node takes; None when it does not say."""
+        slots = self.allocatable.get("pods")
+        return slots.value - len(self.pods) if slots else None
+
+    @functools.cached_property
+    def ports(self) -> frozenset[Port]:
+        """Host ports in use."""
+        return frozenset(port for pod in self.pods for port in host_ports(pod))
+
+    @functools.cached_property
+    def free_cpus(self) -> CPUSet:
+        """CPUs that are neither reserved nor anybody's own. Arrivals are not in it: their CPUs have no numbers yet."""
+        pinned = frozenset[int]().union(*(pod.pinned.ids for pod in self.residents))
+        return self.node.topology.cpuset - self.node.reserved.known - CPUSet(pinned)
+
+    @functools.cached_property
+    def zones(self) -> Mapping[int, Mapping[str, Quantity]]:
+        """What each NUMA node can still give to pods that want pieces of their own."""
+        by_id = {zone.id: zone.cpus for zone in self.node.topology.nodes}
+        numbers = sorted({*by_id, *self.node.zones})
+        zones: dict[int, Mapping[str, Quantity]] = {n: self._zone(n, by_id.get(n, EMPTY)) for n in numbers}
+        for _, bookings in self.arrivals:
+            for number, amounts in bookings:
+                zones = numa_fit.without(zones, number, amounts)
+        return zones
+
+    def _zone(self, number: int, cpus: CPUSet) -> dict[str, Quantity]:
+        amounts = dict(self.node.zones.get(number, {}))
+        if not cpus:
+            return amounts
+        whole = Quantity.of(len(cpus & self.free_cpus))
+        amounts["cpu"] = min(whole, amounts.get("cpu", whole))
+        if "memory" in amounts:
+            # A report that has the CPU topology is Koordinator's: its `available` does not know of pods.
+            left = amounts["memory"].nano - self._promised_memory(number)
+            amounts["memory"] = Quantity(max(0, left), amounts["memory"].format)
+        return amounts
+
+    def _promised_memory(self, number: int) -> int:
+        """Memory requests of the residents that were promised this one NUMA node."""
+        topology = self.node.topology
+        bound = (
+            pod
+            for pod in self.residents
+            if any(c.single_numa and numa.promised_nodes(c, topology) == {number} for c in pod.containers)
+        )
+        return sum(pod.pod.request_value("memory") for pod in bound) * NANO
+
+
+def host_ports(pod: PodView) -> Iterable[Port]:
+    """Ports the pod takes on the node itself."""
+    for container in (*(pod.object.spec.containers or ()), *(pod.object.spec.init_containers or ())):
+        for port in container.ports or ():
+            if port.host_port:
+                address = "" if port.host_ip in (None, "0.0.0.0", "::") else str(port.host_ip)
+                yield port.protocol or "TCP", port.host_port, address
+
+
+def clashes(wanted: Port, used: frozenset[Port]) -> bool:
+    """Is the port taken? A port on all addresses clashes with the same port on any."""
+    protocol, number, address = wanted
+    same = [other for p, n, other in used if (p, n) == (protocol, number)]
+    return any(not address or not other or address == other for other in same)

@@ -1,0 +1,107 @@
+"""Kubernetes' matching rules: label selectors, node selectors, taints and tolerations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from koordlite.model import wire
+
+Labels = Mapping[str, str]
+
+_BLOCKING = ("NoSchedule", "NoExecute")
+
+
+def labels_match(selector: wire.LabelSelector | None, labels: Labels) -> bool:
+    """Does the selector select an object with these labels? A missing selector selects nothing, an empty one all."""
+    if selector is None:
+        return False
+    plain = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
+    return plain and all(requirement_holds(r, labels) for r in selector.match_expressions or ())
+
+
+def requirement_holds(requirement: wire.LabelRequirement, labels: Labels) -> bool:
+    """One line of a selector. An unknown operator holds for nothing, as the scheduler has it."""
+    present = requirement.key in labels
+    value, values = labels.get(requirement.key, ""), requirement.values or ()
+    match requirement.operator:
+        case "In":
+            return present and value in values
+        case "NotIn":
+            return value not in values if present else True
+        case "Exists":
+            return present
+        case "DoesNotExist":
+            return not present
+        case "Gt" | "Lt":
+            return present and _number_holds(requirement.operator, value, values)
+    return False
+
+
+def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
+    try:
+        left, right = int(value), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def node_matches(spec: wire.PodSpec, name: str, labels: Labels) -> bool:
+    """spec.nodeSelector and the required node affinity, for the node `name`."""
+    chosen = all(labels.get(key) == value for key, value in (spec.node_selector or {}).items())
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    if not chosen or required is None:
+        return chosen
+    return any(_term_matches(term, name, labels) for term in required.node_selector_terms or ())
+
+
+def _term_matches(term: wire.NodeSelectorTerm, name: str, labels: Labels) -> bool:
+    lines, fields = term.match_expressions or (), term.match_fields or ()
+    if not lines and not fields:
+        return False
+    by_field = {"metadata.name": name}
+    return all(requirement_holds(r, labels) for r in lines) and all(requirement_holds(r, by_field) for r in fields)
+
+
+def untolerated(taints: Iterable[wire.Taint], tolerations: Iterable[wire.Toleration]) -> wire.Taint | None:
+    """The first taint that keeps the pod off the node; PreferNoSchedule keeps nobody off."""
+    accepted = tuple(tolerations)
+    blocking = (taint for taint in taints if taint.effect in _BLOCKING)
+    return next((taint for taint in blocking if not any(tolerates(t, taint) for t in accepted)), None)
+
+
+def tolerates(toleration: wire.Toleration, taint: wire.Taint) -> bool:
+    """Empty effect: any effect; empty key with Exists: any taint; the operator is Equal unless it says otherwise."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    if toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
+
+
+_SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<word>in|notin)\s+\((?P<values>[^()]*)\)\Z")
+_EQUAL = re.compile(r"(?P<key>[^\s!=(),]+)\s*(?P<sign>==|=|!=)\s*(?P<value>[^\s!=(),]*)\Z")
+_PRESENT = re.compile(r"(?P<no>!?)\s*(?P<key>[^\s!=(),]+)\Z")
+
+
+def parse(text: str) -> wire.LabelSelector:
+    """A selector in kubectl's one-line form, `role=worker,zone in (a,b),!gpu`; ValueError names what cannot be read."""
+    parts = [part.strip() for part in re.split(r",(?![^()]*\))", text)] if text.strip() else []
+    return wire.LabelSelector(match_expressions=tuple(map(_parse_part, parts)))
+
+
+def _parse_part(part: str) -> wire.LabelRequirement:
+    if match := _SET.match(part):
+        values = tuple(value.strip() for value in match["values"].split(","))
+        return wire.LabelRequirement(key=match["key"], operator=_SIGNS[match["word"]], values=values)
+    if match := _EQUAL.match(part):
+        return wire.LabelRequirement(key=match["key"], operator=_SIGNS[match["sign"]], values=(match["value"],))
+    if match := _PRESENT.match(part):
+        return wire.LabelRequirement(key=match["key"], operator="DoesNotExist" if match["no"] else "Exists")
+    raise ValueError(f"{part!r} is not a label selector like role=worker, zone in (a,b), gpu or !gpu")
+
+
+_SIGNS = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}

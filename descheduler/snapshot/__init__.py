@@ -1,0 +1,1 @@
+"""The cluster as one picture: `files` reads objects, `assemble` puts them together."""

@@ -1,0 +1,167 @@
+"""The picture out of the objects: every annotation read once, everything indexed, every age worked out.
+
+What cannot be read becomes a problem of the view and the part it stood for is unknown; it never becomes a default that
+looks like a fact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from descheduler import selectors
+from descheduler.framework import DisruptionBudget, NodeView, PodView, View
+from descheduler.snapshot import promises, report, times
+from descheduler.snapshot.files import Objects
+from koordlite.model import keys, node, pod, wire
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.nrt import ContainerPlacement
+
+T = TypeVar("T")
+_ENDED = ("Succeeded", "Failed")
+
+
+def view(objects: Objects, now: str = "") -> View:
+    """The picture at `now` (RFC 3339), or at the newest time found in the objects."""
+    moment, source = _moment(objects, now)
+    problems = list(objects.problems)
+    classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
+    reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
+    pods = [_pod(obj, moment, classes, problems) for obj in objects.of("Pod")]
+    nodes = _nodes(objects.of("Node"), reports, pods, problems)
+    return View(
+        time=times.show(moment),
+        time_source=source,
+        nodes=nodes,
+        unbound=tuple(p for p in pods if p.node not in nodes),
+        budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), pods)),
+        namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
+        priority_classes=classes,
+        storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
+        replicas=_replicas(pods),
+        problems=tuple(problems),
+        notes=tuple(_notes(objects, pods, nodes)),
+    )
+
+
+def _moment(objects: Objects, now: str) -> tuple[float, str]:
+    if now:
+        return times.parse(now), "given"
+    found = [seconds for text in _times(objects) if (seconds := times.parse_or_none(text)) is not None]
+    return (max(found), "the newest time in the files") if found else (0.0, "unknown: no object has a time")
+
+
+def _times(objects: Objects) -> Iterator[str | None]:
+    for obj in objects.of("Pod"):
+        yield from (obj.metadata.creation_timestamp, obj.status.start_time)
+    for obj in objects.of("Node"):
+        yield obj.metadata.creation_timestamp
+        yield from (c.last_heartbeat_time for c in obj.status.conditions or ())
+    for obj in objects.of("NodeResourceTopology"):
+        yield report.observed_at(obj)
+
+
+def _pod(obj: wire.PodObject, now: float, classes: Mapping[str, int], problems: list[Problem]) -> PodView:
+    value = pod.from_wire(obj)
+    problems.extend(value.problems)
+    if value.priority is None:
+        value = dataclasses.replace(value, priority=classes.get(obj.spec.priority_class_name or ""))
+    if not value.uid:
+        # Hand-written manifests have none; the name is as good as long as the picture lasts.
+        value = dataclasses.replace(value, uid=value.key)
+    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
+    age = None if started is None else now - started
+    return PodView(value, obj, obj.spec.node_name, age)
+
+
+def _nodes(
+    objects: Iterable[wire.NodeObject],
+    reports: Mapping[str, report.Report],
+    pods: Iterable[PodView],
+    problems: list[Problem],
+) -> dict[str, NodeView]:
+    placed: dict[str, list[PodView]] = defaultdict(list)
+    for one in pods:
+        if one.pod.phase not in _ENDED:
+            placed[one.node].append(one)
+    return {
+        obj.metadata.name: _node(obj, reports.get(obj.metadata.name), placed[obj.metadata.name], problems)
+        for obj in objects
+    }
+
+
+def _node(
+    obj: wire.NodeObject, told: report.Report | None, pods: Iterable[PodView], problems: list[Problem]
+) -> NodeView:
+    value = node.from_wire(obj)
+    problems.extend(value.problems)
+    told = told or report.Report()
+    owner = f"node/{value.name}"
+    notes = value.annotations
+    written = read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), problems)
+    system = told.system_qos or read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), problems)
+    bare = NodeView(
+        node=value,
+        object=obj,
+        topology=told.topology,
+        zones=told.zones,
+        topology_policy=told.topology_policy,
+        topology_scope=told.topology_scope,
+        cpu_manager=told.cpu_manager,
+        reserved=promises.reserved_cpus(told, written, system, unreadable=_unreadable(notes, written)),
+        reservation=written,
+        placement_age_seconds=told.placement_age_seconds,
+    )
+    return dataclasses.replace(bare, pods=tuple(_with_promises(one, bare, told) for one in pods))
+
+
+def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> bool:
+    return written is None and notes.get(keys.RESERVATION, "") not in ("", "null")
+
+
+def _with_promises(one: PodView, home: NodeView, told: report.Report) -> PodView:
+    seen: tuple[ContainerPlacement, ...] = told.placements.get(one.uid, ())
+    if seen:
+        return dataclasses.replace(one, containers=seen, observed=True)
+    return dataclasses.replace(one, containers=promises.as_promised(one.pod, home, told.allocs.get(one.uid)))
+
+
+def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: list[PodView]) -> Iterator[DisruptionBudget]:
+    by_namespace: dict[str, list[PodView]] = defaultdict(list)
+    for one in pods:
+        by_namespace[one.pod.namespace].append(one)
+    for obj in objects:
+        meta, selector = obj.metadata, obj.spec.selector
+        covered = (p.uid for p in by_namespace[meta.namespace] if selectors.labels_match(selector, p.pod.labels))
+        yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, frozenset(covered))
+
+
+def _storage_classes(claims: Iterable[wire.PersistentVolumeClaimObject]) -> dict[str, str]:
+    return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or "" for c in claims}
+
+
+def _replicas(pods: Iterable[PodView]) -> dict[str, int]:
+    return Counter(owner.uid for one in pods for owner in one.object.metadata.owner_references or ())
+
+
+def _notes(objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView]) -> Iterator[str]:
+    for kind, count in sorted(objects.ignored.items()):
+        yield f"{count} × {kind}: not read, nothing here decides on it"
+    for kind, count in sorted(objects.repeated.items()):
+        yield f"{count} × {kind} came more than once; the last one read counts"
+    stray = [p for p in pods if p.node and p.node not in nodes]
+    if stray:
+        yield f"{len(stray)} pods run on nodes that are not in the files, such as {stray[0].node}; they are not judged"
+    if not objects.by_kind["NodeResourceTopology"]:
+        yield "no NodeResourceTopology in the files: NUMA promises and resolved reservations cannot be judged"
+
+
+def read(parse: Callable[[], T], problems: list[Problem]) -> T | None:
+    """What `parse` returns; None, with its problems noted, when it is refused."""
+    try:
+        return parse()
+    except InputError as error:
+        problems.extend(error.problems)
+        return None

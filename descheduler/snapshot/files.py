@@ -1,0 +1,192 @@
+"""Objects out of files that `kubectl get … -o json` or `-o yaml` made, or that people wrote.
+
+A file that is not JSON or YAML is a problem with its line and column. One object with a field of the wrong type is a
+problem too, but only that object is left out: the rest of the picture stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from koordlite.model import wire
+from koordlite.model.errors import InputError, Problem
+
+SHAPES: dict[str, type[Any]] = {
+    "Node": wire.NodeObject,
+    "Pod": wire.PodObject,
+    "NodeResourceTopology": wire.NRTObject,
+    "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
+    "Namespace": wire.NamespaceObject,
+    "PriorityClass": wire.PriorityClassObject,
+    "PersistentVolumeClaim": wire.PersistentVolumeClaimObject,
+}
+_SUFFIXES = (".json", ".yaml", ".yml")
+_YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclasses.dataclass
+class Objects:
+    """What was read: by kind, the last object of a name wins, because a later file is the later wish."""
+
+    by_kind: dict[str, dict[tuple[str, str], Any]] = dataclasses.field(
+        default_factory=lambda: {kind: {} for kind in SHAPES}
+    )
+    ignored: Counter[str] = dataclasses.field(default_factory=Counter)
+    """How many objects of kinds that nobody decides on."""
+    repeated: Counter[str] = dataclasses.field(default_factory=Counter)
+    """How many objects came more than once, by kind."""
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    """Objects that were left out."""
+
+    def of(self, kind: str) -> list[Any]:
+        """Objects of `kind`, by namespace and name."""
+        return [obj for _, obj in sorted(self.by_kind[kind].items())]
+
+
+class _Header(msgspec.Struct, frozen=True):
+    kind: str = ""
+    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+def read(paths: Iterable[str]) -> Objects:
+    """All objects in files and folders; InputError lists every file that cannot be read at all."""
+    objects, broken = Objects(), list[Problem]()
+    for path in _files(paths, broken):
+        try:
+            for document in _documents(path):
+                take(objects, document, str(path))
+        except InputError as error:
+            broken.extend(error.problems)
+    if broken:
+        raise InputError(broken)
+    return objects
+
+
+def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path]:
+    for path in map(pathlib.Path, paths):
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES and p.is_file())
+            yield from found
+            if not found:
+                broken.append(Problem(str(path), "folder", "", "no .json, .yaml or .yml file in it", _HOW))
+        elif path.is_file():
+            yield path
+        else:
+            broken.append(Problem(str(path), "file", "", "there is no such file or folder", _HOW))
+
+
+_HOW = "make one with `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json > cluster.json`"
+
+
+def _documents(path: pathlib.Path) -> Iterator[bytes]:
+    """The JSON text of every document in a file."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(Problem(str(path), "file", "", why, "make it readable")) from error
+    if path.suffix == ".json" or (path.suffix not in _SUFFIXES and data.lstrip()[:1] == b"{"):
+        yield data
+    else:
+        yield from _from_yaml(path, data)
+
+
+def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
+    try:
+        documents = list(yaml.load_all(data, Loader=_YAML))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        why = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(Problem(where, "YAML", "", why, "mend the syntax")) from error
+    for number, document in enumerate(documents):
+        if document is not None:
+            yield _to_json(document, f"{path} document {number + 1}")
+
+
+def _to_json(document: Any, where: str) -> bytes:
+    """msgspec writes the times that YAML turned into datetimes back as RFC 3339."""
+    try:
+        return msgspec.json.encode(document)
+    except TypeError as error:
+        raise InputError(Problem(where, "YAML", "", str(error), "write plain text keys and values")) from error
+
+
+def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
+    """Take one object, or every item of a list. Items of an API server's list name no kind: the list does."""
+    found = _header(document, path)
+    kind = found.kind or kind
+    if kind.endswith("List"):
+        for item in _items(document, path):
+            take(objects, item, path, kind.removesuffix("List"))
+    elif kind in SHAPES:
+        _keep(objects, document, kind, path)
+    else:
+        objects.ignored[kind or "objects without a kind"] += 1
+
+
+def _header(document: bytes | msgspec.Raw, path: str) -> _Kind:
+    try:
+        return msgspec.json.decode(document, type=_Kind)
+    except msgspec.ValidationError as error:
+        raise InputError(Problem(path, "$", "", f"not a Kubernetes object: {error}", _HOW)) from error
+    except msgspec.DecodeError as error:
+        raise InputError(_syntax(bytes(document), path)) from error
+
+
+def _syntax(data: bytes, path: str) -> Problem:
+    """Where the JSON breaks: msgspec is fast but does not say the line, so the slow reader looks once more."""
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        return Problem(f"{path}:{error.lineno}:{error.colno}", "JSON", "", error.msg, "mend the syntax")
+    except UnicodeDecodeError as error:
+        return Problem(path, "JSON", "", f"not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8")
+    return Problem(path, "JSON", "", "not JSON as Kubernetes writes it", _HOW)
+
+
+def _items(document: bytes | msgspec.Raw, path: str) -> tuple[msgspec.Raw, ...]:
+    try:
+        return msgspec.json.decode(document, type=_Header).items or ()
+    except msgspec.ValidationError as error:
+        raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
+
+
+def _keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) -> None:
+    try:
+        obj = msgspec.json.decode(document, type=SHAPES[kind])
+    except msgspec.ValidationError as error:
+        objects.problems.append(_poison(document, kind, path, str(error)))
+        return
+    place = (obj.metadata.namespace, obj.metadata.name)
+    if not obj.metadata.name:
+        do = "give it a name; the object is left out of the picture until then"
+        objects.problems.append(Problem(f"{path}: {kind.lower()}", "$.metadata.name", "", "there is no name", do))
+        return
+    if place in objects.by_kind[kind]:
+        objects.repeated[kind] += 1
+    objects.by_kind[kind][place] = obj
+
+
+def _poison(document: bytes | msgspec.Raw, kind: str, path: str, why: str) -> Problem:
+    """A problem that names the object as well as its broken state allows."""
+    plain = msgspec.json.decode(document)
+    meta = plain.get("metadata") if isinstance(plain, dict) else None
+    names = [str(meta[key]) for key in ("namespace", "name") if key in meta] if isinstance(meta, dict) else []
+    name = "/".join([kind.lower(), *names])
+    why, _, field = why.partition(" - at ")
+    do = "correct the field; the object is left out of the picture until then"
+    return Problem(f"{path}: {name}", field.strip("`") or "$", "", why, do)

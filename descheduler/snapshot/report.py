@@ -1,0 +1,137 @@
+"""What a node's NodeResourceTopology says, read once: topology, zones, kubelet's policies, placements."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
+from descheduler.snapshot import times
+from koordlite.model import keys, node, nrt, wire
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.quantity import Quantity
+from koordlite.model.topology import Topology
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A NodeResourceTopology as values; what is missing in it, or cannot be read, is empty."""
+
+    topology: Topology = NO_TOPOLOGY
+    zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    topology_policy: str = ""
+    topology_scope: str = "container"
+    cpu_manager: nrt.CPUManagerPolicy = NO_CPU_MANAGER
+    reservation: node.Reservation | None = None
+    system_qos: node.SystemQoS | None = None
+    allocs: Mapping[str, nrt.PodCPUAlloc] = dataclasses.field(default_factory=dict)
+    """CPUs kubelet gave to pods alone, by uid."""
+    placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
+    """Containers by pod uid."""
+    placement_age_seconds: float | None = None
+
+
+def read_all(objects: Iterable[wire.NRTObject], now: float, problems: list[Problem]) -> dict[str, Report]:
+    """Reports by node name; what cannot be read is added to `problems`."""
+    return {obj.metadata.name: read(obj, now, problems) for obj in objects}
+
+
+def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
+    """The report of one node at time `now`."""
+    owner = f"noderesourcetopology/{obj.metadata.name}"
+    note = _Annotations(obj.metadata.annotations or {}, owner, problems)
+    placement = note.get(keys.PLACEMENT, nrt.decode_placement)
+    policy, scope = _topology_manager(obj)
+    return Report(
+        topology=note.get(keys.CPU_TOPOLOGY, nrt.decode_cpu_topology) or NO_TOPOLOGY,
+        zones=_zones(obj.zones or (), owner, problems),
+        topology_policy=policy,
+        topology_scope=scope,
+        cpu_manager=note.get(keys.CPU_MANAGER_POLICY, nrt.decode_cpu_manager_policy) or NO_CPU_MANAGER,
+        reservation=note.get(keys.RESERVATION, node.parse_reservation),
+        system_qos=note.get(keys.SYSTEM_QOS, node.parse_system_qos),
+        allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if a.uid},
+        placements=_by_uid(placement.containers if placement else ()),
+        placement_age_seconds=_age(placement, now, owner, problems),
+    )
+
+
+def observed_at(obj: wire.NRTObject) -> str | None:
+    """When the agent looked last; None when there is no placement, or it cannot be read."""
+    text = (obj.metadata.annotations or {}).get(keys.PLACEMENT)
+    try:
+        return msgspec.json.decode(text, type=_ObservedAt).observed_at if text else None
+    except msgspec.DecodeError:
+        return None  # `read` reports it, with the whole annotation.
+
+
+class _ObservedAt(msgspec.Struct, frozen=True, rename="camel"):
+    observed_at: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Annotations:
+    texts: Mapping[str, str]
+    owner: str
+    problems: list[Problem]
+
+    def get(self, key: str, decode: Callable[[str, str], T]) -> T | None:
+        """The decoded annotation; None when it is missing, or broken and noted as a problem."""
+        if not self.texts.get(key):
+            return None
+        try:
+            return decode(self.texts[key], self.owner)
+        except InputError as error:
+            self.problems.extend(error.problems)
+            return None
+
+
+def _topology_manager(obj: wire.NRTObject) -> tuple[str, str]:
+    """Kubelet's topology manager (policy, scope), from the attributes where there are any, else from the old list."""
+    attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
+    if attributes.get("topologyManagerPolicy"):
+        return attributes["topologyManagerPolicy"], attributes.get("topologyManagerScope") or "container"
+    words = obj.topology_policies or ()
+    return nrt.kubelet_topology_manager(words[0]) if words else ("", "container")
+
+
+def _zones(zones: Iterable[wire.Zone], owner: str, problems: list[Problem]) -> dict[int, dict[str, Quantity]]:
+    numbered = {nrt.numa_node_of_zone(zone.name): zone for zone in zones if zone.type == "Node"}
+    known = {number: zone for number, zone in numbered.items() if number is not None}
+    return {number: _available(known[number], owner, problems) for number in sorted(known)}
+
+
+def _available(zone: wire.Zone, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    amounts: dict[str, Quantity] = {}
+    for resource in zone.resources or ():
+        try:
+            amounts[resource.name] = Quantity.parse(resource.available)
+        except ValueError as error:
+            field = f"zones[{zone.name}].resources[{resource.name}].available"
+            do = "write a quantity; the zone counts as one without this resource"
+            problems.append(Problem(owner, field, str(resource.available), str(error), do))
+    return amounts
+
+
+def _by_uid(containers: Iterable[nrt.ContainerPlacement]) -> dict[str, tuple[nrt.ContainerPlacement, ...]]:
+    found: dict[str, list[nrt.ContainerPlacement]] = defaultdict(list)
+    for container in containers:
+        found[container.uid].append(container)
+    return {uid: tuple(placed) for uid, placed in found.items()}
+
+
+def _age(placement: nrt.Placement | None, now: float, owner: str, problems: list[Problem]) -> float | None:
+    if placement is None:
+        return None
+    try:
+        return now - times.parse(placement.observed_at)
+    except ValueError as error:
+        do = "the agent writes it; without a time the placement counts as too old"
+        problems.append(Problem(owner, f"{keys.PLACEMENT} observedAt", placement.observed_at, str(error), do))
+        return float("inf")

@@ -1,0 +1,26 @@
+"""RFC 3339 times of Kubernetes objects, as seconds since the epoch."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def parse(text: str) -> float:
+    """Seconds since the epoch; ValueError when `text` is no RFC 3339 time with a zone."""
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it like 2026-01-01T00:00:00Z")
+    return moment.timestamp()
+
+
+def parse_or_none(text: str | None) -> float | None:
+    """Like `parse`; None for a missing or unreadable time: an object without a time has no age."""
+    try:
+        return parse(text) if text else None
+    except ValueError:
+        return None
+
+
+def show(seconds: float) -> str:
+    """RFC 3339 in UTC, whole seconds."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

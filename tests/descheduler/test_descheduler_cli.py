@@ -1,0 +1,182 @@
+"""The command, run on files as a person would."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from descheduler import cli
+from koordlite.model.nrt import ContainerPlacement
+
+Place = Callable[..., ContainerPlacement]
+
+
+@pytest.fixture
+def snapshot(cluster: Any, placed: Place, tmp_path: pathlib.Path) -> str:
+    """One pod to evict, one that the agent cures, one healthy, one that is poison."""
+    reserved = {"reservedCPUs": "0-1"}
+    cluster.node("a", reservation=reserved)
+    loose = placed("loose", source="koordinator", promised_cpus="4-5", cpuset="4-7")
+    mine = placed("on-reserved", source="koordinator", exclusive=True, promised_cpus="0-3", cpuset="0-3")
+    cluster.report("a", reservation=reserved, containers=[loose, mine])
+    cluster.node("b")
+    cluster.report("b")
+    cluster.pinned("on-reserved", "a", "0-3", owner="one")
+    cluster.pinned("loose", "a", "4-5", owner="two")
+    cluster.pod("fine<b>", "b")
+    cluster.add({"kind": "Pod", "metadata": {"name": "poison", "labels": {"a": 1}}})
+    path = tmp_path / "cluster.json"
+    path.write_text(cluster.json, encoding="utf-8")
+    return str(path)
+
+
+def test_the_text_says_who_goes_and_who_is_spared(snapshot: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--snapshot", snapshot]) == 0
+    text = capsys.readouterr().out
+    assert "answer    2 pods with something wrong: 1 to evict, 1 spared" in text
+    assert "1. default/on-reserved  on a" in text
+    assert "the plan counts on b" in text
+    assert "CuredOnNode" in text
+    assert "pod/poison" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_json_is_the_same_every_time_and_nothing_else_is_on_stdout(
+    snapshot: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = []
+    for _ in range(2):
+        assert cli.main(["plan", "--snapshot", snapshot, "--output", "json"]) == 0
+        outputs.append(capsys.readouterr())
+    assert outputs[0].out == outputs[1].out
+    assert "poison" in outputs[0].err
+    plan = json.loads(outputs[0].out)
+    assert [entry["pod"] for entry in plan["evict"]] == ["default/on-reserved"]
+    assert plan["summary"]["sparedBy"] == {"CuredOnNode": 1}
+    assert plan["requests"][0]["kind"] == "Eviction"
+
+
+def test_reports_are_written_and_the_page_stands_alone(
+    snapshot: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", "--snapshot", snapshot, "--report", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    page = (tmp_path / "out" / "plan.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "http://" not in page and "https://" not in page
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"plan.txt", "plan.json", "plan.html"}
+
+
+def test_names_from_the_cluster_are_never_markup(
+    cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.node("a", reservation={"reservedCPUs": "0"})
+    cluster.report("a")
+    cluster.pinned("<img src=x>", "a", "0-1")
+    path = tmp_path / "c.json"
+    path.write_text(cluster.json, encoding="utf-8")
+    cli.main(["plan", "--snapshot", str(path), "--output", "html"])
+    page = capsys.readouterr().out
+    assert "<img" not in page
+    assert "&lt;img src=x&gt;" in page
+
+
+def test_long_names_stay_within_the_line(
+    cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = "n" * 63
+    cluster.node(node, reservation={"reservedCPUs": "0"})
+    cluster.report(node)
+    cluster.pinned("p" * 63, node, "0-1")
+    path = tmp_path / "c.json"
+    path.write_text(cluster.json, encoding="utf-8")
+    assert cli.main(["plan", "--snapshot", str(path)]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+def test_findings_can_fail_a_pipeline(snapshot: str) -> None:
+    assert cli.main(["plan", "--snapshot", snapshot, "--fail-on-findings"]) == cli.FOUND
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        pytest.param("on-reserved", "EVICT  default/on-reserved", id="a pod that goes"),
+        pytest.param("default/loose", "spared   CuredOnNode", id="one that is spared"),
+        pytest.param("fine<b>", "NOTHING WRONG", id="one that is fine"),
+    ],
+)
+def test_explain(snapshot: str, capsys: pytest.CaptureFixture[str], pod: str, words: str) -> None:
+    assert cli.main(["explain", pod, "--snapshot", snapshot]) == 0
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["plan", "--snapshot", "/absent"], "no such file", id="no snapshot"),
+        pytest.param(["plan", "--snapshot", "SNAPSHOT", "--now", "noon"], "--now", id="no time"),
+        pytest.param(["plan", "--snapshot", "SNAPSHOT", "--policy", "/absent"], "No such file", id="no policy"),
+        pytest.param(
+            ["explain", "reserved", "--snapshot", "SNAPSHOT"], "did you mean default/on-reserved", id="no pod"
+        ),
+        pytest.param(["check-config", "/absent"], "No such file", id="no file to check"),
+    ],
+)
+def test_bad_input_ends_with_2_and_says_what_to_do(
+    snapshot: str, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert cli.main([snapshot if a == "SNAPSHOT" else a for a in arguments]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_check_config_and_default_config_agree(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["default-config"]) == 0
+    path = tmp_path / "policy.yaml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert cli.main(["check-config", str(path)]) == 0
+    assert "plugins NUMAAlignment, ReservedCPUs" in capsys.readouterr().out
+
+
+def test_list_plugins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list-plugins"]) == 0
+    assert "ReservedCPUs\n    Pods must not run on CPUs" in capsys.readouterr().out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = ("msgspec", "yaml", "descheduler.config")
+    code = f"import sys; from descheduler import cli; cli.parser(); print([m for m in {heavy} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_two_hundred_nodes_are_planned_quickly(
+    cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(200):
+        node = f"n{number:03}"
+        cluster.node(node, cpu="64", reservation={"reservedCPUs": "0-1"})
+        cluster.report(node)
+        cluster.pinned(f"pinned-{number}", node, "0-3" if number % 20 == 0 else "4-7", owner=f"o{number}")
+        for pod in range(29):
+            cluster.pod(f"p{number}-{pod}", node, cpu="100m")
+    path = tmp_path / "c.json"
+    path.write_text(cluster.json, encoding="utf-8")
+    start = time.perf_counter()
+    assert cli.main(["plan", "--snapshot", str(path), "--output", "json"]) == 0
+    took = time.perf_counter() - start
+    plan = json.loads(capsys.readouterr().out)
+    print(f"200 nodes, 6000 pods: planned in {took:.2f} s")
+    assert plan["summary"]["found"] == 10
+    assert took < 20, "an order of magnitude above what a slow machine needs"

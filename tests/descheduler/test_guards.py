@@ -1,0 +1,195 @@
+"""Why a pod may not be evicted, one protection at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from descheduler import guards
+from descheduler.evictor_args import Args
+from koordlite.model import strict
+from koordlite.model.errors import ConfigError, InputError
+
+EVICT = {"descheduler.alpha.kubernetes.io/evict": "false"}
+
+
+def reasons(cluster: Any, args: str = "") -> list[str]:
+    view = cluster.view()
+    pod = next(view.pods())
+    return [refusal.reason for refusal in guards.refusals(pod, view, strict.load(args, Args, "args"))]
+
+
+def volume(**source: object) -> dict[str, object]:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+NOTES: dict[str, dict[str, str]] = {
+    "mirror": {"kubernetes.io/config.mirror": "x"},
+    "file": {"kubernetes.io/config.source": "file"},
+    "api": {"kubernetes.io/config.source": "api"},
+    "prefers": {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""},
+    "never": {"scheduling.koordinator.sh/eviction-cost": "2147483647"},
+    "cheap": {"scheduling.koordinator.sh/eviction-cost": "5"},
+}
+
+
+@pytest.mark.parametrize(
+    ("notes", "args", "expected"),
+    [
+        pytest.param({}, "", [], id="an ordinary pod may go"),
+        pytest.param(NOTES["mirror"], "", ["MirrorPod"], id="a mirror pod"),
+        pytest.param({**NOTES["mirror"], **EVICT}, "", ["MirrorPod"], id="even if it asks to be evicted"),
+        pytest.param(NOTES["file"], "", ["StaticPod"], id="a static pod"),
+        pytest.param(NOTES["api"], "", [], id="source api is no static pod"),
+        pytest.param(NOTES["prefers"], "", [], id="a preference is only one"),
+        pytest.param(NOTES["prefers"], "noEvictionPolicy: Mandatory", ["PrefersNoEviction"], id="unless mandatory"),
+        pytest.param(NOTES["never"], "", ["EvictionCostIsNever"], id="eviction cost says never"),
+        pytest.param(NOTES["cheap"], "", [], id="another eviction cost does not"),
+    ],
+)
+def test_annotations(cluster: Any, notes: dict[str, str], args: str, expected: list[str]) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", annotations=notes)
+    assert reasons(cluster, args) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "args", "expected"),
+    [
+        pytest.param(volume(emptyDir={}), "", ["LocalStorage"], id="emptyDir"),
+        pytest.param(volume(hostPath={"path": "/x"}), "", ["LocalStorage"], id="hostPath"),
+        pytest.param(volume(configMap={}), "", [], id="a ConfigMap is not local storage"),
+        pytest.param(volume(emptyDir={}), "evictLocalStoragePods: true", [], id="old switch"),
+        pytest.param(
+            volume(emptyDir={}), "podProtections: {defaultDisabled: [PodsWithLocalStorage]}", [], id="new list"
+        ),
+        pytest.param(volume(persistentVolumeClaim={"claimName": "c"}), "", [], id="claims do not protect by default"),
+        pytest.param(volume(persistentVolumeClaim={"claimName": "c"}), "ignorePvcPods: true", ["HasPVC"], id="claims"),
+        pytest.param({"priority": 2000000000}, "", ["SystemCritical"], id="system-critical"),
+        pytest.param({"priority": 1999999999}, "", [], id="just below"),
+        pytest.param({"priority": 10}, "priorityThreshold: {value: 10}", ["PriorityThreshold"], id="at the threshold"),
+        pytest.param({"priority": 9}, "priorityThreshold: {value: 10}", [], id="below the threshold"),
+        pytest.param({"priority": 2000000000}, "evictSystemCriticalPods: true", [], id="criticals unprotected"),
+        pytest.param(
+            {"resourceClaims": [{}]},
+            "podProtections: {extraEnabled: [PodsWithResourceClaims]}",
+            ["HasResourceClaims"],
+            id="resource claims",
+        ),
+    ],
+)
+def test_spec(cluster: Any, spec: dict[str, object], args: str, expected: list[str]) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a")["spec"].update(spec)
+    assert reasons(cluster, args) == expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "args", "expected"),
+    [
+        pytest.param("", "", ["BarePod"], id="nobody makes a bare pod again"),
+        pytest.param("", "evictFailedBarePods: true", ["BarePod"], id="the switch is for failed ones"),
+        pytest.param("DaemonSet/ds", "", ["DaemonSet"], id="a DaemonSet starts it there again"),
+        pytest.param("DaemonSet/ds", "evictDaemonSetPods: true", [], id="if somebody wants that"),
+        pytest.param("app", "minReplicas: 2", ["TooFewReplicas"], id="the last replica"),
+        pytest.param("app", "minReplicas: 1", [], id="one is enough when one is asked"),
+        pytest.param("app", "labelSelector: {matchLabels: {a: b}}", ["LabelSelector"], id="other labels"),
+        pytest.param("app", "minPodAge: 5h", ["PodTooYoung"], id="too young"),
+        pytest.param("app", "minPodAge: 4h", [], id="old enough"),
+        pytest.param(
+            "app", "podProtections: {extraEnabled: [PodsWithoutPDB]}", ["NoDisruptionBudget"], id="without a budget"
+        ),
+    ],
+)
+def test_owner_and_selection(cluster: Any, owner: str, args: str, expected: list[str]) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", owner=owner)
+    assert reasons(cluster, args) == expected
+
+
+def test_a_pod_that_is_going_is_left_to_go(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", annotations=EVICT)["metadata"]["deletionTimestamp"] = "2026-01-01T11:00:00Z"
+    assert reasons(cluster) == ["Terminating"]
+
+
+def test_every_reason_is_named_not_only_the_first(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", owner="")["spec"].update(volume(emptyDir={}), priority=2000000001)
+    assert reasons(cluster) == ["SystemCritical", "BarePod", "LocalStorage"]
+
+
+def test_the_evict_annotation_overrules_protections(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", owner="", annotations=EVICT)["spec"].update(volume(emptyDir={}))
+    assert reasons(cluster) == []
+
+
+def test_a_pod_under_two_budgets_cannot_be_evicted_at_all(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", labels={"app": "x"})
+    cluster.budget("one", 1, {"app": "x"})
+    assert reasons(cluster) == []
+    cluster.budget("two", 1, {"app": "x"})
+    assert reasons(cluster) == ["ManyDisruptionBudgets"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        pytest.param({"team": "a"}, [], id="a namespace that matches"),
+        pytest.param({"team": "b"}, ["NamespaceSelector"], id="one that does not"),
+        pytest.param(None, ["NamespaceSelector"], id="one that nobody knows"),
+    ],
+)
+def test_namespaces(cluster: Any, labels: dict[str, str] | None, expected: list[str]) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", annotations=EVICT)
+    if labels is not None:
+        cluster.add({"kind": "Namespace", "metadata": {"name": "default", "labels": labels}})
+    assert reasons(cluster, "namespaceLabelSelector: {matchLabels: {team: a}}") == expected
+
+
+@pytest.mark.parametrize(("storage_class", "expected"), [("fast", ["HasPVC"]), ("slow", []), ("", ["HasPVC"])])
+def test_only_claims_of_protected_classes_and_unknown_ones_protect(
+    cluster: Any, storage_class: str, expected: list[str]
+) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a")["spec"].update(volume(persistentVolumeClaim={"claimName": "c"}))
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "c"}}
+    cluster.add({**claim, "spec": {"storageClassName": storage_class or None}})
+    classes = "config: {PodsWithPVC: {protectedStorageClasses: [{name: fast}]}}"
+    assert reasons(cluster, f"podProtections: {{extraEnabled: [PodsWithPVC], {classes}}}") == expected
+
+
+def test_a_threshold_by_name_needs_its_class_in_the_picture(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a")["spec"]["priority"] = 100
+    args = strict.load("priorityThreshold: {name: high}", Args, "args")
+    with pytest.raises(InputError, match="no such PriorityClass"):
+        guards.check(cluster.view(), args)
+    cluster.add({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100})
+    guards.check(cluster.view(), args)
+    assert reasons(cluster, "priorityThreshold: {name: high}") == ["PriorityThreshold"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        pytest.param("priorityThreshold: {value: 1, name: a}", "not both", id="value and name"),
+        pytest.param("priorityThreshold: {value: 2000000001}", "out of range", id="above system-critical"),
+        pytest.param("noEvictionPolicy: Maybe", "accepted words", id="an unknown policy"),
+        pytest.param("podProtections: {extraEnabled: [PodsWithPVC, PodsWithPVC]}", "twice", id="listed twice"),
+        pytest.param("podProtections: {extraEnabled: [PodsWithPVCs]}", "did you mean PodsWithPVC", id="misspelt"),
+        pytest.param(
+            "{podProtections: {extraEnabled: [PodsWithPVC]}, ignorePvcPods: true}", "cannot be mixed", id="old and new"
+        ),
+        pytest.param("minReplicas: -1", "out of range", id="negative"),
+        pytest.param("minPodAge: 5 minutes", "not a duration", id="no duration"),
+        pytest.param("nodeSelector: a b", "label selector", id="no selector"),
+    ],
+)
+def test_arguments_that_are_refused(args: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        strict.load(args, Args, "args")

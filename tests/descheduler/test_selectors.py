@@ -1,0 +1,111 @@
+"""Kubernetes' matching rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from descheduler import selectors
+from koordlite.model import wire
+
+LABELS = {"zone": "a", "size": "10"}
+
+
+def need(key: str, operator: str, *values: str) -> wire.LabelRequirement:
+    return wire.LabelRequirement(key=key, operator=operator, values=values)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "holds"),
+    [
+        pytest.param(need("zone", "In", "a", "b"), True, id="In finds the value"),
+        pytest.param(need("other", "In", ""), False, id="In needs the label, even for an empty value"),
+        pytest.param(need("zone", "NotIn", "a"), False, id="NotIn refuses the value"),
+        pytest.param(need("other", "NotIn", "a"), True, id="NotIn holds without the label"),
+        pytest.param(need("zone", "Exists"), True, id="Exists"),
+        pytest.param(need("other", "DoesNotExist"), True, id="DoesNotExist"),
+        pytest.param(need("size", "Gt", "9"), True, id="Gt compares numbers, not text"),
+        pytest.param(need("size", "Lt", "9"), False, id="Lt"),
+        pytest.param(need("zone", "Gt", "9"), False, id="Gt on a word holds never"),
+        pytest.param(need("zone", "Like", "a"), False, id="an unknown operator holds never"),
+    ],
+)
+def test_requirement(requirement: wire.LabelRequirement, holds: bool) -> None:
+    assert selectors.requirement_holds(requirement, LABELS) is holds
+
+
+def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert not selectors.labels_match(None, LABELS)
+    assert selectors.labels_match(wire.LabelSelector(), LABELS)
+
+
+@pytest.mark.parametrize(
+    ("terms", "matches"),
+    [
+        pytest.param((wire.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"),)),), True, id="one term"),
+        pytest.param((wire.NodeSelectorTerm(),), False, id="an empty term matches nothing"),
+        pytest.param((), False, id="no terms match nothing"),
+        pytest.param(
+            (wire.NodeSelectorTerm(), wire.NodeSelectorTerm(match_fields=(need("metadata.name", "In", "n"),))),
+            True,
+            id="terms are alternatives, fields count",
+        ),
+        pytest.param(
+            (wire.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"), need("size", "In", "9"))),),
+            False,
+            id="lines of a term must all hold",
+        ),
+    ],
+)
+def test_required_node_affinity(terms: tuple[wire.NodeSelectorTerm, ...], matches: bool) -> None:
+    required = wire.NodeSelector(node_selector_terms=terms)
+    spec = wire.PodSpec(affinity=wire.Affinity(node_affinity=wire.NodeAffinity(required=required)))
+    assert selectors.node_matches(spec, "n", LABELS) is matches
+
+
+def test_node_selector_and_affinity_must_both_match() -> None:
+    assert selectors.node_matches(wire.PodSpec(node_selector={"zone": "a"}), "n", LABELS)
+    assert not selectors.node_matches(wire.PodSpec(node_selector={"zone": "b"}), "n", LABELS)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        pytest.param(wire.Toleration(operator="Exists"), True, id="an empty key with Exists tolerates all"),
+        pytest.param(wire.Toleration(), False, id="an empty key with Equal tolerates nothing"),
+        pytest.param(wire.Toleration(key="gpu", value="yes"), True, id="Equal is the default operator"),
+        pytest.param(wire.Toleration(key="gpu", value="no"), False, id="another value"),
+        pytest.param(wire.Toleration(key="gpu", operator="Exists", effect="NoExecute"), False, id="another effect"),
+        pytest.param(wire.Toleration(key="cpu", operator="Exists"), False, id="another key"),
+    ],
+)
+def test_tolerations(toleration: wire.Toleration, tolerated: bool) -> None:
+    taint = wire.Taint(key="gpu", value="yes", effect="NoSchedule")
+    assert selectors.tolerates(toleration, taint) is tolerated
+    assert (selectors.untolerated([taint], [toleration]) is None) is tolerated
+
+
+def test_prefer_no_schedule_keeps_nobody_off() -> None:
+    assert selectors.untolerated([wire.Taint(key="a", effect="PreferNoSchedule")], []) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("zone=a", True),
+        ("zone==a,size=10", True),
+        ("zone!=a", False),
+        ("zone in (a, b),size", True),
+        ("zone notin (a,b)", False),
+        ("!zone", False),
+        ("!other, zone", True),
+    ],
+)
+def test_selectors_in_one_line(text: str, matches: bool) -> None:
+    assert selectors.labels_match(selectors.parse(text), LABELS) is matches
+
+
+@pytest.mark.parametrize("text", ["a b", "zone in a", "=x", "zone in (a"])
+def test_a_selector_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="label selector like"):
+        selectors.parse(text)

@@ -1,0 +1,61 @@
+"""Alignment arithmetic: zones with what is available, pods with what they ask."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite.formulas import numa_fit
+from koordlite.model.quantity import Quantity
+
+
+def amounts(**texts: str) -> dict[str, Quantity]:
+    return {name.replace("_", "/"): Quantity.parse(text) for name, text in texts.items()}
+
+
+ALLOCATABLE = amounts(cpu="16", memory="32Gi", vendor_nic="8")
+ZONES = {0: amounts(cpu="4", memory="8Gi", vendor_nic="4"), 1: amounts(cpu="8", memory="8Gi")}
+
+
+def ask(*app: dict[str, Quantity], init: tuple[dict[str, Quantity], ...] = (), own: bool = True) -> numa_fit.Ask:
+    return numa_fit.Ask(init, app, own)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "scope", "nodes", "why_not"),
+    [
+        pytest.param(ask(amounts(cpu="2")), "container", (0,), "", id="the lowest node that has enough"),
+        pytest.param(ask(amounts(cpu="6")), "container", (1,), "", id="the next one when the first is too small"),
+        pytest.param(ask(amounts(cpu="9")), "container", (), "cannot align container", id="no single node has it"),
+        pytest.param(ask(amounts(cpu="4"), amounts(cpu="4")), "container", (0, 1), "", id="containers one by one"),
+        pytest.param(ask(amounts(cpu="4"), amounts(cpu="4")), "pod", (1,), "", id="the pod as a whole"),
+        pytest.param(ask(amounts(cpu="6"), amounts(cpu="4")), "pod", (), "cannot align pod", id="too big as a whole"),
+        pytest.param(
+            ask(amounts(cpu="4"), init=(amounts(cpu="9"),)), "container", (), "cannot align init container", id="init"
+        ),
+        pytest.param(ask(amounts(cpu="4"), init=(amounts(cpu="4"),)), "container", (0,), "", id="init takes nothing"),
+        pytest.param(ask(amounts(cpu="6", vendor_nic="1")), "pod", (), "cannot align pod", id="CPU here, device there"),
+        pytest.param(ask(amounts(cpu="99"), own=False), "container", (0,), "", id="shared CPUs are not counted"),
+        pytest.param(
+            ask(amounts(vendor_nic="5"), own=False), "pod", (), "cannot align pod", id="devices are, for everybody"
+        ),
+        pytest.param(ask(amounts(other_thing="1")), "pod", (), "cannot align pod", id="the node does not have it"),
+        pytest.param(ask(amounts(storage="1", cpu="1")), "pod", (0,), "", id="storage belongs to no NUMA node"),
+        pytest.param(ask(amounts(cpu="0")), "pod", (0,), "", id="nothing asked fits anywhere"),
+    ],
+)
+def test_align(wanted: numa_fit.Ask, scope: str, nodes: tuple[int, ...], why_not: str) -> None:
+    found = numa_fit.align(wanted, zones=ZONES, allocatable=ALLOCATABLE, scope=scope)
+    assert (found.nodes, found.why_not) == (nodes, why_not)
+
+
+def test_the_whole_pod_is_the_larger_of_init_and_app_with_overhead() -> None:
+    wanted = numa_fit.Ask([amounts(cpu="5", memory="1")], [amounts(cpu="2"), amounts(cpu="2")], True, amounts(cpu="1"))
+    assert wanted.whole == amounts(cpu="6", memory="1")
+
+
+@given(st.integers(0, 8), st.integers(0, 8))
+def test_what_is_taken_from_a_zone_is_gone_and_never_below_zero(have: int, take: int) -> None:
+    left = numa_fit.without({0: {"cpu": Quantity.of(have)}}, 0, {"cpu": Quantity.of(take), "other": Quantity.of(1)})
+    assert left == {0: {"cpu": Quantity.of(max(0, have - take))}}
