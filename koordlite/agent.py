@@ -113,7 +113,7 @@ class Agent:
             return (Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name),)
 
     def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
-        """The steps taken, and why the agent is degraded when it could take none."""
+        """The steps taken, and why the agent is degraded when it could not take them all."""
         if not self._applier or not made.steps:
             return (), ""
         try:
@@ -122,7 +122,7 @@ class Agent:
             LOG.error("nothing was written: %s", error)
             return (), f"nothing was written: {error}"
         self._tell_refusals(applied)
-        return applied, ""
+        return applied, _refusals(applied)
 
     def _tell_refusals(self, applied: tuple[AppliedStep, ...]) -> None:
         """A refusal is logged when it comes up, not each tick it lasts."""
@@ -146,6 +146,11 @@ class Agent:
             modes=self.modes,
             tick_seconds=seconds,
         )
+
+
+def _refusals(applied: tuple[AppliedStep, ...]) -> str:
+    refused = [step for step in applied if not step.ok]
+    return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
 
 
 def _conflict(conflict: PlanConflict) -> Problem:

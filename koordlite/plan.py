@@ -16,11 +16,13 @@ from koordlite.model.decision import (
     CgroupChange,
     Change,
     Decision,
+    NodeAnnotationChange,
     NodeResourceChange,
     ResctrlGroupChange,
     SchemataChange,
     TasksChange,
     TopologyChange,
+    ZoneResourceChange,
     ZonesChange,
 )
 from koordlite.model.errors import PlanConflict
@@ -70,7 +72,10 @@ def order(changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> tuple[Cha
         *(c for c in changes if isinstance(c, SchemataChange)),
         *(c for c in changes if isinstance(c, TasksChange)),
         *(c for c in changes if isinstance(c, NodeResourceChange)),
+        *(c for c in changes if isinstance(c, NodeAnnotationChange)),
         *(c for c in changes if isinstance(c, TopologyChange | ZonesChange)),
+        # The zones have to be there before their resources.
+        *(c for c in changes if isinstance(c, ZoneResourceChange)),
     )
 
 
@@ -87,10 +92,9 @@ def _move_sets(changes: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -
 
 
 def _widened(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
-    """Old and new together. An empty set stays: on v2 it inherits, on v1 the group is new and holds nothing."""
-    present = _present(change, cgroups)
+    """Old and new together. For an empty set that is the new one: on v1 it is filled from the top as well."""
     assert isinstance(change.value, CPUSet)
-    return present | change.value if present else present
+    return _present(change, cgroups) | change.value
 
 
 def _present(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from koordlite.apply import writer
 from koordlite.apply.foreign import ForeignWriters
@@ -13,6 +13,7 @@ from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, NodeRes
 from koordlite.model.decision import (
     CgroupChange,
     Change,
+    ClusterChange,
     NodeResourceChange,
     ResctrlGroupChange,
     SchemataChange,
@@ -20,6 +21,7 @@ from koordlite.model.decision import (
     TopologyChange,
     ZonesChange,
 )
+from koordlite.model.errors import InputError
 from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.snapshot import Snapshot
 from koordlite.plan import Plan
@@ -48,11 +50,20 @@ class Applier:
 
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is told and does not stop the others; JournalError stops them all."""
-        kernel = [c for c in plan.steps if not isinstance(c, CLUSTER_CHANGES)]
-        due = [c for c in kernel if not self._foreign.keep_off(c.place, seen.time)]
-        self._journal.record(self._entries(due, plan, seen))
-        done = [self._write(change) for change in due]
-        return (*done, *self._publish([c for c in plan.steps if isinstance(c, CLUSTER_CHANGES)], seen))
+        due = [c for c in plan.steps if not self._foreign.keep_off(c.place, seen.time)]
+        made = {c.group for c in due if isinstance(c, ResctrlGroupChange)}
+        unread: dict[str, AppliedStep] = {}
+        entries: list[Entry] = []
+        for change in due:
+            try:
+                entries += self._entries(change, plan.owners.get(change.place, ""), made, seen)
+            except OSError as error:
+                # What cannot be read could not be put back, so it is not written either.
+                unread[change.place] = AppliedStep(change.place, writer.describe(change), False, writer.words(error))
+        self._journal.record(entries)
+        able = [c for c in due if c.place not in unread]
+        done = [self._write(c) for c in able if not isinstance(c, CLUSTER_CHANGES)]
+        return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, CLUSTER_CHANGES)], seen))
 
     def _write(self, change: Change) -> AppliedStep:
         step = writer.write(self._host, change)
@@ -62,14 +73,15 @@ class Applier:
             self._foreign.wrote(change)
         return step
 
-    def _entries(self, changes: Iterable[Change], plan: Plan, seen: Snapshot) -> Iterator[Entry]:
-        """What stands where we are about to write for the first time."""
-        made = {c.group for c in changes if isinstance(c, ResctrlGroupChange)}
-        for change in changes:
-            if isinstance(change, TasksChange):
-                yield from self._tasks(change, made, seen)
-            elif change.place not in self._journal.places:
-                yield from self._found(change, plan.owners.get(change.place, ""), made)
+    def _entries(self, change: Change, strategy: str, made: set[str], seen: Snapshot) -> Iterator[Entry]:
+        """What stands where we are about to write for the first time; `made` are resctrl groups about to be made."""
+        if isinstance(change, TasksChange):
+            yield from self._tasks(change, made)
+        elif isinstance(change, NodeResourceChange):
+            previous = seen.published.node_resources.get(change.resource)
+            yield NodeResource(resource=change.resource, previous=previous)
+        elif change.place not in self._journal.places:
+            yield from self._found(change, strategy, made)
 
     def _found(self, change: Change, strategy: str, made: set[str]) -> Iterator[Entry]:
         wall = self._host.clock.wall()
@@ -103,7 +115,7 @@ class Applier:
         """A group we made needs no notes: removing it undoes all that happened to it."""
         return ResctrlGroupChange(group).place in self._journal.places
 
-    def _tasks(self, change: TasksChange, made: set[str], seen: Snapshot) -> Iterator[Entry]:
+    def _tasks(self, change: TasksChange, made: set[str]) -> Iterator[Entry]:
         """Threads whose way back is not simply the end of a group of ours."""
         own = change.group in made or self._is_ours(change.group)
         for tid in change.tids:
@@ -113,18 +125,17 @@ class Applier:
                 continue
             yield TasksMoved(tid=tid, start_time=started, group=group)
 
-    def _publish(self, changes: list[Change], seen: Snapshot) -> list[AppliedStep]:
+    def _publish(self, changes: list[ClusterChange], seen: Snapshot) -> list[AppliedStep]:
         if not changes:
             return []
-        resources = [c for c in changes if isinstance(c, NodeResourceChange)]
-        held = seen.published.node_resources
-        self._journal.record(NodeResource(resource=c.resource, previous=held.get(c.resource)) for c in resources)
         started, error = self._host.clock.monotonic(), ""
         try:
-            self._cluster.publish([c for c in changes if isinstance(c, CLUSTER_CHANGES)])
+            self._cluster.publish(changes)
         except OSError as refused:
             error = writer.words(refused)
-        if resources and not error:
+        except InputError as refused:
+            error = str(refused)
+        if not error and any(isinstance(c, NodeResourceChange) for c in changes):
             self.last_sync = seen.time
         seconds = self._host.clock.monotonic() - started
         return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c in changes]

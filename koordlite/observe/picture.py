@@ -28,7 +28,7 @@ class Observer:
         self._inputs = Inputs()
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
-        self._placement: tuple[str | None, float | None] = (None, None)
+        self._placement: tuple[str | None, float | None] | None = None
 
     def observe(self, *, ours: frozenset[str] = frozenset(), last_sync: float | None = None) -> snapshot.Snapshot:
         """The node at this instant. `ours` are the places in the undo journal, `last_sync` when we last published."""
@@ -55,11 +55,11 @@ class Observer:
             cgroups=places.states(self._cgroups, found.values()),
             usage=self._sampler.last(),
             average=self._sampler.average(),
-            resctrl=self._look_at_resctrl(known, found),
+            resctrl=self._look_at_resctrl(known, found, ours),
             published=_published(view, known, last_sync),
             ours=ours,
             ages=self._ages(view),
-            problems=known.problems,
+            problems=(*known.problems, *self._sampler.problems),
         )
 
     def _look_at_topology(self) -> Topology:
@@ -68,11 +68,15 @@ class Observer:
             self._topology = online, sysfs.topology(self._files)
         return self._topology[1]
 
-    def _look_at_resctrl(self, known: Known, found: Mapping[str, snapshot.Place]) -> snapshot.Resctrl:
-        """Threads are looked at less often than the rest: there may be thousands."""
+    def _look_at_resctrl(
+        self, known: Known, found: Mapping[str, snapshot.Place], ours: frozenset[str]
+    ) -> snapshot.Resctrl:
+        """Threads are looked at less often than the rest: there may be thousands. In groups of ours also when no class
+        is enabled any more, since they have to go back."""
         now = self._clock.monotonic()
         due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds
-        wanted = due and any(config.enable for config in known.slo.resctrl.values())
+        used = any(config.enable for config in known.slo.resctrl.values())
+        wanted = due and (used or any(place.startswith("resctrl/") for place in ours))
         read = self._resctrl.read(with_tasks=[str(c) for c in slo.RESCTRL_CLASSES] if wanted else None)
         if read.absent or not wanted:
             return read
@@ -89,11 +93,13 @@ class Observer:
     def _ages(self, view: ClusterView) -> dict[str, float]:
         now = self._clock.monotonic()
         text = (view.topology.metadata.annotations or {}).get(keys.PLACEMENT) if view.topology else None
-        if text != self._placement[0]:
+        if self._placement is None:
             # What stood there before this run is of unknown age, and so is to be published anew.
-            self._placement = text, now if self._placement != (None, None) or text is None else None
-        age = self._placement[1]
-        return {**view.ages, "usage": self._sampler.age, **({} if age is None else {"placement": now - age})}
+            self._placement = text, None
+        elif text != self._placement[0]:
+            self._placement = text, now
+        since = self._placement[1]
+        return {**view.ages, "usage": self._sampler.age, **({} if since is None else {"placement": now - since})}
 
 
 def _with_threads(read: snapshot.Resctrl, threads: Mapping[str, tuple[int, ...]]) -> snapshot.Resctrl:

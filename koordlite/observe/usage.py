@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from koordlite.host import procfs
 from koordlite.host.cgroupfs import Cgroups
+from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Usage, Use
 from koordlite.ports import Clock, Files
 
@@ -77,6 +78,8 @@ class Sampler:
         self._last: dict[Key, Use] = {}
         self._good_at: float | None = None
         self._started = clock.monotonic()
+        self.problems: tuple[Problem, ...] = ()
+        """Why the node itself has no sample this time."""
 
     def sample(self, *, pods: Mapping[str, str], host_apps: Mapping[str, str], seconds: float) -> None:
         """Look at the node, the besteffort group, and the groups of pods (by uid) and host applications (by name)."""
@@ -114,8 +117,13 @@ class Sampler:
         )
 
     def _sample_node(self, seconds: float) -> None:
-        ticks = procfs.node_cpu_ticks(self._files)
-        memory = procfs.memory(self._files)
+        self.problems = ()
+        try:
+            ticks, memory = procfs.node_cpu_ticks(self._files), procfs.memory(self._files)
+        except (OSError, ValueError) as error:
+            do = "make /proc/stat and /proc/meminfo readable; the last limits stay for a while, then they are lifted"
+            self.problems = (Problem("node", "/proc", "", f"no usage: {error}", do),)
+            return
         busy_seconds = ticks.busy / ticks.clk_tck
         self._note((NODE, ""), busy_seconds, memory.total - memory.available, seconds)
 

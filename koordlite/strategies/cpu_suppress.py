@@ -15,7 +15,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
 from koordlite.model.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Cgroup, Snapshot
 
 UNLIMITED = -1
 
@@ -106,13 +106,13 @@ def _reserved_milli(seen: Snapshot) -> int:
 
 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: dict[str, int | float | str]) -> Decision:
-    root = seen.cgroups[seen.layout.besteffort]
-    present = root.effective or root.cpuset or CPUSet()
+    present = _held(seen)
     forbidden = _forbidden(seen)
     budget = int(evidence["budget_milli"])
     wanted = suppress.cpu_target(budget_milli=budget, present=len(present), cpus=len(seen.topology.cpus))
     legal = not present & forbidden and present <= seen.topology.cpuset
-    calm = wanted > len(present) and budget <= len(present) * 1000 + config.grow_dead_band_milli
+    # The band calms growth by budget; the floor under which nobody is held is not the budget's.
+    calm = wanted > len(present) >= suppress.MIN_CPUS and budget <= len(present) * 1000 + config.grow_dead_band_milli
     if legal and present and (wanted == len(present) or calm):
         target = present
     else:
@@ -139,9 +139,23 @@ def _set_changes(seen: Snapshot, target: CPUSet) -> tuple[CgroupChange, ...]:
 
 def _inherits(seen: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
     """On v2 a group whose set is empty follows its parent: nothing to write, and nothing to put back later."""
+    if seen.layout.version != 2 or seen.cgroups[group].cpuset != cpuset.EMPTY:
+        return False
     parent = group.rpartition("/")[0]
-    empty = seen.layout.version == 2 and seen.cgroups[group].cpuset == cpuset.EMPTY
-    return empty and wanted.get(parent) == wanted[group]
+    return wanted.get(parent, seen.cgroups[group].effective) == wanted[group]
+
+
+def _held(seen: Snapshot) -> CPUSet:
+    """What best-effort work is held to at present: the set of its group, under the static policy of its containers."""
+    static = seen.kubelet.cpu_manager_policy == "static"
+    groups = [group for group in _tree(seen) if _is_container(seen, group)] if static else []
+    # A container that just began may still have every CPU: the narrowest says how far the others have come.
+    sets = [_usable(seen.cgroups[group]) for group in groups or [seen.layout.besteffort]]
+    return min(sets, key=len)
+
+
+def _usable(cgroup: Cgroup) -> CPUSet:
+    return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
 def _by_quota(seen: Snapshot, evidence: dict[str, int | float | str]) -> Decision:
@@ -200,4 +214,5 @@ def _tree(seen: Snapshot) -> list[str]:
 
 
 def _is_container(seen: Snapshot, group: str) -> bool:
-    return group.count("/") - seen.layout.besteffort.count("/") == 2
+    """A container's group, or one that a container made in its own."""
+    return group.count("/") - seen.layout.besteffort.count("/") >= 2

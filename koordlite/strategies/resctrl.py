@@ -86,8 +86,9 @@ def _group(group: ResctrlGroup | None, name: str) -> Iterator[Change]:
 
 
 def _schemata(group: ResctrlGroup | None, name: str, wanted: Values) -> Iterator[Change]:
+    """A group without a line for a resource (pseudo-locked, say) has nothing we could change or put back."""
     for resource, values in wanted.items():
-        if group is None or group.schemata.get(resource) != values:
+        if group is None or group.schemata.get(resource, values) != values:
             yield SchemataChange(name, resource, values)
 
 

@@ -1,0 +1,123 @@
+"""Put back what was found: after restore, after a stop, after fifty kills, byte for byte, on the real kernel."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from realnode import command
+from realnode.command import Command
+from realnode.manifests import Manifests, threshold
+from realnode.pods import Pod
+from realnode.quick import Child, Quick
+from realnode.tree import Tree
+from realnode.waiting import until
+
+SERVICE = Pod("service", "Burstable", "LS")
+BATCH = Pod("batch", containers=("main", "side"))
+KILLS = 50
+SEED = 20_240_607
+Start = Callable[..., Command]
+
+
+def settle(kubepods: Tree, cluster: Manifests) -> dict[str, bytes]:
+    """Two pods, CPU 0 reserved, quota policy; gives every byte before the agent ever ran."""
+    for pod in (SERVICE, BATCH):
+        cluster.pod(pod)
+        kubepods.add(pod)
+    # Somebody's own quota on one container: what is put back is what was found, not a default.
+    kubepods.file(kubepods.container(BATCH, "side"), "cpu").write_text("1000")
+    vary(cluster, 0)
+    return kubepods.content()
+
+
+def vary(cluster: Manifests, step: int) -> None:
+    """Another reservation and now and then another policy, so that there is always something to write."""
+    cluster.node(reservation={"reservedCPUs": str(step % 2)})
+    cluster.config(threshold=threshold("cfsQuota" if step % 4 < 2 else "cpuset", percent=90))
+
+
+def changed(kubepods: Tree, found: dict[str, bytes]) -> list[str]:
+    """Files that do not hold what was found."""
+    present = kubepods.content()
+    return [path for path in found if present[path] != found[path]]
+
+
+def test_restore_tells_first_and_then_gives_every_byte_back(
+    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], options: list[str]
+) -> None:
+    found = settle(kubepods, manifests)
+    agent = start(*enforce, "--on-stop", "keep")
+    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "a quota was set")
+    until(lambda: 0 not in kubepods.cpus(kubepods.container(SERVICE, "main")), "the service left CPU 0")
+    assert agent.stop() == 0
+    ours = kubepods.content()
+    touched = changed(kubepods, found)
+    assert touched
+
+    told = start("restore", *options, "--dry-run")
+    assert told.wait() == 0
+    assert kubepods.content() == ours
+    for path in touched:
+        group = path.rpartition("/")[0].partition(kubepods.top)[2]
+        assert f"{kubepods.top}{group}" in told.output()
+
+    done = start("restore", *options)
+    assert done.wait() == 0, done.said()
+    assert kubepods.content() == found
+    again = start("restore", *options, "--dry-run")
+    assert again.wait() == 0
+    assert kubepods.top not in again.output()
+
+
+def test_a_stop_restores_where_the_settings_say_so(
+    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str]
+) -> None:
+    found = settle(kubepods, manifests)
+    agent = start(*enforce, "--on-stop", "restore")
+    until(lambda: changed(kubepods, found), "something was written")
+    assert agent.stop() == 0
+    assert kubepods.content() == found
+
+
+def test_fifty_kills_at_random_moments_lose_no_byte(
+    kubepods: Tree, manifests: Manifests, quick: Quick, options: list[str]
+) -> None:
+    """After a kill comes one of three: `restore`, a start that only observes, or a start that goes on enforcing. Each
+    puts everything back first; the third must not take the dead run's limits for what was found."""
+    found = settle(kubepods, manifests)
+    kubepods.load(SERVICE, duty=0.2)
+    kubepods.load(BATCH)
+    chance = random.Random(SEED)
+    dirty = healed = 0
+    for step in range(KILLS):
+        agent = quick.start("run", *options, "--mode", "enforce", "--no-http", "-q", "--interval", "0.05")
+        work(agent, chance.uniform(0.0, 0.5))
+        vary(manifests, step + 1)
+        work(agent, chance.uniform(0.0, 0.4))
+        agent.kill()
+        dirty += bool(changed(kubepods, found))
+        healed += command.RESTORED in agent.said()
+        if put_back(quick, options, chance.choice(("restore", "observe", "enforce"))):
+            assert not changed(kubepods, found), f"after kill {step + 1}"
+    assert put_back(quick, options, "restore")
+    assert kubepods.content() == found
+    assert dirty >= KILLS // 2, "the kills came too early to mean anything"
+    assert healed >= KILLS // 10, "no start that enforces found anything to put back"
+
+
+def work(agent: Child, seconds: float) -> None:
+    """Let the agent work; that it ends by itself is a failure."""
+    time.sleep(seconds)
+    assert agent.alive(), agent.said()
+
+
+def put_back(quick: Quick, options: list[str], way: str) -> bool:
+    """Whether everything must be as found, because a command has just put it back."""
+    if way == "enforce":
+        return False
+    observe = ("run", *options, "--mode", "observe", "--no-http", "-q", "--interval", "0.05", "--for", "0.05")
+    done = quick.run("restore", *options) if way == "restore" else quick.run(*observe)
+    assert done.said().endswith("exit 0\n"), done.said()
+    return True

@@ -1,0 +1,158 @@
+"""An emulated node with a folder of manifests as its cluster: what a test of the whole agent starts from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from koordlite import config
+from koordlite.agent import Agent
+from koordlite.host import bundle
+from koordlite.host.bundle import Host
+from koordlite.host.journal import Journal
+from koordlite.kube.manifests import ManifestCluster
+from koordlite.model.settings import Mode
+from koordlite.ports import Files
+from koordlite.report.tick import Tick
+from koordlite.sandbox import Sandbox
+from koordlite.sandbox.cluster import SandboxCluster
+
+SHAPES = ("intel-2s-ht", "amd-ccd", "arm", "small")
+EFFECTIVE = "cpuset.cpus.effective"
+BOOT = "11111111-2222-4333-8444-555555555555"
+RESCTRL = {
+    name: {"resctrlQOS": {"enable": True, "catRangeStartPercent": 0, "catRangeEndPercent": end, "mbaPercent": mba}}
+    for name, end, mba in (("lsrClass", 100, 100), ("lsClass", 100, 100), ("beClass", 30, 50))
+}
+
+
+class Emulated:
+    """A machine of a shape, its manifests in `folder`, and an agent on it."""
+
+    def __init__(self, shape: str, folder: Path) -> None:
+        self.folder = folder / "manifests"
+        self.folder.mkdir(exist_ok=True)
+        self.state = folder / "state"
+        self.sandbox = Sandbox(shape)
+        self.cpus = len(self.sandbox.machine.cpus)
+        self._written = 0
+        manifests = ManifestCluster(self.folder, clock=self.sandbox.clock)
+        self.cluster = SandboxCluster(manifests, self.sandbox)
+        self.node()
+        self.slo()
+
+    # ── the cluster ──
+
+    def node(self, **annotations: str) -> None:
+        """The Node object with these annotations (`reservation`, `system_cpu`)."""
+        names = {
+            "reservation": "node.koordinator.sh/reservation",
+            "system_cpu": "sandbox.koordlite.io/system-cpu",
+            "system_qos": "node.koordinator.sh/system-qos-resource",
+        }
+        amounts = {"cpu": str(self.cpus), "memory": f"{self.sandbox.machine.memory // 1024}Ki"}
+        notes = {names[key]: text for key, text in annotations.items()}
+        self._write("node", "v1", "Node", {"name": "node-a", "annotations": notes}, status=_both(amounts))
+
+    def slo(self, *, policy: str = "cpuset", enable: bool = True, percent: int = 65, resctrl: bool = True) -> None:
+        """The ConfigMap: suppression and resctrl classes."""
+        threshold = {"enable": enable, "cpuSuppressThresholdPercent": percent, "cpuSuppressPolicy": policy}
+        self.raw_slo(
+            {
+                "colocation-config": {"enable": True, "metricAggregateDurationSeconds": 10},
+                "resource-threshold-config": {"clusterStrategy": threshold},
+                "resource-qos-config": {"clusterStrategy": RESCTRL if resctrl else {}},
+            }
+        )
+
+    def raw_slo(self, data: Mapping[str, object]) -> None:
+        """The ConfigMap with this data; text is taken as it is."""
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
+        names = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+        self._write("config", "v1", "ConfigMap", names, data=texts)
+
+    def pod(self, name: str, qos: str, cpu: str, *, uid: str = "", request: str = "", **annotations: str) -> None:
+        """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu."""
+        keys = {"status": "scheduling.koordinator.sh/resource-status"}
+        notes = {keys[key]: text for key, text in annotations.items()} | {"sandbox.koordlite.io/cpu": cpu}
+        wanted = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": request or "500m"}
+        names = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": notes}
+        names["labels"] = {"koordinator.sh/qosClass": qos} if qos else {}
+        container = {"name": "main", "resources": {"requests": wanted}}
+        spec = {"nodeName": "node-a", "containers": [container]}
+        self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})
+
+    def remove(self, name: str) -> None:
+        """The pod is gone."""
+        (self.folder / f"pod-{name}.yaml").unlink()
+
+    def _write(self, file: str, version: str, kind: str, metadata: Mapping[str, Any], **rest: Any) -> None:
+        # A comment of growing length: two writes within one tick of the file system's clock must not look the same.
+        self._written += 1
+        content = {"apiVersion": version, "kind": kind, "metadata": dict(metadata), **rest}
+        text = f"{yaml.safe_dump(content)}#{'.' * self._written}\n"
+        (self.folder / f"{file}.yaml").write_text(text)
+
+    # ── the agent ──
+
+    def host(self, files: Files | None = None) -> Host:
+        """The machine; its kubelet has made the groups of the pods."""
+        self.cluster.view()
+        return bundle.bind(files or self.sandbox.files, self.sandbox.clock)
+
+    def journal(self) -> Journal:
+        """The undo journal, held."""
+        return Journal.open(self.state, boot_id=BOOT)
+
+    def settings(self, mode: Mode = "enforce", **agent: Any) -> config.Settings:
+        """Defaults with this mode for every strategy."""
+        chosen = config.with_modes(config.default(), mode)
+        made = config.Agent(**{"tasks_seconds": 1.0, **agent})
+        return config.Settings(agent=made, http=chosen.http, strategies=chosen.strategies)
+
+    def agent(self, journal: Journal | None, mode: Mode = "enforce", files: Files | None = None, **more: Any) -> Agent:
+        """An agent in this mode."""
+        return Agent(self.host(files), self.cluster, self.settings(mode, **more), journal)
+
+    def ticks(self, agent: Agent, count: int) -> list[Tick]:
+        """That many ticks, a second apart."""
+        seen = []
+        for _ in range(count):
+            seen.append(agent.tick())
+            self.sandbox.advance(1.0)
+        return seen
+
+    # ── the machine's files ──
+
+    def programmed(self) -> dict[str, bytes]:
+        """Every file the agent may write, with what it holds."""
+        wanted = ("cpuset.cpus", EFFECTIVE, "cpu.cfs_quota_us", "cpu.max", "schemata", "tasks", "cgroup.procs")
+        names = (path for path in self.sandbox.files.paths("/sys/fs") if path.rpartition("/")[2] in wanted)
+        return {path: self.sandbox.files.read(path) for path in names}
+
+    def changed(self, found: Mapping[str, bytes]) -> list[str]:
+        """Files that do not hold what was found. On v2 no kernel takes an empty set back while a group has tasks: there
+        the CPUs it may really use count."""
+        present = self.programmed()
+        inherited = {path for path in found if path.endswith("/cpuset.cpus") and not found[path].strip()}
+        differ = [path for path in found.keys() | present.keys() if present.get(path) != found.get(path)]
+        return sorted(path for path in differ if path not in inherited)
+
+    def best_effort_cpus(self) -> str:
+        """What the besteffort group holds now."""
+        host = self.host()
+        state = host.cgroups.state(host.cgroups.layout.besteffort)
+        return str(state.effective)
+
+    def best_effort_quota(self) -> int | None:
+        """What quota the besteffort group has now."""
+        host = self.host()
+        return host.cgroups.state(host.cgroups.layout.besteffort).quota_us
+
+
+def _both(amounts: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    return {"capacity": amounts, "allocatable": amounts}

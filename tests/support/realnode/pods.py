@@ -1,0 +1,35 @@
+"""Pods of a test: what the manifest and the cgroup tree have to agree on."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+RUNTIME = "containerd"
+SANDBOX = "sandbox"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pod:
+    """A pod with its Kubernetes class, its Koordinator class, and the names of its containers."""
+
+    name: str
+    kube_qos: str = "BestEffort"
+    koord_qos: str = "BE"
+    containers: tuple[str, ...] = ("main",)
+    pinned: str = ""
+    """CPU list promised by the resource-status annotation."""
+
+    @property
+    def uid(self) -> str:
+        """A uid with dashes, as the API server makes them."""
+        h = _hex(self.name)
+        return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:32]}"
+
+    def container_id(self, container: str) -> str:
+        """The runtime's id of a container, or of the sandbox."""
+        return _hex(f"{self.name}/{container}")
+
+
+def _hex(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
