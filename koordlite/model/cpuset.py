@@ -31,7 +31,7 @@ class CPUSet:
         """The set that `text` lists; ValueError names the part that is not a CPU list."""
         if not text:
             return cls()
-        return cls(cpu for part in text.split(",") for cpu in _parse_part(part, text))
+        return cls(cpu for run in _merged(_parse_part(part, text) for part in text.split(",")) for cpu in run)
 
     def __str__(self) -> str:
         return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(self))
@@ -81,12 +81,23 @@ def union(sets: Iterable[CPUSet]) -> CPUSet:
 def _parse_part(part: str, whole: str) -> range:
     match = _PART.match(part)
     if not match:
-        raise ValueError(f"{part!r} in {whole!r} is neither a CPU id nor a range like 0-3")
+        raise ValueError(f"{part[:40]!r} in {whole[:80]!r} is neither a CPU id nor a range like 0-3")
     first = int(match[1])
     last = first if match[2] is None else int(match[2])
     if first > _MAX_ID or last > _MAX_ID or (match[2] is not None and last > _MAX_RANGE_END):
-        raise ValueError(f"{part!r} in {whole!r} is beyond the largest CPU id")
+        raise ValueError(f"{part[:40]!r} in {whole[:80]!r} is beyond the largest CPU id")
     return range(first, last + 1)
+
+
+def _merged(runs: Iterable[range]) -> Iterator[range]:
+    """The same ids in runs that do not overlap: a text of many wide ranges costs no more than its length."""
+    first, end = 0, 0
+    for run in sorted(runs, key=lambda run: run.start):
+        if run.start > end:
+            yield range(first, end)
+            first = run.start
+        end = max(end, run.stop) if run.start <= end else run.stop
+    yield range(first, end)
 
 
 def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:

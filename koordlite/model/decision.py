@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.wire import Zone
+from koordlite.model.wire import Zone, ZoneResource
 
 Verdict = Literal["set", "shrink", "grow", "hold", "release", "skip", "refuse"]
 """set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; skip: cannot judge, with
@@ -24,6 +24,8 @@ class CgroupChange:
     group: str
     field: CgroupField
     value: CPUSet | int
+    gives_back: bool = False
+    """What was found, or what its owner wants, stands there again: from then on the place is not ours any more."""
 
     @property
     def place(self) -> str:
@@ -84,6 +86,19 @@ class NodeResourceChange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NodeAnnotationChange:
+    """Give the annotation `key` of the Node the text `value`; None removes it."""
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"node/annotations/{self.key}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class TopologyChange:
     """Give the annotation `key` of the node's NodeResourceTopology the JSON text `value`."""
 
@@ -94,6 +109,19 @@ class TopologyChange:
     def place(self) -> str:
         """What is changed."""
         return f"noderesourcetopology/{self.key}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopologyLabelChange:
+    """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"noderesourcetopology/label/{self.key}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +137,25 @@ class ZonesChange:
         return "noderesourcetopology/zones"
 
 
-ClusterChange = NodeResourceChange | TopologyChange | ZonesChange
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZoneResourceChange:
+    """Give one zone of the node's NodeResourceTopology this amount of `resource`; None removes it.
+
+    A zone that is not there stays away: `ZonesChange` makes zones.
+    """
+
+    zone: str
+    resource: str
+    value: ZoneResource | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
+
+
+NodeChange = NodeResourceChange | NodeAnnotationChange
+ClusterChange = NodeChange | TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
 Change = CgroupChange | ResctrlGroupChange | SchemataChange | TasksChange | ClusterChange
 
 Evidence = Mapping[str, int | float | str]

@@ -2,12 +2,28 @@
 
 QOS_CLASS = "koordinator.sh/qosClass"
 PRIORITY_CLASS = "koordinator.sh/priority-class"
+PRIORITY = "koordinator.sh/priority"
+"""Order among pods of one priority class."""
 
 RESERVATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS = "node.koordinator.sh/system-qos-resource"
+NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
+"""Label: `true` splits what kubelet keeps back over the NUMA zones."""
 COLOCATION_STRATEGY = "node.koordinator.sh/colocation-strategy"
+CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
+"""Label: switches CPU normalization on or off for one node."""
+CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+"""Written by Koordinator's webhook: allocatable as kubelet had it before amplification."""
+THIRD_PARTY_ALLOCATIONS = "node.koordinator.sh/thirdPartyAllocations"
+ORIGIN_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
+"""Batch resources before third-party allocations were taken off."""
 CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
+MID_STATIC_CPU_RATIO = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
+MID_STATIC_MEMORY_RATIO = "node.koordinator.sh/mid-static-memory-reserved-ratio"
+NETWORK_BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 
 CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
 CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
@@ -26,3 +42,10 @@ PLACEMENT = "placement.koordlite.io/containers"
 
 BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
+MID_CPU = "kubernetes.io/mid-cpu"
+MID_MEMORY = "kubernetes.io/mid-memory"
+PROMISED_RESOURCES = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
+"""What this agent promises on the Node."""
+
+DEPRECATED_RESOURCES = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
+"""Older names of extended resources and what they are called today."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-import msgspec
-
-from koordlite.model import keys, wire
+from koordlite.model import given, keys, wire
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import parse_resources
@@ -91,14 +89,12 @@ def parse_reservation(text: str, owner: str) -> Reservation | None:
     if not text:
         return None
     try:
-        written = msgspec.json.decode(text, type=_ReservationText | None)
-        if written is None:
-            return None
+        written = given.decode(_ReservationText, text)
         cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
-        resources = {name: Quantity.parse(amount) for name, amount in (written.resources or {}).items()}
-    except (msgspec.DecodeError, ValueError) as error:
+    except ValueError as error:
         raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
-    return Reservation(resources, cpus, written.apply_policy or "")
+    found = Reservation(written.resources, cpus, written.apply_policy)
+    return None if text.strip() == "null" else found
 
 
 def parse_system_qos(text: str | None, owner: str) -> SystemQoS:
@@ -106,9 +102,9 @@ def parse_system_qos(text: str | None, owner: str) -> SystemQoS:
     if not text:
         return SystemQoS()
     try:
-        written = msgspec.json.decode(text, type=_SystemQoSText | None) or _SystemQoSText()
-        return SystemQoS(CPUSet.parse(written.cpuset or ""), written.cpuset_exclusive is not False)
-    except (msgspec.DecodeError, ValueError) as error:
+        written = given.decode(_SystemQoSText, text)
+        return SystemQoS(CPUSet.parse(written.cpuset), written.cpuset_exclusive)
+    except ValueError as error:
         do = 'write {"cpuset":"0-1","cpusetExclusive":true}; the last good value stays in force'
         raise InputError(Problem(owner, keys.SYSTEM_QOS, text, str(error), do)) from error
 
@@ -118,12 +114,14 @@ _RESERVATION_HELP = (
 )
 
 
-class _ReservationText(msgspec.Struct, frozen=True):
-    resources: dict[str, str | int | float] | None = None
-    reserved_cpus: str | None = msgspec.field(default=None, name="reservedCPUs")
-    apply_policy: str | None = msgspec.field(default=None, name="applyPolicy")
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReservationText:
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    reserved_cpus: str = ""
+    apply_policy: str = ""
 
 
-class _SystemQoSText(msgspec.Struct, frozen=True, rename="camel"):
-    cpuset: str | None = None
-    cpuset_exclusive: bool | None = None
+@dataclasses.dataclass(frozen=True, slots=True)
+class _SystemQoSText:
+    cpuset: str = ""
+    cpuset_exclusive: bool = True

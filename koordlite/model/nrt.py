@@ -15,7 +15,7 @@ import msgspec
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 MAX_NUMA_NODES = 64
@@ -89,6 +89,17 @@ class Pool(_Value, frozen=True, omit_defaults=False):
         return EMPTY if self.cpuset is msgspec.UNSET else self.cpuset
 
 
+class CPUBasicInfo(_Value, frozen=True):
+    """Annotation `node.koordinator.sh/cpu-basic-info`: what the machine's CPUs are."""
+
+    model: str = msgspec.field(default="", name="cpuModel")
+    hyper_threads: bool = msgspec.field(default=False, name="hyperThreadEnabled")
+    turbo: bool = msgspec.field(default=False, name="turboEnabled")
+    cache_mask: str = msgspec.field(default="", name="catL3CbmMask")
+    """All ways of the L3 cache, in hexadecimal; empty without cache allocation."""
+    vendor: str = msgspec.field(default="", name="vendorID")
+
+
 class CPUManagerPolicy(_Value, frozen=True):
     """Annotation `kubelet.koordinator.sh/cpu-manager-policy`: how kubelet's CPU manager was configured."""
 
@@ -133,9 +144,19 @@ def decode_pools(text: str, owner: str, key: str = keys.LS_SHARED_POOLS) -> tupl
     return _decode(text, tuple[Pool, ...] | None, owner, key) or ()
 
 
+def encode_cpu_basic_info(info: CPUBasicInfo) -> str:
+    """Text of `keys.CPU_BASIC_INFO`."""
+    return _encode(info)
+
+
+def decode_cpu_basic_info(text: str, owner: str) -> CPUBasicInfo:
+    """What the CPUs are, as object `owner` carries it."""
+    return _decode(text, CPUBasicInfo | None, owner, keys.CPU_BASIC_INFO) or CPUBasicInfo()
+
+
 def encode_cpu_manager_policy(policy: CPUManagerPolicy) -> str:
     """Text of `keys.CPU_MANAGER_POLICY`; `{}` when kubelet was not asked."""
-    return _encode(policy)
+    return _encode(msgspec.structs.replace(policy, reserved_cpus=_or_default(policy.reserved_cpus)))
 
 
 def decode_cpu_manager_policy(text: str, owner: str) -> CPUManagerPolicy:
@@ -169,23 +190,23 @@ def decode_cpu_topology(text: str, owner: str) -> Topology:
 
 def encode_reservation(reservation: ResolvedReservation) -> str:
     """Text of `keys.RESERVATION` on the NodeResourceTopology: as written on the node, with the concrete CPU list."""
-    written = reservation.written
-    body: dict[str, Any] = {}
-    if written and written.resources:
-        body["resources"] = {name: str(amount) for name, amount in sorted(written.resources.items())}
-    if reservation.cpus:
-        body["reservedCPUs"] = str(reservation.cpus)
-    if written and written.apply_policy:
-        body["applyPolicy"] = written.apply_policy
-    return _encode(body)
+    written = reservation.written or Reservation()
+    resources = {name: str(amount) for name, amount in written.resources.items()}
+    return _encode(
+        _Reservation(
+            resources=resources, reserved_cpus=_or_default(reservation.cpus), apply_policy=written.apply_policy
+        )
+    )
 
 
 def encode_system_qos(system_qos: SystemQoS) -> str:
     """Text of `keys.SYSTEM_QOS` on the NodeResourceTopology; `{}` when nothing is set apart."""
-    body: dict[str, Any] = {"cpuset": str(system_qos.cpuset)} if system_qos.cpuset else {}
-    if body and not system_qos.exclusive:
-        body["cpusetExclusive"] = False
-    return _encode(body)
+    # Without CPUs the question whose they are does not arise, and Koordinator prints an empty object.
+    return _encode(
+        _SystemQoS(
+            cpuset=_or_default(system_qos.cpuset), cpuset_exclusive=system_qos.exclusive or not system_qos.cpuset
+        )
+    )
 
 
 _POLICIES = {
@@ -233,6 +254,17 @@ def by_numa_node(topology: Topology, cpus: CPUSet) -> Mapping[int, CPUSet]:
     return {node: part for node, part in split if part}
 
 
+class _Reservation(_Value, frozen=True):
+    resources: dict[str, str] = msgspec.field(default_factory=dict)
+    reserved_cpus: CPUSet = msgspec.field(default=EMPTY, name="reservedCPUs")
+    apply_policy: str = ""
+
+
+class _SystemQoS(_Value, frozen=True):
+    cpuset: CPUSet = EMPTY
+    cpuset_exclusive: bool = True
+
+
 class _CPURow(msgspec.Struct, frozen=True):
     id: int
     core: int
@@ -245,6 +277,11 @@ class _CPUDetail(msgspec.Struct, frozen=True):
 
 
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def _or_default(cpus: CPUSet) -> CPUSet:
+    """msgspec leaves out a default only when it is the very same object."""
+    return cpus or EMPTY
 
 
 def _encode(value: object) -> str:
@@ -267,6 +304,6 @@ def _from_text(kind: type, text: object) -> CPUSet:
 def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
     try:
         return msgspec.json.decode(text, type=shape, dec_hook=_from_text)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         do = "the agent writes this annotation; delete it and it is written anew; disregarded until then"
         raise InputError(Problem(owner, key, text, str(error), do)) from error

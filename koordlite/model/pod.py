@@ -6,12 +6,11 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
-from koordlite.model import keys, qos, wire
+from koordlite.model import given, keys, qos, resource_spec, wire
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
+from koordlite.model.resource_spec import ResourceSpec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,10 +47,13 @@ class Pod:
     raw_qos: qos.QoSClass = qos.QoSClass.NONE
     kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
     priority: int | None = None
+    sub_priority: int = 0
+    """Order among pods of one priority class, from label `koordinator.sh/priority`."""
     requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
     """Effective request by resource name, as the scheduler counts it."""
     containers: tuple[ContainerInfo, ...] = ()
     resource_status: ResourceStatus = ResourceStatus()
+    resource_spec: ResourceSpec = resource_spec.NO_WISH
     numa_policy: str = ""
     """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
     deleting: bool = False
@@ -71,6 +73,21 @@ class Pod:
     def priority_class(self) -> qos.PriorityClass:
         """Priority band with default."""
         return qos.priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority, self.qos_class)
+
+    @property
+    def raw_priority_class(self) -> qos.PriorityClass:
+        """Priority band by label or number alone."""
+        return qos.raw_priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority)
+
+    @property
+    def priority_value(self) -> int:
+        """Priority number with default."""
+        return qos.priority_value(self.priority, self.priority_class)
+
+    @property
+    def finished(self) -> bool:
+        """Its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
 
     @property
     def active(self) -> bool:
@@ -106,9 +123,11 @@ def from_wire(obj: wire.PodObject) -> Pod:
         raw_qos=qos.QoSClass.of_label(labels.get(keys.QOS_CLASS)),
         kube_qos=kube_qos(obj),
         priority=obj.spec.priority,
+        sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
         requests=effective_requests(obj.spec, name, problems),
         containers=_containers(obj, name, problems),
         resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems),
+        resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
         deleting=obj.metadata.deletion_timestamp is not None,
         problems=tuple(problems),
@@ -118,7 +137,10 @@ def from_wire(obj: wire.PodObject) -> Pod:
 def parse_resources(
     texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
 ) -> dict[str, Quantity]:
-    """Quantities by resource name; one that cannot be read is left out and added to `problems`."""
+    """Quantities by resource name; one that cannot be read is left out and added to `problems`.
+
+    A deprecated name of an extended resource becomes the one of today, which wins where both are given.
+    """
     parsed: dict[str, Quantity] = {}
     for resource, text in (texts or {}).items():
         try:
@@ -126,6 +148,10 @@ def parse_resources(
         except ValueError as error:
             do = "write a quantity; counted as 0"
             problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
+    for old, new in keys.DEPRECATED_RESOURCES.items():
+        if old in parsed:
+            amount = parsed.pop(old)
+            parsed.setdefault(new, amount)
     return parsed
 
 
@@ -176,30 +202,33 @@ def kube_qos(obj: wire.PodObject) -> qos.KubeQoS:
     return qos.KubeQoS.BURSTABLE
 
 
+@functools.lru_cache(maxsize=16384)
 def parse_resource_status(text: str) -> ResourceStatus:
-    """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read."""
-    try:
-        status = msgspec.json.decode(text, type=_StatusText)
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from error
-    entries = status.numa_node_resources or ()
+    """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read.
+
+    Kept, because the same few CPUs are handed out on every node of a cluster.
+    """
+    status = given.decode(_StatusText, text)
+    entries = status.numa_node_resources
     nodes = tuple(dict.fromkeys(entry.node for entry in entries))
-    return ResourceStatus(CPUSet.parse(status.cpuset or ""), nodes, any(map(_grants_cpu, entries)))
+    return ResourceStatus(CPUSet.parse(status.cpuset), nodes, any(map(_grants_cpu, entries)))
 
 
-class _NUMAText(msgspec.Struct, frozen=True):
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NUMAText:
     node: int = 0
-    resources: dict[str, str | int | float] | None = None
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
 
 
-class _StatusText(msgspec.Struct, rename="camel", frozen=True):
-    cpuset: str | None = ""
-    numa_node_resources: tuple[_NUMAText, ...] | None = None
+@dataclasses.dataclass(frozen=True, slots=True)
+class _StatusText:
+    cpuset: str = ""
+    numa_node_resources: tuple[_NUMAText, ...] = ()
 
 
 def _grants_cpu(entry: _NUMAText) -> bool:
-    amounts = entry.resources or {}
-    return any(Quantity.parse(amounts[name]).nano > 0 for name in ("cpu", keys.BATCH_CPU) if name in amounts)
+    cpu, batch = entry.resources.get("cpu"), entry.resources.get(keys.BATCH_CPU)
+    return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
 
 
 def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> ResourceStatus:
@@ -213,16 +242,25 @@ def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> R
         return ResourceStatus()
 
 
-class _NUMASpecText(msgspec.Struct, rename={"policy": "numaTopologyPolicy"}, frozen=True):
-    policy: str | None = ""
+def _sub_priority(owner: str, text: str | None, problems: list[Problem]) -> int:
+    try:
+        return qos.sub_priority(text)
+    except ValueError as error:
+        problems.append(Problem(owner, keys.PRIORITY, text or "", str(error), "write a number like 9100; counted as 0"))
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NUMASpecText:
+    numa_topology_policy: str = ""
 
 
 def _numa_policy(owner: str, text: str | None, problems: list[Problem]) -> str:
     if not text:
         return ""
     try:
-        return msgspec.json.decode(text, type=_NUMASpecText).policy or ""
-    except msgspec.DecodeError as error:
+        return given.decode(_NUMASpecText, text).numa_topology_policy
+    except ValueError as error:
         do = 'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
         problems.append(Problem(owner, keys.NUMA_TOPOLOGY_SPEC, text, str(error), do))
         return ""

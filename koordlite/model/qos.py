@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 
 
 class QoSClass(enum.StrEnum):
@@ -62,6 +63,10 @@ _FROM_KUBE = {
 }
 
 
+_GO_INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|0|[1-9](_?[0-9])*)\Z", re.ASCII)
+_INT32 = 2**31
+
+
 def with_default(raw: QoSClass, kube: KubeQoS) -> QoSClass:
     """The labelled class, else Guaranteed→LSR, Burstable→LS, BestEffort→BE."""
     return raw if raw is not QoSClass.NONE else _FROM_KUBE[kube]
@@ -83,3 +88,35 @@ def raw_priority_class(label: str | None, priority: int | None) -> PriorityClass
     if priority is None:
         return PriorityClass.NONE
     return next((c for c, (low, high) in _BANDS.items() if low <= priority <= high), PriorityClass.NONE)
+
+
+def priority_value(priority: int | None, band: PriorityClass) -> int:
+    """spec.priority where it is given and not 0, else the default number of `band` (with default).
+
+    Source: Koordinator `GetPodPriorityValueWithDefault`.
+    """
+    return priority or DEFAULT_PRIORITY[band]
+
+
+def sub_priority(text: str | None) -> int:
+    """Label `koordinator.sh/priority`: the order inside a band; 0 without one.
+
+    Numbers are written as in Go: decimal, 0x, 0b, 0o, or octal after a leading 0, with `_` between digits. ValueError
+    for anything else, and beyond 32 bits. Source: Koordinator `GetPodSubPriority`.
+    """
+    if not text:
+        return 0
+    if not _GO_INTEGER.match(text):
+        raise ValueError(f"{text!r} is not a whole number")
+    value = _go_integer(text)
+    if not -_INT32 <= value < _INT32:
+        raise ValueError(f"{text!r} does not fit into 32 bits")
+    return value
+
+
+def _go_integer(text: str) -> int:
+    """Python refuses a leading 0 where Go reads octal."""
+    digits = text.lstrip("+-").replace("_", "").lower()
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    value = int(digits, 8 if octal else 0)
+    return -value if text.startswith("-") else value

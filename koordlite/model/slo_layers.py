@@ -3,37 +3,72 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from koordlite.model import selector
+from koordlite.model import declared, given, selector
+from koordlite.model.declared import Path, Values
 from koordlite.model.errors import Problem
 from koordlite.model.lenient_json import Document, printable
-from koordlite.model.slo import RESCTRL_CLASSES, SLO, ResctrlQOS
+from koordlite.model.slo import SLO
 
-Values = dict[str, Any]
-"""Settings by their name in the document; those of a QoS class as `BE.mbaPercent`."""
-Layer = tuple[str, Values]
-"""Where settings come from, and the settings."""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings and where they come from."""
+
+    origin: str
+    values: Values
+
+
+Read = Callable[[Document, Mapping[str, Any], str, str], tuple[Values, bool]]
+"""Settings among the members of a strategy at a path, told what holds for bad ones; and whether all are usable."""
+
+
+def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
+    return value, ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """How one key's document is built."""
+class Section:
+    """How one key's document is built, and what it means."""
 
     key: str
-    section: str
-    """How `SLO.origins` calls it."""
-    cluster: str
+    attribute: str
+    """Of `SLO`."""
+    base: Any
+    """What the given settings are laid over."""
+    cluster: str = ""
     """Member that holds the cluster's strategy; empty when it is the document itself."""
-    entries: str
+    entries: str = "nodeConfigs"
     """Member that lists the strategies for groups of nodes."""
-    names: tuple[str, ...]
-    """Members of a strategy."""
-    read: Callable[[Document, Mapping[str, Any], str, str], Values | None]
-    """Settings among the members of a strategy at a path, None when one is out of range; told is what holds then."""
     blank_is_unset: bool = False
     """Empty text counts as no text; else it is broken JSON, as Koordinator has it."""
+    settle: Callable[[Any], tuple[Any, tuple[Path, ...]]] = _as_it_is
+    """The value as it takes effect, and the paths of settings that do not count."""
+    read: Read | None = None
+    """In place of the declared settings of `base`."""
+
+    @property
+    def name(self) -> str:
+        """How `SLO.origins` calls it."""
+        return declared.camel(self.attribute)
+
+    @property
+    def settings(self) -> Read:
+        """How a strategy is read."""
+        return self.read or functools.partial(_declared, type(self.base))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Members of a strategy."""
+        return tuple(declared.settings(type(self.base)))
+
+    def value(self, layers: list[Layer]) -> Any:
+        """What the layers come to, the later ones on top."""
+        merged = {path: value for layer in layers for path, value in layer.values.items()}
+        return self.settle(declared.build(self.base, merged))[0]
 
 
 class Reading:
@@ -41,59 +76,113 @@ class Reading:
 
     def __init__(self, data: Mapping[str, str], labels: Mapping[str, str], previous: SLO | None, owner: str) -> None:
         self.data, self.labels, self.owner = data, labels, owner
-        self.previous = previous or SLO(resctrl=dict.fromkeys(RESCTRL_CLASSES, ResctrlQOS()))
-        self.meanwhile = "the last good values stay in force" if previous else "the defaults hold"
+        self.last_good = previous.good if previous else {}
         self.problems: list[Problem] = []
         self.origins: dict[str, str] = {}
+        self.good: dict[str, str] = {}
+        self.kept: dict[str, str] = {}
 
-    def document(self, shape: Shape) -> Document:
-        """An empty document whose problems are ours."""
-        document = Document(self.owner, shape.key, self.meanwhile)
-        document.problems = self.problems
-        return document
+    def layers(self, section: Section) -> list[Layer]:
+        """Cluster and matching group of one key, from its last good document if the present one cannot be used."""
+        text = self.data.get(section.key)
+        if text is None or (text == "" and section.blank_is_unset):
+            return []
+        held = self.last_good.get(section.key)
+        meanwhile = "the defaults hold" if held is None else "the last good values stay in force"
+        found = _Strategies(self, section, meanwhile, self.problems).layers(text)
+        if found is not None:
+            self.good[section.key] = text
+            return found
+        self.kept[section.key] = meanwhile
+        if held is None:
+            return []
+        self.good[section.key] = held
+        # It was judged, and its mistakes were told, when it came.
+        return _Strategies(self, section, meanwhile, [], judged=True).layers(held) or []
 
-    def keep(self, shape: Shape) -> None:
-        """Note that a section's values, and where they came from, are those of last time."""
-        kept = self.previous.origins.items()
-        self.origins |= {name: origin for name, origin in kept if name.startswith(f"{shape.section}.")}
-
-    def overlay(self, shape: Shape, layers: list[Layer]) -> Values:
-        """The settings of all layers, the later ones on top."""
+    def overlay(self, section: Section, layers: list[Layer]) -> Any:
+        """What the layers come to, with the origin of each value remembered."""
         merged: Values = {}
-        for origin, values in layers:
-            merged |= values
-            self.origins |= {f"{shape.section}.{name}": origin for name in values}
-        return merged
+        origins: dict[Path, str] = {}
+        for layer in layers:
+            merged |= layer.values
+            origins |= dict.fromkeys(layer.values, layer.origin)
+        value, unused = section.settle(declared.build(section.base, merged))
+        for path, origin in origins.items():
+            counts = path[-1] == "enable" or not any(path[: len(off)] == off for off in unused)
+            self.origins[".".join((section.name, *path))] = origin if counts else "off: enable is false"
+        return value
 
 
-def layers_of(reading: Reading, shape: Shape) -> list[Layer] | None:
-    """Cluster and matching group of one key; None when the document cannot be used."""
-    text = reading.data.get(shape.key)
-    if text is None or (text == "" and shape.blank_is_unset):
-        return []
-    document = reading.document(shape)
-    names = () if shape.cluster else shape.names
-    root = document.object(document.decode(text), "", (*names, *filter(None, [shape.cluster]), shape.entries))
-    own = root if not shape.cluster else document.object(root.get(shape.cluster), shape.cluster, shape.names)
-    cluster = shape.read(document, own, shape.cluster, reading.meanwhile)
-    listed = document.items(root.get(shape.entries), shape.entries)
-    groups = [_group(reading, document, shape, item, f"{shape.entries}[{i}]") for i, item in enumerate(listed)]
-    if document.broken or cluster is None:
-        return None
-    return [("cluster", cluster), *[group for group in groups if group][:1]]
+class _Strategies:
+    """The strategies of one document."""
+
+    def __init__(
+        self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, judged: bool = False
+    ) -> None:
+        self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, judged, meanwhile
+        self.document = Document(reading.owner, section.key, meanwhile)
+        self.document.problems = problems
+
+    def layers(self, text: str) -> list[Layer] | None:
+        """None when the document cannot be used."""
+        document, section = self.document, self.section
+        own = () if section.cluster else section.names
+        root = document.object(document.decode(text), "", (*own, *filter(None, [section.cluster]), section.entries))
+        strategy = (
+            document.object(root.get(section.cluster), section.cluster, section.names) if section.cluster else root
+        )
+        values, usable = section.settings(document, strategy, section.cluster, self.meanwhile)
+        cluster = Layer("cluster", values)
+        usable = usable and not self._crossed([cluster], section.cluster, self.meanwhile)
+        groups = list(self._matching(root.get(section.entries), cluster))
+        if document.broken or not (usable or self.judged):
+            return None
+        return [cluster, *groups[:1]]
+
+    def _matching(self, listed: Any, cluster: Layer) -> Iterator[Layer]:
+        """The groups this node is in. More than one is a mistake: the first counts."""
+        first = ""
+        for index, item in enumerate(self.document.items(listed, self.section.entries)):
+            path = f"{self.section.entries}[{index}]"
+            group = self._group(item, path, cluster)
+            if group and first:
+                do = f"make the selectors differ; {first} counts, it comes first"
+                self.document.note(f"{path}.nodeSelector", group.origin, f"selects the nodes of {first} too", do)
+            elif group:
+                first = group.origin
+                yield group
+
+    def _group(self, item: Any, path: str, cluster: Layer) -> Layer | None:
+        """The settings of a group of nodes; None when this node is not in it."""
+        document, meanwhile = self.document, "the cluster's strategy holds for these nodes"
+        members = document.object(item, path, (*self.section.names, "name", "nodeSelector"))
+        values, usable = self.section.settings(document, members, path, meanwhile)
+        name = printable(document.text(members, "name", path)) or path
+        usable = usable and not self._crossed([cluster, Layer(name, values)], path, meanwhile)
+        return Layer(f"node strategy {name}", values if usable else {}) if self._selected(members, path) else None
+
+    def _selected(self, members: Mapping[str, Any], path: str) -> bool:
+        where = f"{path}.nodeSelector"
+        if "nodeSelector" not in members:
+            self.document.note(where, "", "no selector", "write one, or {}; it matches no node")
+            return False
+        chosen = selector.read(self.document, members["nodeSelector"], where)
+        try:
+            return selector.matches(chosen, self.labels)
+        except ValueError as error:
+            self.document.note(where, members["nodeSelector"], str(error), "mend it; the strategy is skipped")
+            return False
+
+    def _crossed(self, layers: list[Layer], path: str, meanwhile: str) -> bool:
+        """Whether an upper end is not above its lower one; only of these layers, the values below them are fine."""
+        found = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
+        for where, why in found:
+            self.document.note(".".join(filter(None, (path, where))), "", why, f"mend it; {meanwhile}")
+        return bool(found)
 
 
-def _group(reading: Reading, document: Document, shape: Shape, item: Any, path: str) -> Layer | None:
-    """The settings of a group of nodes; None when this node is not in it."""
-    members = document.object(item, path, (*shape.names, "name", "nodeSelector"))
-    values = shape.read(document, members, path, "the cluster's strategy holds for these nodes")
-    name = printable(document.text(members, "name", path)) or path
-    chosen = members.get("nodeSelector")
-    if chosen is None:
-        document.note(f"{path}.nodeSelector", "", "no selector", "write one, or {}; it matches no node")
-    try:
-        matched = selector.matches(chosen, reading.labels)
-    except ValueError as error:
-        document.note(f"{path}.nodeSelector", chosen, str(error), "mend it; the strategy is skipped")
-        return None
-    return (f"node strategy {name}", values or {}) if matched else None
+def _declared(
+    shape: type, document: Document, members: Mapping[str, Any], path: str, meanwhile: str
+) -> tuple[Values, bool]:
+    return given.read(document, shape, members, path, meanwhile)

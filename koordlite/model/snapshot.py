@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
+from koordlite.model.node_notes import NodeNotes
+from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.pod import Pod
 from koordlite.model.slo import SLO
 from koordlite.model.topology import Topology
-from koordlite.model.wire import Zone
+from koordlite.model.wire import Zone, ZoneResource
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -160,8 +162,23 @@ class Published:
     """Annotations of the node's NodeResourceTopology."""
     zones: tuple[Zone, ...] = ()
     topology_policies: tuple[str, ...] = ()
-    last_sync: float | None = None
-    """When we last wrote the node's status; None when never in this run."""
+    topology_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Labels of the NodeResourceTopology."""
+    last_sync: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
+
+    def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:
+        """What a zone holds of a resource; None without either."""
+        held = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
+        return next(held, None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """What stood in a cgroup file before our first write, and which strategy wrote it."""
+
+    value: CPUSet | int
+    strategy: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +207,16 @@ class Snapshot:
     """Means over `slo.colocation.metric_aggregate_duration_seconds`, or as much of it as there is."""
     resctrl: Resctrl
     published: Published
+    notes: NodeNotes = dataclasses.field(default_factory=NodeNotes)
+    """What others wrote on the Node about its resources."""
+    cpu_info: CPUBasicInfo = dataclasses.field(default_factory=CPUBasicInfo)
+    """Model of the CPUs, and what is switched on in them."""
+    host_groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Group by name of host application; whether it is there, `cgroups` says."""
     ours: frozenset[str] = frozenset()
     """Places (`Change.place`) that hold a value of ours: they are in the undo journal."""
+    found: Mapping[str, Found] = dataclasses.field(default_factory=dict)
+    """What stood in those places that are cgroup files before our first write."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed: node, pods, config, usage."""
     problems: tuple[Problem, ...] = ()

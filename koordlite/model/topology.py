@@ -28,6 +28,8 @@ class NUMANode:
     memory: int
     """MemTotal in bytes."""
     distances: tuple[tuple[int, int], ...] = ()
+    huge_pages: tuple[tuple[int, int], ...] = ()
+    """Bytes set aside as huge pages, by the size of one page in bytes."""
 
 
 @dataclasses.dataclass(frozen=True)

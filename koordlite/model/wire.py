@@ -16,12 +16,14 @@ class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=Fals
 
 
 class OwnerReference(_Object, frozen=True):
-    """Who made a pod."""
+    """Who made an object, and is waited for when it goes."""
 
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
+    api_version: str = ""
+    block_owner_deletion: bool | None = None
 
 
 class ObjectMeta(_Object, frozen=True):
@@ -231,7 +233,7 @@ class ConfigMapObject(_Object, frozen=True):
     data: dict[str, str] | None = None
 
 
-class ZoneResource(_Object, frozen=True):
+class ZoneResource(_Object, frozen=True, omit_defaults=False):
     """One resource of a NUMA zone."""
 
     name: str = ""

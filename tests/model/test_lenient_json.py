@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+import json
+from typing import Annotated, Any
 
 import pytest
 
-from koordlite.model.lenient_json import Document, Field
+from koordlite.model import declared, given
+from koordlite.model.declared import OneOf, Within
+from koordlite.model.lenient_json import MOST_PROBLEMS, Document
 
-TABLE = {
-    "onOff": Field(attribute="on_off", kind=bool),
-    "howMany": Field(attribute="how_many", kind=int, low=0, high=10),
-    "share": Field(attribute="share", kind=float, above=0),
-    "mode": Field(attribute="mode", kind=str, words=("calm", "fast")),
-}
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    on_off: bool = False
+    how_many: Annotated[int, Within(low=0, high=10)] | None = None
+    share: Annotated[float, Within(above=0, usual=1)] = 0.5
+    mode: Annotated[str, OneOf(("calm", "fast"))] = "calm"
 
 
 def read(text: str) -> tuple[dict[str, Any] | None, Document]:
     document = Document("configmap/x", "doc", "the last one stays")
-    members = document.object(document.decode(text), "", tuple(TABLE))
-    return document.values(members, TABLE, "", "skipped"), document
+    members = document.object(document.decode(text), "", declared.settings(Sample))
+    values, usable = given.read(document, Sample, members, "", "skipped")
+    return {path[0]: value for path, value in values.items()} if usable else None, document
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,9 @@ def read(text: str) -> tuple[dict[str, Any] | None, Document]:
         pytest.param('{"howMany":3,"howMany":4}', (4,), id="the last of two wins"),
         pytest.param('{"howMany":3,"HOWMANY":4}', (4,), id="also over spellings"),
         pytest.param('{"howMany":null,"mode":""}', (), id="null and empty text are unset"),
-        pytest.param('{"share":2}', (2,), id="a whole number is a number"),
+        pytest.param('{"howMany":3,"HOWMANY":null}', (), id="a later null too"),
+        pytest.param('{"ſhare":0.25}', (0.25,), id="letters that Go folds"),
+        pytest.param('{"share":1}', (1,), id="a whole number is a number"),
         pytest.param("null", (), id="null is an empty document"),
         pytest.param(" {}\n", (), id="blanks around"),
     ],
@@ -85,10 +93,17 @@ def test_a_value_out_of_range_spoils_its_object(text: str, why: str) -> None:
     assert [(problem.why, problem.do) for problem in document.problems] == [(why, "mend it; skipped")]
 
 
-def test_an_unknown_word_means_the_first_and_is_told() -> None:
+def test_an_unknown_word_stays_as_written_and_is_told() -> None:
     found, document = read('{"mode":"fsat"}')
-    assert found == {"mode": "calm"}
+    assert found == {"mode": "fsat"}
     assert "calm, fast" in document.problems[0].why
+    assert "it means calm" in document.problems[0].do
+
+
+def test_a_value_beyond_the_usual_is_used_and_told() -> None:
+    found, document = read('{"share":1.5}')
+    assert found == {"share": 1.5}
+    assert (document.problems[0].why, document.problems[0].do) == ("above 1", "check it; it is used")
 
 
 @pytest.mark.parametrize(
@@ -114,3 +129,14 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_names_with_control_characters_are_printed_harmlessly() -> None:
     _, document = read('{"a\\u001b[31m\\n":1}')
     assert str(document.problems[0]).isprintable()
+
+
+def test_half_a_character_becomes_a_whole_one() -> None:
+    _, document = read('{"mode":"\\ud800x"}')
+    assert document.problems[0].value == "\ufffdx"
+
+
+def test_a_document_of_nothing_but_mistakes_is_told_in_few_lines() -> None:
+    _, document = read(json.dumps({f"wrong{i}": i for i in range(5000)}))
+    assert len(document.problems) == MOST_PROBLEMS + 1
+    assert "more mistakes" in document.problems[-1].why

@@ -33,7 +33,31 @@ def test_a_reservation_as_written() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ['{"reservedCPUs":', '{"resources":{"cpu":"1C"}}', '{"reservedCPUs":"-1"}', "[]", "2"])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"RESERVEDcpus":"0-1"}', node.Reservation({}, CPUSet([0, 1]))),
+        ('{"reservedCPUs":"0-1","reservedCPUs":"2"}', node.Reservation({}, CPUSet([2]))),
+        ('{"reservedCPUs":null,"resources":null,"applyPolicy":null}', node.Reservation()),
+        ('{"resources":{"cpu":"1","cpu":2}}', node.Reservation({"cpu": Quantity.of(2)})),
+    ],
+    ids=["case does not matter", "the last of two counts", "null is unset", "also inside"],
+)
+def test_a_reservation_is_read_as_go_reads_it(text: str, found: node.Reservation) -> None:
+    assert node.parse_reservation(text, "node/n1") == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"reservedCPUs":',
+        '{"resources":{"cpu":"1C"}}',
+        '{"reservedCPUs":"-1"}',
+        '{"reservedCPUs":"0","applyPolicy":1}',
+        "[]",
+        "2",
+    ],
+)
 def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_mend_it(text: str) -> None:
     with pytest.raises(InputError) as raised:
         node.parse_reservation(text, "node/n1")
@@ -50,6 +74,9 @@ def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_mend
         ("{}", EMPTY, True),
         ('{"cpuset":"0-1"}', CPUSet([0, 1]), True),
         ('{"cpuset":"0-1","cpusetExclusive":false}', CPUSet([0, 1]), False),
+        ('{"CPUSet":"0-1","CpusetExclusive":false}', CPUSet([0, 1]), False),
+        ('{"cpuset":null,"cpusetExclusive":null}', EMPTY, True),
+        ("null", EMPTY, True),
     ],
 )
 def test_system_qos(text: str | None, cpus: CPUSet, exclusive: bool) -> None:

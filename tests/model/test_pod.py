@@ -131,6 +131,14 @@ def test_only_cpu_ties_cpus_to_numa_nodes(resources: dict[str, str] | None, tied
     assert status(numaNodeResources=[{"node": 1, "resources": resources}]).resource_status.numa_cpu is tied
 
 
+def test_promises_are_read_as_go_reads_them() -> None:
+    given = {"CPUSET": "0-3", "NumaNodeResources": [{"NODE": 1, "Resources": {"cpu": 2}}]}
+    found = status(**given).resource_status
+    assert (found.cpuset, found.numa_nodes, found.numa_cpu) == (CPUSet(range(4)), (1,), True)
+    policy = {"annotations": {keys.NUMA_TOPOLOGY_SPEC: '{"NUMATopologyPolicy":"Restricted"}'}}
+    assert read(metadata=policy).numa_policy == "Restricted"
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"cpuset":"0-"}', '{"numaNodeResources":[{"resources":{"cpu":"1C"}}]}'])
 def test_a_bad_promise_is_a_problem_of_the_pod(text: str) -> None:
     found = read(metadata={"annotations": {keys.RESOURCE_STATUS: text}})
@@ -157,3 +165,33 @@ def test_containers_with_their_ids_and_states() -> None:
 def test_best_effort_by_label_or_by_cgroup(label: str, kube: str, best_effort: bool) -> None:
     found = read(metadata={"labels": {keys.QOS_CLASS: label}}, status={"qosClass": kube})
     assert found.is_best_effort is best_effort
+
+
+def test_deprecated_resources_are_those_of_today() -> None:
+    old = {"koordinator.sh/batch-cpu": "1k", "koordinator.sh/batch-memory": "1Gi"}
+    found = read(spec={"containers": [container(requests=old)]})
+    assert (found.request_milli(keys.BATCH_CPU), found.request_value(keys.BATCH_MEMORY)) == (1_000_000, 2**30)
+    assert not any(name.startswith("koordinator.sh/") for name in found.requests)
+
+
+def test_the_name_of_today_wins() -> None:
+    both = {"koordinator.sh/batch-cpu": "1", keys.BATCH_CPU: "2"}
+    assert read(spec={"containers": [container(requests=both)]}).request_value(keys.BATCH_CPU) == 2
+
+
+def test_numbers_of_priority() -> None:
+    found = read(metadata={"labels": {keys.PRIORITY: "0x10", keys.QOS_CLASS: "BE"}})
+    assert (found.raw_priority_class, found.priority_value, found.sub_priority) == (PriorityClass.NONE, 5500, 16)
+
+
+def test_an_order_that_is_no_number_is_told_and_counts_as_none() -> None:
+    found = read(metadata={"labels": {keys.PRIORITY: "high"}})
+    assert found.sub_priority == 0
+    assert [(problem.field, problem.value) for problem in found.problems] == [(keys.PRIORITY, "high")]
+
+
+@pytest.mark.parametrize(
+    ("phase", "finished"), [("Succeeded", True), ("Failed", True), ("Running", False), ("", False)]
+)
+def test_what_has_finished(phase: str, finished: bool) -> None:
+    assert read(status={"phase": phase}).finished == finished

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.model.qos import KubeQoS, PriorityClass, QoSClass, priority_class, raw_priority_class, with_default
+from koordlite.model.qos import (
+    KubeQoS,
+    PriorityClass,
+    QoSClass,
+    priority_class,
+    priority_value,
+    raw_priority_class,
+    sub_priority,
+    with_default,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +60,54 @@ def test_the_band_comes_from_the_label_if_there_is_one(label: str | None, priori
 def test_outside_every_band_the_qos_class_decides(qos: QoSClass, band: str) -> None:
     assert priority_class(None, 2_000_000_000, qos) == band
     assert priority_class("unknown", 9500, qos) == band
+
+
+@pytest.mark.parametrize(
+    ("priority", "band", "value"),
+    [
+        (5999, PriorityClass.PROD, 5999),
+        (-1, PriorityClass.PROD, -1),
+        (0, PriorityClass.PROD, 9500),
+        (None, PriorityClass.PROD, 9500),
+        (None, PriorityClass.MID, 7500),
+        (None, PriorityClass.BATCH, 5500),
+        (None, PriorityClass.FREE, 3500),
+        (None, PriorityClass.NONE, 0),
+    ],
+)
+def test_the_number_is_the_given_one_or_that_of_the_band(priority: int | None, band: PriorityClass, value: int) -> None:
+    assert priority_value(priority, band) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (None, 0),
+        ("", 0),
+        ("0", 0),
+        ("9100", 9100),
+        ("-5", -5),
+        ("+5", 5),
+        ("0x1F", 31),
+        ("0X1f", 31),
+        ("0b101", 5),
+        ("0o17", 15),
+        ("017", 15),
+        ("-017", -15),
+        ("0_17", 15),
+        ("1_000", 1000),
+        ("0x_ff", 255),
+        ("2147483647", 2**31 - 1),
+        ("-2147483648", -(2**31)),
+    ],
+)
+def test_the_order_inside_a_band_is_written_as_in_go(text: str | None, value: int) -> None:
+    assert sub_priority(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["08", "1__0", "_1", "1_", "0x", "1.5", " 1", "1\n", "١", "high", "2147483648", "--1", "1e3"]
+)
+def test_what_go_refuses_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"whole number|32 bits"):
+        sub_priority(text)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite.model import selector
+from koordlite.model.lenient_json import Document
 
 LABELS = {"pool": "batch", "zone": "a"}
 
@@ -15,10 +16,14 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
+def read(value: Any) -> tuple[selector.Selector, Document]:
+    document = Document("configmap/x", "doc", "the last one stays")
+    return selector.read(document, value, "nodeSelector"), document
+
+
 @pytest.mark.parametrize(
     ("given", "matched"),
     [
-        pytest.param(None, False, id="no selector matches nothing"),
         pytest.param({}, True, id="an empty one everything"),
         pytest.param({"matchLabels": {"pool": "batch"}}, True, id="equal"),
         pytest.param({"matchLabels": {"pool": "batch", "zone": "b"}}, False, id="all must be equal"),
@@ -36,28 +41,49 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_matches(given: Any, matched: bool) -> None:
-    assert selector.matches(given, LABELS) is matched
+    found, document = read(given)
+    assert selector.matches(found, LABELS) is matched
+    assert not document.problems
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ([], "not a JSON object"),
-        ({"matchLabels": {"pool": 1}}, "matchLabels.pool"),
-        ({"matchLabels": []}, ""),
-        ({"matchExpressions": {}}, ""),
         (expression("pool", "out", "x"), "'out'"),
         (expression("pool", "In"), "at least one"),
         (expression("pool", "Exists", "x"), "takes no"),
         ({"matchExpressions": [{"operator": "Exists"}]}, "no key"),
-        ({"matchExpressions": ["x"]}, "not a JSON object"),
-        ({"matchExpressions": [{"key": "a", "operator": "In", "values": "x"}]}, "list of texts"),
         ({"matchLabels": {"absent": "x"}, **expression("pool", "out")}, "'out'"),
+        ({"matchLabels": {"two words": "x"}}, "not a label's name"),
+        ({"matchLabels": {"a/b/c": "x"}}, "not a label's name"),
+        ({"matchLabels": {"/name": "x"}}, "not a label's name"),
+        ({"matchLabels": {"pool": "-"}}, "not a label's value"),
+        ({"matchLabels": {"pool": "x" * 64}}, "not a label's value"),
     ],
 )
-def test_what_is_no_selector_is_refused_even_when_it_would_not_match(given: Any, why: str) -> None:
-    if not why:
-        assert selector.matches(given, LABELS)
-        return
+def test_what_means_nothing_is_refused_even_when_it_would_not_match(given: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        selector.matches(given, LABELS)
+        selector.matches(read(given)[0], LABELS)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ([], "doc.nodeSelector"),
+        ({"matchLabels": {"pool": 1}}, "doc.nodeSelector.matchLabels.pool"),
+        ({"matchLabels": []}, "doc.nodeSelector.matchLabels"),
+        ({"matchExpressions": {}}, "doc.nodeSelector.matchExpressions"),
+        ({"matchExpressions": ["x"]}, "doc.nodeSelector.matchExpressions[0]"),
+        ({"matchExpressions": [{"key": "a", "values": "x"}]}, "doc.nodeSelector.matchExpressions[0].values"),
+    ],
+)
+def test_a_value_of_the_wrong_type_spoils_the_document(given: Any, field: str) -> None:
+    _, document = read(given)
+    assert document.broken
+    assert document.problems[0].field == field
+
+
+def test_names_are_read_without_regard_to_case() -> None:
+    found, _ = read({"MatchLabels": {"pool": "batch"}})
+    assert selector.matches(found, LABELS)
+    assert not selector.matches(found, {"pool": "web"})

@@ -140,7 +140,7 @@ def test_resctrl_of_a_group_inherits_setting_by_setting() -> None:
         }
     )
     assert found.resctrl[QoSClass.BE] == ResctrlQOS(enable=True, cat_range_end_percent=40, mba_percent=20)
-    assert found.origins["resctrl.BE.mbaPercent"] == "node strategy nodeStrategies[0]"
+    assert found.origins["resourceQOS.beClass.resctrlQOS.mbaPercent"] == "node strategy nodeStrategies[0]"
 
 
 GOOD = effective({QOS: {"clusterStrategy": resctrl(enable=True, mbaPercent=70)}})
@@ -156,7 +156,7 @@ def test_an_empty_range_in_a_group_leaves_the_cluster_strategy() -> None:
     groups = [{"nodeSelector": MINE, **resctrl(catRangeStartPercent=60)}]
     found = effective({QOS: {"clusterStrategy": resctrl(enable=True, mbaPercent=70), "nodeStrategies": groups}})
     assert found.resctrl == GOOD.resctrl
-    assert found.origins["resctrl.BE.mbaPercent"] == "cluster"
+    assert found.origins["resourceQOS.beClass.resctrlQOS.mbaPercent"] == "cluster"
     assert "the cluster's strategy holds" in found.problems[0].do
 
 

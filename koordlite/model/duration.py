@@ -1,0 +1,55 @@
+"""Durations as Go writes them in JSON: `5m0s`, `1h30m`, `250ms`, as whole nanoseconds.
+
+Source: Go `time.ParseDuration` and `Duration.String`, which Kubernetes' `metav1.Duration` uses.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+SECOND = 10**9
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+}
+_PART = re.compile(r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_LARGEST = 2**63 - 1
+
+
+def parse(text: str) -> int:
+    """Nanoseconds of the duration `text`, what is finer cut off; ValueError when it is none."""
+    sign, amounts = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if amounts == "0":
+        return 0
+    parts = _PART.findall(amounts)
+    if not parts or "".join(number + unit for number, unit in parts) != amounts:
+        raise ValueError(f"{text!r} is not a duration like 90s, 5m or 1h30m")
+    total = sum(int(Fraction(f"0{number}0" if "." in number else number) * _UNITS[unit]) for number, unit in parts)
+    if total > _LARGEST:
+        raise ValueError(f"{text!r} is longer than 292 years, the longest duration there is")
+    return sign * total
+
+
+def show(nanoseconds: int) -> str:
+    """`5m0s`: hours, minutes and seconds from one second on, else the largest unit that fits."""
+    sign, amount = "-" if nanoseconds < 0 else "", abs(nanoseconds)
+    if amount < SECOND:
+        size, unit = next((_UNITS[u], u) for u in ("ms", "µs", "ns") if amount >= _UNITS[u] or u == "ns")
+        return f"{sign}{_decimal(amount, size)}{unit}" if amount else "0s"
+    minutes, rest = divmod(amount, 60 * SECOND)
+    hours, minutes = divmod(minutes, 60)
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{head}{_decimal(rest, SECOND)}s"
+
+
+def _decimal(amount: int, size: int) -> str:
+    whole, rest = divmod(amount, size)
+    digits = f"{rest:0{len(str(size)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{digits}" if digits else str(whole)

@@ -1,0 +1,116 @@
+"""What annotations of the Node say about its resources: raw allocatable, third parties' share, the worth of its CPUs.
+
+Source: Koordinator `apis/extension`, node resource amplification, CPU normalization and third-party allocations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.lenient_json import Document
+from koordlite.model.node import Node
+from koordlite.model.quantity import Quantity
+
+T = TypeVar("T")
+
+_BATCH = "koord-batch"
+_KEPT = "the last good value stays in force"
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?\Z", re.ASCII)
+_ZERO = Quantity(0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeNotes:
+    """The annotations as values; without an annotation its value is empty or None."""
+
+    third_party: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """What another scheduler (YARN) has handed out of the batch resources, by resource."""
+    raw_allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """cpu and memory of status.allocatable before somebody multiplied them."""
+    cpu_normalization: float | None = None
+    """What a CPU of this node is worth, as the Node tells the schedulers."""
+
+    def kubelet_allocatable(self, node: Node) -> Mapping[str, Quantity]:
+        """status.allocatable as kubelet wrote it: capacity minus this is what kubelet keeps back."""
+        return {**node.allocatable, **self.raw_allocatable}
+
+
+def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, problems: list[Problem]) -> NodeNotes:
+    """The notes in `annotations` of object `owner`; one that cannot be read keeps its value of `last`, and is told."""
+
+    def read(key: str, parse_text: Callable[[str, str], T], kept: T) -> T:
+        try:
+            return parse_text(annotations.get(key, ""), owner)
+        except InputError as error:
+            problems.extend(error.problems)
+            return kept
+
+    return NodeNotes(
+        third_party=read(keys.THIRD_PARTY_ALLOCATIONS, parse_third_party, last.third_party),
+        raw_allocatable=read(keys.RAW_ALLOCATABLE, parse_raw_allocatable, last.raw_allocatable),
+        cpu_normalization=read(keys.CPU_NORMALIZATION_RATIO, parse_normalization, last.cpu_normalization),
+    )
+
+
+def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:
+    """Σ of the allocations with priority koord-batch, by resource; InputError when the annotation cannot be read."""
+    document = Document(owner, keys.THIRD_PARTY_ALLOCATIONS, _KEPT)
+    root = document.object(document.decode(text), "", ("allocations",)) if text else {}
+    total: dict[str, Quantity] = {}
+    for index, item in enumerate(document.items(root.get("allocations"), "allocations")):
+        path = f"allocations[{index}]"
+        members = document.object(item, path, ("name", "priority", "resources"))
+        amounts = _amounts(document, members.get("resources"), f"{path}.resources")
+        if members.get("priority") == _BATCH:
+            for name, amount in amounts.items():
+                held = total.get(name, _ZERO)
+                total[name] = Quantity(held.nano + amount.nano, amount.format)
+    return _unless_broken(document, total)
+
+
+def parse_raw_allocatable(text: str, owner: str) -> Mapping[str, Quantity]:
+    """`{"cpu":"32","memory":"128Gi"}`; InputError when it cannot be read."""
+    document = Document(owner, keys.RAW_ALLOCATABLE, _KEPT)
+    return _unless_broken(document, _amounts(document, document.decode(text), "") if text else {})
+
+
+def parse_normalization(text: str, owner: str) -> float | None:
+    """`1.20`; None for no text. InputError when it is no number."""
+    if not text:
+        return None
+    if not _NUMBER.match(text):
+        do = f"write a ratio like 1.20; {_KEPT}"
+        raise InputError(Problem(owner, keys.CPU_NORMALIZATION_RATIO, text, "not a number", do))
+    return float(text)
+
+
+def encode_origin(offered: Mapping[str, int | None]) -> str:
+    """Text of `keys.ORIGIN_ALLOCATABLE`: batch resources before third parties' share is taken off; 0 for None."""
+    cpu, memory = offered.get(keys.BATCH_CPU) or 0, offered.get(keys.BATCH_MEMORY) or 0
+    shown = {keys.BATCH_CPU: Quantity.of(cpu), keys.BATCH_MEMORY: Quantity.of(memory, "BinarySI")}
+    return msgspec.json.encode({"resources": {name: str(amount) for name, amount in shown.items()}}).decode()
+
+
+def _amounts(document: Document, value: Any, path: str) -> dict[str, Quantity]:
+    found: dict[str, Quantity] = {}
+    for name, text in document.object(value, path, None).items():
+        try:
+            if isinstance(text, bool) or not isinstance(text, str | int | float):
+                raise ValueError(f"{text!r} is not a quantity")
+            found[name] = Quantity.parse(text)
+        except ValueError as error:
+            document.spoil(f"{path}.{name}" if path else name, text, str(error))
+    return found
+
+
+def _unless_broken(document: Document, value: T) -> T:
+    if document.broken:
+        raise InputError(document.problems)
+    return value

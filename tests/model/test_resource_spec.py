@@ -1,0 +1,56 @@
+"""How a pod wants its CPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from koordlite.model import keys, pod, resource_spec, wire
+from koordlite.model.errors import Problem
+from koordlite.model.resource_spec import ResourceSpec
+
+
+def read(text: str | None) -> tuple[ResourceSpec, list[Problem]]:
+    problems: list[Problem] = []
+    return resource_spec.parse(text, "pod/a/b", problems), problems
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        pytest.param(None, ResourceSpec(), id="no annotation"),
+        pytest.param("", ResourceSpec(), id="an empty one"),
+        pytest.param("{}", ResourceSpec(), id="no wish"),
+        pytest.param("null", ResourceSpec(), id="null"),
+        pytest.param(
+            '{"requiredCPUBindPolicy":"FullPCPUs"}',
+            ResourceSpec(required_cpu_bind_policy="FullPCPUs"),
+            id="required",
+        ),
+        pytest.param(
+            '{"PREFERREDCPUBINDPOLICY":"SpreadByPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel","later":1}',
+            ResourceSpec(preferred_cpu_bind_policy="SpreadByPCPUs", preferred_cpu_exclusive_policy="NUMANodeLevel"),
+            id="as Go reads it",
+        ),
+    ],
+)
+def test_wishes(text: str | None, spec: ResourceSpec) -> None:
+    assert read(text) == (spec, [])
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '"FullPCPUs"', '{"requiredCPUBindPolicy":1}'])
+def test_what_cannot_be_read_is_no_wish_and_is_told(text: str) -> None:
+    spec, problems = read(text)
+    assert spec == ResourceSpec()
+    assert [problem.object for problem in problems] == ["pod/a/b"]
+    assert "without wishes" in problems[0].do
+
+
+def test_an_unknown_word_is_told() -> None:
+    _, (problem,) = read('{"preferredCPUBindPolicy":"Half"}')
+    assert problem.field == f"{keys.RESOURCE_SPEC}.preferredCPUBindPolicy"
+
+
+def test_a_pod_has_its_wishes() -> None:
+    notes = {keys.RESOURCE_SPEC: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
+    found = pod.from_wire(wire.PodObject(metadata=wire.ObjectMeta(annotations=notes)))
+    assert found.resource_spec.required_cpu_bind_policy == "FullPCPUs"
