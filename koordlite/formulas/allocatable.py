@@ -7,8 +7,12 @@ the two can be compared. Source: Koordinator batchresource plugin, `calculate`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Collection, Iterable, Mapping
 
+from koordlite.formulas import reservation
+from koordlite.model.node import Node
+from koordlite.model.node_notes import NodeNotes
 from koordlite.model.pod import Pod
 from koordlite.model.qos import PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
@@ -16,8 +20,8 @@ from koordlite.model.slo import Colocation, HostApplication
 from koordlite.model.snapshot import Use
 
 NOTHING = Use(0, 0)
-_UNPROTECTED = (PriorityClass.BATCH, PriorityClass.FREE)
-_SECONDS_PER_MINUTE = 60
+BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)
+"""The bands batch resources are offered to; all else is high-priority work."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,9 +36,9 @@ class Sums:
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
-            _plus(self.hp_request, other.hp_request),
-            _plus(self.hp_used, other.hp_used),
-            _plus(self.hp_max_used_request, other.hp_max_used_request),
+            plus(self.hp_request, other.hp_request),
+            plus(self.hp_used, other.hp_used),
+            plus(self.hp_max_used_request, other.hp_max_used_request),
         )
 
 
@@ -82,8 +86,28 @@ def batch(
     `host_apps` the use of those that are not batch (`host_app_use`), `reserved` the larger of kubelet's reservation and
     the annotation's. Under the memory policy `request` the reservation stands in for the system and requests for use.
     """
-    margin = safety_margin(capacity=capacity, colocation=colocation)
-    measured = _plus(system, host_apps)
+    return terms(
+        capacity=capacity,
+        margin=safety_margin(capacity=capacity, colocation=colocation),
+        cap=caps(capacity=capacity, colocation=colocation),
+        colocation=colocation,
+        sums=sums,
+        measured=plus(system, host_apps),
+        reserved=reserved,
+    )
+
+
+def terms(
+    *,
+    capacity: Use,
+    margin: Use,
+    cap: tuple[int | None, int | None],
+    colocation: Colocation,
+    sums: Sums,
+    measured: Use,
+    reserved: Use,
+) -> tuple[Terms, Terms]:
+    """The terms of (CPU, memory) once margin and cap are known; memory in whatever unit all arguments share."""
     cpu = Terms(
         policy=_known(colocation.cpu_calculate_policy, "maxUsageRequest"),
         capacity=capacity.cpu,
@@ -93,7 +117,7 @@ def batch(
         hp_used=sums.hp_used.cpu,
         hp_request=sums.hp_request.cpu,
         hp_max_used_request=sums.hp_max_used_request.cpu,
-        cap=_share_or_none(capacity.cpu, colocation.batch_cpu_threshold_percent),
+        cap=cap[0],
     )
     memory = Terms(
         policy=_known(colocation.memory_calculate_policy, "request", "maxUsageRequest"),
@@ -104,7 +128,7 @@ def batch(
         hp_used=sums.hp_used.memory,
         hp_request=sums.hp_request.memory,
         hp_max_used_request=sums.hp_max_used_request.memory,
-        cap=_share_or_none(capacity.memory, colocation.batch_memory_threshold_percent),
+        cap=cap[1],
     )
     return cpu, memory
 
@@ -115,8 +139,16 @@ def safety_margin(*, capacity: Use, colocation: Colocation) -> Use:
     Source: Koordinator `GetNodeSafetyMargin`.
     """
     return Use(
-        _share(capacity.cpu, 100 - colocation.cpu_reclaim_threshold_percent),
-        _share(capacity.memory, 100 - colocation.memory_reclaim_threshold_percent),
+        share(capacity.cpu, 100 - colocation.cpu_reclaim_threshold_percent),
+        share(capacity.memory, 100 - colocation.memory_reclaim_threshold_percent),
+    )
+
+
+def caps(*, capacity: Use, colocation: Colocation) -> tuple[int | None, int | None]:
+    """capacity × batch threshold %: upper bounds of (CPU, memory), None where no threshold is given."""
+    return (
+        _share_or_none(capacity.cpu, colocation.batch_cpu_threshold_percent),
+        _share_or_none(capacity.memory, colocation.batch_memory_threshold_percent),
     )
 
 
@@ -143,29 +175,54 @@ def pod_terms(*, pod: Pod, used: Use | None) -> Sums:
     makes new pods invisible under `maxUsageRequest` (docs/compatibility.md). A finished pod counts with what was
     still measured.
     """
-    if pod.priority_class in _UNPROTECTED:
+    if pod.priority_class in BATCH_AND_BELOW:
         return Sums()
     if not pod.active:
         return Sums(hp_used=used or NOTHING, hp_max_used_request=used or NOTHING)
-    request = Use(pod.request_milli(), pod.request_value("memory"))
+    return charge(request=Use(pod.request_milli(), pod.request_value("memory")), used=used, qos=pod.qos_class)
+
+
+def charge(*, request: Use, used: Use | None, qos: QoSClass) -> Sums:
+    """request, use and max(use, request) of active high-priority work; the request stands in for `used` None."""
     if used is None:
         return Sums(request, request, request)
     # Nobody else can run on the CPUs of an LSE pod, so idle ones are not free.
-    charged = Use(request.cpu, used.memory) if pod.qos_class is QoSClass.LSE else used
+    charged = Use(request.cpu, used.memory) if qos is QoSClass.LSE else used
     return Sums(request, charged, Use(max(used.cpu, request.cpu), max(used.memory, request.memory)))
 
 
-def host_app_use(*, applications: Iterable[HostApplication], usage: Mapping[str, Use]) -> Use:
-    """Σ use of host applications that are not batch or free.
+def host_app_use(
+    *,
+    applications: Iterable[HostApplication],
+    usage: Mapping[str, Use],
+    offered_to: Collection[PriorityClass] = BATCH_AND_BELOW,
+) -> Use:
+    """Σ use of host applications outside the bands the resource is offered to.
 
     One without a priority counts: it was taken out of the system's use, so it must come back here (Koordinator
     loses it, docs/compatibility.md).
     """
     total = NOTHING
     for application in applications:
-        if application.priority not in _UNPROTECTED:
-            total = _plus(total, usage.get(application.name, NOTHING))
+        if application.priority not in offered_to:
+            total = plus(total, usage.get(application.name, NOTHING))
     return total
+
+
+def system_use(*, node: Use, pods: Iterable[Use], host_apps: Iterable[Use]) -> Use:
+    """max(node − Σ pods − Σ host applications, 0): what neither pods nor host applications use."""
+    known = functools.reduce(plus, (*pods, *host_apps), NOTHING)
+    return Use(max(node.cpu - known.cpu, 0), max(node.memory - known.memory, 0))
+
+
+def reserved_use(*, node: Node, notes: NodeNotes, reserved: Mapping[str, Quantity]) -> Use:
+    """max(what kubelet keeps back, the node reservation), resource by resource.
+
+    Kubelet's part is counted from allocatable as kubelet wrote it: multiplied by an amplification it would come to
+    nothing, as it does in Koordinator (docs/compatibility.md).
+    """
+    kept = reservation.from_kubelet(capacity=node.capacity, allocatable=notes.kubelet_allocatable(node))
+    return amounts(reservation.larger(kept, reserved))
 
 
 def amounts(resources: Mapping[str, Quantity]) -> Use:
@@ -174,35 +231,8 @@ def amounts(resources: Mapping[str, Quantity]) -> Use:
     return Use(resources.get("cpu", zero).milli, resources.get("memory", zero).value)
 
 
-def degraded(*, age_seconds: float | None, degrade_minutes: int) -> bool:
-    """age > degrade_minutes × 60: the usage is too old to promise anything on. None: there never was any.
-
-    Source: Koordinator `isDegradeNeeded`.
-    """
-    return age_seconds is None or age_seconds > degrade_minutes * _SECONDS_PER_MINUTE
-
-
-def must_sync(
-    *, old: int | None, new: int | None, threshold: float, since_last_seconds: float | None, update_seconds: float
-) -> str:
-    """|new − old| > old × threshold, or it is time: why a node's resource must be written; empty when it need not.
-
-    `old` is what the node shows, None for an absent key, as in `new`; `since_last_seconds` None when it was never
-    written in this run. Source: Koordinator `isNodeResourceSyncNeeded`, `IsResourceDiff`.
-    """
-    if since_last_seconds is None:
-        return "not written yet in this run"
-    if since_last_seconds > update_seconds:
-        return f"last written {since_last_seconds:.0f} s ago, more than {update_seconds:g} s"
-    if old is None or new is None:
-        return "" if old is new else "resource appears" if old is None else "resource goes away"
-    # In thousandths, as Koordinator compares: its doubles then round alike.
-    if abs(new - old) * 1000 > old * 1000 * threshold:
-        return f"{new} differs from {old} by more than {threshold:g} of it"
-    return ""
-
-
-def _plus(a: Use, b: Use) -> Use:
+def plus(a: Use, b: Use) -> Use:
+    """a + b."""
     return Use(a.cpu + b.cpu, a.memory + b.memory)
 
 
@@ -210,10 +240,11 @@ def _known(policy: str, *others: str) -> str:
     return policy if policy in others else "usage"
 
 
-def _share(amount: int, percent: int) -> int:
+def share(amount: int, percent: int) -> int:
+    """amount × percent / 100 in doubles, truncated."""
     # The quotient first, in doubles, then truncated: 29 % of 3000 is 869, as in Koordinator.
     return int(float(amount) * (float(percent) / 100.0))
 
 
 def _share_or_none(amount: int, percent: int | None) -> int | None:
-    return None if percent is None else _share(amount, percent)
+    return None if percent is None else share(amount, percent)

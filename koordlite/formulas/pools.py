@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.node import SystemQoS
-from koordlite.model.pod import ResourceStatus
+from koordlite.model.pod import Pod, ResourceStatus
 from koordlite.model.qos import QoSClass
+from koordlite.model.snapshot import PodCPUs
 from koordlite.model.topology import CPU
 
 
@@ -40,14 +41,61 @@ def shared_pools(
     node that has CPUs left, in the order of (socket, node). Source: Koordinator `calcNodeTopo`.
     """
     given = list(pinned)
-    taken = exclusive | reserved | system_exclusive
     lse = union(held for qos, held in given if qos is QoSClass.LSE)
-    return _pools(cpus, taken | union(held for _, held in given)), _pools(cpus, taken | lse)
+    kept = reserved | system_exclusive
+    everything = by_numa_node(cpus)
+    latency_sensitive = without(everything, exclusive | union(held for _, held in given))
+    return without(latency_sensitive, kept), without(everything, exclusive | lse | kept)
+
+
+def by_numa_node(cpus: Sequence[CPU]) -> Pools:
+    """All CPUs as pools, in the order of (socket, node); the socket of a node is that of its first CPU."""
+    members: dict[int, list[CPU]] = defaultdict(list)
+    for cpu in sorted(cpus):
+        members[cpu.node].append(cpu)
+    entries = (Pool(held[0].socket, node, CPUSet(cpu.id for cpu in held)) for node, held in members.items())
+    return tuple(sorted(entries, key=lambda pool: (pool.socket, pool.node)))
+
+
+def without(pools: Pools, cpus: CPUSet) -> Pools:
+    """The pools less `cpus`; a pool that has none left is gone. Source: Koordinator `removeSystemQOSCPUs`."""
+    return tuple(Pool(pool.socket, pool.node, left) for pool in pools if (left := pool.cpuset - cpus))
+
+
+def pinned(pods: Iterable[Pod]) -> list[tuple[QoSClass, CPUSet]]:
+    """The labelled class and the promised CPUs of each pod that has any. What has finished holds no CPU."""
+    return [
+        (pod.raw_qos, pod.resource_status.cpuset) for pod in pods if pod.resource_status.cpuset and not pod.finished
+    ]
+
+
+def kept_by_kubelet(held: Iterable[PodCPUs], pods: Iterable[Pod]) -> tuple[PodCPUs, ...]:
+    """Of what kubelet's static policy gave away the CPUs that are really exclusive.
+
+    Those of LS and BE pods and of pods with promised CPUs are not: their sets are written by us. Source: Koordinator
+    `calGuaranteedCpu`.
+    """
+    ours = {pod.uid for pod in pods if pod.raw_qos in (QoSClass.LS, QoSClass.BE) or pod.resource_status.cpuset}
+    return tuple(each for each in held if each.uid not in ours)
 
 
 def joined(pools: Iterable[Pool], nodes: Collection[int] | None = None) -> CPUSet:
     """All CPUs of the pools, or of those on the NUMA `nodes`; a node without a pool adds nothing."""
     return union(pool.cpuset for pool in pools if nodes is None or pool.node in nodes)
+
+
+def lifts_quota(status: ResourceStatus, *, enabled: bool) -> bool:
+    """Whether the CPU quota of a pod is lifted: it has CPUs of its own, and may use them whole.
+
+    Source: Koordinator `UnsetPodCPUQuota`.
+    """
+    return enabled and bool(status.cpuset)
+
+
+def promised(status: ResourceStatus, cpus: Iterable[CPU]) -> CPUSet:
+    """The CPUs a pod was promised, or those of the NUMA nodes on which it was promised CPU; empty without a promise."""
+    nodes = status.numa_nodes if status.numa_cpu else ()
+    return status.cpuset or CPUSet(cpu.id for cpu in cpus if cpu.node in nodes)
 
 
 def container_cpuset(
@@ -79,13 +127,3 @@ def container_cpuset(
     if qos is not QoSClass.LS and (best_effort_cgroup or kubelet_policy == "static"):
         return None
     return joined(ls_pools) or None
-
-
-def _pools(cpus: Sequence[CPU], without: CPUSet) -> Pools:
-    sockets = {cpu.node: cpu.socket for cpu in sorted(cpus, reverse=True)}
-    by_node: dict[int, list[int]] = defaultdict(list)
-    for cpu in cpus:
-        if cpu.id not in without:
-            by_node[cpu.node].append(cpu.id)
-    entries = (Pool(sockets[node], node, CPUSet(ids)) for node, ids in by_node.items())
-    return tuple(sorted(entries, key=lambda pool: (pool.socket, pool.node)))

@@ -1,20 +1,27 @@
-"""What best-effort pods may request on this node: batch-cpu and batch-memory, worked out and published.
+"""What best-effort pods may request on this node and in its NUMA zones: batch-cpu and batch-memory, and publish it.
 
-The formula is `formulas.allocatable.batch`; usage is a mean over the window the ConfigMap asks for. Every term stands
-in the decision's evidence under the formula's own name.
+The formulas are `formulas.allocatable.batch` and `formulas.numa_shares.batch`; usage is a mean over the window the
+ConfigMap asks for. Every term stands in the decisions' evidence under the formula's own name.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import allocatable, reservation, suppress
-from koordlite.model import keys
-from koordlite.model.decision import Decision, NodeResourceChange
+from koordlite.formulas import allocatable, node_sync, numa_shares, offer
+from koordlite.formulas.allocatable import Terms
+from koordlite.formulas.numa_shares import MILLI, ZoneTerms
+from koordlite.formulas.offer import Evidence
+from koordlite.model import keys, node_notes
+from koordlite.model.decision import Change, Decision, NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
 from koordlite.model.node import Node
+from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.wire import Zone
+
+RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,80 +29,145 @@ class Config(StrategySettings):
     """Section `beAllocatable`. Thresholds and policies come from the ConfigMap key `colocation-config`."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What the node's formula and the zones' take alike."""
+
+    system: Use
+    host_apps: Use
+    reserved: Use
+
+
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each of the two resources."""
-    if seen.node is None or not seen.node.capacity_milli:
-        yield Decision("node", "skip", "NoNode")
-    elif not seen.slo.colocation.enable:
-        yield from _remove(seen, "ColocationDisabled", {})
-    elif seen.average.node is None:
-        yield from _degrade(seen)
-    else:
-        cpu, memory = _terms(seen, seen.node, seen.average.node)
-        yield _publish(seen, keys.BATCH_CPU, cpu)
-        yield _publish(seen, keys.BATCH_MEMORY, memory)
-
-
-def _degrade(seen: Snapshot) -> Iterator[Decision]:
-    """Usage is unknown: what was promised stays for a while, then it is taken back."""
-    age, minutes = seen.ages.get("usage"), seen.slo.colocation.degrade_time_minutes
-    evidence: dict[str, int | float | str] = {"ageSeconds": round(age or 0), "degradeTimeMinutes": minutes}
-    if age is not None and allocatable.degraded(age_seconds=age, degrade_minutes=minutes):
-        yield from _remove(seen, "DegradedNoMetrics", evidence)
-    else:
-        yield Decision("node", "hold", "NoMetrics", evidence)
-
-
-def _remove(seen: Snapshot, reason: str, evidence: dict[str, int | float | str]) -> Iterator[Decision]:
-    """The keys go from capacity and allocatable; a node that never had them is left alone."""
-    for resource in (keys.BATCH_CPU, keys.BATCH_MEMORY):
-        present = seen.published.node_resources.get(resource)
-        changes = () if present is None else (NodeResourceChange(resource, None),)
-        yield Decision(f"node/{resource}", "release" if changes else "hold", reason, evidence, changes)
-
-
-def _terms(seen: Snapshot, node: Node, used: Use) -> tuple[allocatable.Terms, allocatable.Terms]:
-    average = seen.average
-    in_pods = Use(sum(u.cpu for u in average.pods.values()), sum(u.memory for u in average.pods.values()))
-    in_hosts = Use(sum(u.cpu for u in average.host_apps.values()), sum(u.memory for u in average.host_apps.values()))
-    by_kubelet = reservation.from_kubelet(capacity=node.capacity, allocatable=node.allocatable)
-    return allocatable.batch(
-        capacity=allocatable.amounts(node.capacity),
+    """One decision for each of the two resources, and one for each NUMA zone that is published."""
+    nothing = offer.withheld(seen, RESOURCES)
+    yield from nothing
+    if nothing or seen.node is None or seen.average.node is None:
+        return
+    shared = _shared(seen, seen.node, seen.average.node)
+    cpu, memory = allocatable.batch(
+        capacity=allocatable.amounts(seen.node.capacity),
         colocation=seen.slo.colocation,
-        sums=allocatable.pod_sums(pods=seen.pods, usage=average.pods),
-        system=Use(_system(used.cpu, in_pods.cpu, in_hosts.cpu), _system(used.memory, in_pods.memory, in_hosts.memory)),
+        sums=allocatable.pod_sums(pods=seen.pods, usage=seen.average.pods),
+        system=shared.system,
+        host_apps=shared.host_apps,
+        reserved=shared.reserved,
+    )
+    yield from _node(seen, cpu, memory)
+    yield from _zones(seen, shared)
+
+
+def _shared(seen: Snapshot, node: Node, used: Use) -> _Shared:
+    average = seen.average
+    return _Shared(
+        system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
         host_apps=allocatable.host_app_use(applications=seen.slo.host_applications, usage=average.host_apps),
-        reserved=allocatable.amounts(reservation.larger(by_kubelet, seen.reserved.resources)),
+        reserved=allocatable.reserved_use(node=node, notes=seen.notes, reserved=seen.reserved.resources),
     )
 
 
-def _system(node: int, pods: int, hosts: int) -> int:
-    return suppress.system_use(node_milli=node, pods_milli=pods, host_apps_milli=hosts, reserved_milli=0)
-
-
-def _publish(seen: Snapshot, resource: str, terms: allocatable.Terms) -> Decision:
-    colocation, published = seen.slo.colocation, seen.published
-    why = allocatable.must_sync(
-        old=published.node_resources.get(resource),
-        new=terms.result,
-        threshold=colocation.resource_diff_threshold,
-        since_last_seconds=None if published.last_sync is None else seen.time - published.last_sync,
-        update_seconds=colocation.update_time_threshold_seconds,
+def _node(seen: Snapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
+    offered, left = node_sync.prepared(
+        thousandths={keys.BATCH_CPU: cpu.result * 1000, keys.BATCH_MEMORY: memory.result * 1000},
+        ratio=_ratio(seen),
+        taken={name: amount.value for name, amount in seen.notes.third_party.items()},
     )
-    evidence: dict[str, int | float | str] = {
-        "result": terms.result,
+    why = offer.why_due(seen, left)
+    origin = _origin(seen, offered) if why else ()
+    for resource, terms, more in ((keys.BATCH_CPU, cpu, origin), (keys.BATCH_MEMORY, memory, ())):
+        changes: tuple[Change, ...] = (NodeResourceChange(resource, left[resource]), *more) if why else ()
+        evidence = {"result": terms.result, **_terms(terms), "policy": terms.policy}
+        evidence |= _on_the_way(seen, resource, offered[resource] or 0, left[resource] or 0)
+        evidence |= {"sync": why} if why else {}
+        yield Decision(f"node/{resource}", "set" if changes else "hold", "BatchAllocatable", evidence, changes)
+
+
+def _on_the_way(seen: Snapshot, resource: str, offered: int, left: int) -> Evidence:
+    """What happens to the result before it is published, where anything does."""
+    ratio = {"normalization_ratio": _ratio(seen)} if resource == keys.BATCH_CPU and _ratio(seen) > 1 else {}
+    return {**ratio, **({"offered": offered, "third_party": offered - left, "left": left} if left != offered else {})}
+
+
+def _ratio(seen: Snapshot) -> float:
+    """What a CPU is worth, as the Node says."""
+    return seen.notes.cpu_normalization or 1.0
+
+
+def _origin(seen: Snapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
+    """Tells third parties how much there is before their own share is taken off."""
+    held = seen.node.annotations if seen.node else {}
+    wanted = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
+    changes = node_sync.metadata_changes(held=held, wanted=wanted)
+    return tuple(NodeAnnotationChange(key, text) for key, text in changes.items())
+
+
+def _terms(terms: Terms, unit: str = "", *, parts: int = 1) -> Evidence:
+    """The formula's terms; `unit` ends the names where the subject does not say it, `parts` of the terms make one."""
+    named = {
         "capacity": terms.capacity,
         "margin": terms.margin,
         "system": terms.system,
         "hp": terms.hp,
-        "policy": terms.policy,
         "node_reserved": terms.node_reserved,
         "system_used": terms.system_used,
         "hp_used": terms.hp_used,
         "hp_request": terms.hp_request,
         "hp_max_used_request": terms.hp_max_used_request,
         **({} if terms.cap is None else {"cap": terms.cap}),
-        **({"sync": why} if why else {}),
     }
-    changes = (NodeResourceChange(resource, terms.result),) if why else ()
-    return Decision(f"node/{resource}", "set" if changes else "hold", "BatchAllocatable", evidence, changes)
+    return {f"{name}{unit}": amount // parts for name, amount in named.items()}
+
+
+def _zones(seen: Snapshot, shared: _Shared) -> Iterator[Decision]:
+    sizes, unreadable = numa_shares.sizes(seen.published.zones)
+    worked_out = numa_shares.batch(
+        zones=sizes,
+        colocation=seen.slo.colocation,
+        pods=seen.pods,
+        usage=seen.average.pods,
+        measured=allocatable.plus(shared.system, shared.host_apps),
+        reserved=shared.reserved,
+    )
+    by_name = {f"node-{terms.node}": terms for terms in worked_out}
+    for zone in seen.published.zones:
+        if zone.name in by_name:
+            yield _zone(seen, zone, by_name[zone.name])
+        else:
+            yield from _no_size(seen, zone, unreadable.get(zone.name, "no NUMA node, or without CPU and memory"))
+
+
+def _no_size(seen: Snapshot, zone: Zone, why: str) -> Iterator[Decision]:
+    """A zone that is offered nothing gives back what it once was offered."""
+    colocation = seen.slo.colocation
+    changes = node_sync.zone_changes(zones=(zone,), wanted={}, threshold=colocation.resource_diff_threshold)
+    yield Decision(f"zone/{zone.name}", "release" if changes else "skip", "NoZoneSize", {"why": why}, changes)
+
+
+def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
+    cpu = node_sync.multiplied(thousandths=terms.cpu.result * 1000, ratio=_ratio(seen))
+    parts = {
+        keys.BATCH_CPU: Quantity.of_milli(cpu),
+        keys.BATCH_MEMORY: Quantity.of_milli(terms.memory.result),
+    }
+    changes = node_sync.zone_changes(
+        zones=(zone,),
+        wanted={zone.name: parts},
+        threshold=seen.slo.colocation.resource_diff_threshold,
+        is_time=_is_time(seen, zone),
+    )
+    evidence: Evidence = {
+        "result_milli": terms.cpu.result,
+        "result_bytes": terms.memory.result // MILLI,
+        **_terms(terms.cpu, "_milli"),
+        **_terms(terms.memory, "_bytes", parts=MILLI),
+        "cpu_policy": terms.cpu.policy,
+        "memory_policy": terms.memory.policy,
+    }
+    return Decision(f"zone/{zone.name}", "set" if changes else "hold", "ZoneAllocatable", evidence, changes)
+
+
+def _is_time(seen: Snapshot, zone: Zone) -> bool:
+    """Long since this zone was written in this run: small differences are written too."""
+    written = [seen.published.last_sync.get(ZoneResourceChange(zone.name, name, None).place) for name in RESOURCES]
+    last = max((time for time in written if time is not None), default=None)
+    return last is None or seen.time - last > seen.slo.colocation.update_time_threshold_seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import cpu_select, reservation, suppress
+from koordlite.formulas import cpu_select, pools, reservation, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
@@ -28,6 +28,9 @@ class Config(StrategySettings):
     """Millicores by which the budget must exceed the CPUs best-effort holds before it gets one more (cpuset policy)."""
     hold_seconds: float = bounded(60.0, ge=0)
     """How long the last limit stays when usage is unknown; after that best-effort is released."""
+    follow_promises: bool = False
+    """Keep best-effort containers on the CPUs or NUMA nodes that the scheduler promised to their pods, as far as these
+    are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
@@ -42,7 +45,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     evidence = _budget(seen)
     if seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         yield _by_quota(seen, evidence)
-        yield _full_set(seen, "PolicyIsQuota", evidence={})
+        yield _full_set(seen, config, "PolicyIsQuota", {})
     else:
         yield _by_cpuset(seen, config, evidence)
         yield from _quota_release(seen, "PolicyIsCPUSet")
@@ -51,13 +54,15 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 def _why_not(seen: Snapshot, config: Config) -> Decision | None:
     """The reason to release or hold instead of judging, if there is one."""
     if not seen.slo.threshold.enable:
-        return _release(seen, "Disabled", {})
+        return _release(seen, config, "Disabled", {})
     if seen.node is None or not seen.node.capacity_milli:
         return Decision("besteffort", "skip", "NoNode")
     if seen.usage.node is None:
         age = seen.ages.get("usage", 0.0)
         if age > config.hold_seconds:
-            return _release(seen, "NoMetricsReleased", {"ageSeconds": round(age), "holdSeconds": config.hold_seconds})
+            return _release(
+                seen, config, "NoMetricsReleased", {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
+            )
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
     return None
 
@@ -100,13 +105,15 @@ def _budget(seen: Snapshot) -> dict[str, int | float | str]:
 def _reserved_milli(seen: Snapshot) -> int:
     """CPU kept back by kubelet or by the annotation, whichever is more."""
     assert seen.node is not None
-    by_kubelet = reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.node.allocatable)
+    by_kubelet = reservation.from_kubelet(
+        capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
+    )
     kept = reservation.larger(by_kubelet, seen.reserved.resources)
     return kept["cpu"].milli if "cpu" in kept else 0
 
 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: dict[str, int | float | str]) -> Decision:
-    present = _held(seen)
+    present = _held(seen, config)
     forbidden = _forbidden(seen)
     budget = int(evidence["budget_milli"])
     wanted = suppress.cpu_target(budget_milli=budget, present=len(present), cpus=len(seen.topology.cpus))
@@ -122,14 +129,15 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: dict[str, int | float |
     if not target:
         return Decision("besteffort", "hold", "NoCPULeftForBestEffort", {**evidence, "forbidden": str(forbidden)})
     verdict: Verdict = "shrink" if len(target) < len(present) else "grow" if len(target) > len(present) else "set"
-    changes = _set_changes(seen, target)
+    changes = _set_changes(seen, config, target)
     return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes)
 
 
-def _set_changes(seen: Snapshot, target: CPUSet) -> tuple[CgroupChange, ...]:
+def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy pods keep the full set and only containers are narrowed."""
     full = _allowed(seen) if seen.kubelet.cpu_manager_policy == "static" else target
     wanted = {group: target if _is_container(seen, group) else full for group in _tree(seen)}
+    wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
         for group, value in wanted.items()
@@ -145,10 +153,23 @@ def _inherits(seen: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
     return wanted.get(parent, seen.cgroups[group].effective) == wanted[group]
 
 
-def _held(seen: Snapshot) -> CPUSet:
+def _promises(seen: Snapshot, config: Config) -> dict[str, CPUSet]:
+    """What the scheduler promised to best-effort containers, by group; nothing unless promises are followed."""
+    groups = {
+        group: pools.promised(pod.resource_status, seen.topology.cpus)
+        for pod in seen.pods
+        if config.follow_promises and pod.uid in seen.places
+        for group in seen.places[pod.uid].containers.values()
+        if group.startswith(f"{seen.layout.besteffort}/") and group in seen.cgroups
+    }
+    return {group: promise for group, promise in groups.items() if promise}
+
+
+def _held(seen: Snapshot, config: Config) -> CPUSet:
     """What best-effort work is held to at present: the set of its group, under the static policy of its containers."""
     static = seen.kubelet.cpu_manager_policy == "static"
-    groups = [group for group in _tree(seen) if _is_container(seen, group)] if static else []
+    narrow = _promises(seen, config)
+    groups = [g for g in _tree(seen) if _is_container(seen, g) and g not in narrow] if static else []
     # A container that just began may still have every CPU: the narrowest says how far the others have come.
     sets = [_usable(seen.cgroups[group]) for group in groups or [seen.layout.besteffort]]
     return min(sets, key=len)
@@ -171,19 +192,35 @@ def _by_quota(seen: Snapshot, evidence: dict[str, int | float | str]) -> Decisio
         return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present})
     verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
     evidence = {**evidence, "present_quota_us": present, "quota_us": target}
-    return Decision("besteffort", verdict, "BECPUBudget", evidence, (CgroupChange(root, "cpu.quota", target),))
+    changes = (CgroupChange(root, "cpu.quota", target), *_quotas_below(seen, target))
+    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes)
 
 
-def _release(seen: Snapshot, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
+    """v1 refuses a quota that is smaller than one below it: those follow the limit, and get back what they had."""
+    if seen.layout.version != 1:
+        return
+    for group in _tree(seen)[1:]:
+        present = seen.cgroups[group].quota_us
+        place = CgroupChange(group, "cpu.quota", UNLIMITED).place
+        found = seen.found[place].value if place in seen.found else present
+        if present is None or not isinstance(found, int) or found == UNLIMITED:
+            continue
+        wanted = found if limit_us == UNLIMITED else min(found, limit_us)
+        if wanted != present:
+            yield CgroupChange(group, "cpu.quota", wanted, gives_back=wanted == found)
+
+
+def _release(seen: Snapshot, config: Config, reason: str, evidence: dict[str, int | float | str]) -> Decision:
     """Both limits given back: best-effort may use all CPUs that nobody has for himself."""
-    sets = _full_set(seen, reason, evidence)
+    sets = _full_set(seen, config, reason, evidence)
     changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
     return dataclasses.replace(sets, verdict="release" if changes else "hold", changes=changes)
 
 
-def _full_set(seen: Snapshot, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+def _full_set(seen: Snapshot, config: Config, reason: str, evidence: dict[str, int | float | str]) -> Decision:
     allowed = _allowed(seen)
-    changes = _set_changes(seen, allowed) if allowed else ()
+    changes = _set_changes(seen, config, allowed) if allowed else ()
     numbers = {**evidence, "cpuset": str(allowed)}
     return Decision("besteffort/cpuset", "release" if changes else "hold", reason, numbers, changes)
 
@@ -193,7 +230,8 @@ def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
     change = CgroupChange(seen.layout.besteffort, "cpu.quota", UNLIMITED)
     limited = seen.cgroups[change.group].quota_us not in (None, UNLIMITED)
     if limited and change.place in seen.ours:
-        yield Decision("besteffort/quota", "release", reason, {"quota_us": UNLIMITED}, (change,))
+        changes = (change, *_quotas_below(seen, UNLIMITED))
+        yield Decision("besteffort/quota", "release", reason, {"quota_us": UNLIMITED}, changes)
 
 
 def _forbidden(seen: Snapshot) -> CPUSet:

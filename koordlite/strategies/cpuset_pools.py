@@ -1,7 +1,7 @@
 """Keep everybody on his CPUs: pinned pods on theirs, latency-sensitive ones in the shared pool, none on reserved ones.
 
-Best-effort containers are steered by `cpu_suppress`; their pool is published here. Rules: Koordinator `calcNodeTopo`
-and `cpusetRule.getContainerCPUSet` (docs/formulas.md, "Pools").
+Host applications of class LS share the pool too. Best-effort containers are steered by `cpu_suppress`; their pool is
+published here. Rules: Koordinator `calcNodeTopo` and `cpusetRule.getContainerCPUSet` (docs/formulas.md, "Pools").
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from koordlite.formulas import pools
+from koordlite.formulas import host_place, pools, topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, Decision, TopologyChange
+from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision, TopologyChange
 from koordlite.model.pod import Pod
-from koordlite.model.qos import KubeQoS
+from koordlite.model.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Place, Snapshot
+from koordlite.model.slo import HostApplication
+from koordlite.model.snapshot import Cgroup, Place, Snapshot
 
 UNLIMITED = -1
+NAME = "cpusetPools"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +32,22 @@ class Config(StrategySettings):
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for the pools, one for each active pod outside the besteffort group."""
+    """One decision for the pools, one for each active pod outside the besteffort group and each host application."""
     ls_pools, be_pools = _pools(seen)
     yield _publish(seen, ls_pools, be_pools)
     for pod in seen.pods:
         place = seen.places.get(pod.uid)
         if pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _pod(seen, config, pod, place, ls_pools)
+    yield from (_host(seen, app, ls_pools) for app in seen.slo.host_applications)
+    yield from _left_by_hosts(seen)
 
 
 def _pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
     return pools.shared_pools(
         cpus=seen.topology.cpus,
         exclusive=cpuset.union(held.cpus for held in seen.kubelet.pod_cpus),
-        pinned=[(pod.raw_qos, pod.resource_status.cpuset) for pod in seen.pods if pod.resource_status.cpuset],
+        pinned=pools.pinned(seen.pods),
         reserved=seen.reserved.cpus,
         system_exclusive=seen.system_qos.cpuset if seen.system_qos.exclusive else cpuset.EMPTY,
     )
@@ -51,7 +55,9 @@ def _pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
 
 def _publish(seen: Snapshot, ls_pools: pools.Pools, be_pools: pools.Pools) -> Decision:
     texts = {keys.LS_SHARED_POOLS: _text(ls_pools), keys.BE_SHARED_POOLS: _text(be_pools)}
-    changes = tuple(TopologyChange(k, text) for k, text in texts.items() if seen.published.topology.get(k) != text)
+    published = seen.published.topology
+    stale = {k: t for k, t in texts.items() if seen.node and not topology_diff.same_text(published.get(k), t)}
+    changes = tuple(TopologyChange(key, text) for key, text in stale.items())
     evidence = {
         "ls_pool": str(pools.joined(ls_pools)),
         "be_pool": str(pools.joined(be_pools)),
@@ -75,34 +81,97 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: Place, ls_pools: pools
         system_qos=seen.system_qos,
         kubelet_policy=seen.kubelet.cpu_manager_policy,
     )
+    quotas = tuple(_quotas(seen, config, pod, place))
     if wanted is None:
-        return _left_alone(seen, subject, pod)
+        return _left_alone(seen, pod, place, quotas)
     usable = wanted & seen.topology.cpuset
-    evidence = {"qos": str(pod.qos_class), "cpuset": str(usable)}
+    evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_overlap(seen, pod, wanted)}
     if not usable:
-        return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)})
-    pinned = bool(pod.resource_status.cpuset)
-    changes = [*_sets(seen, place, usable), *(_quotas(seen, place) if pinned and config.unset_pinned_quota else ())]
-    reason = "PinnedCPUs" if pinned else "SharedPool"
-    return Decision(subject, "set" if changes else "hold", reason, evidence, tuple(changes))
+        return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
+    changes = (*_sets(seen, _groups(place), usable), *quotas)
+    reason = "PinnedCPUs" if pod.resource_status.cpuset else "SharedPool"
+    return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
-def _left_alone(seen: Snapshot, subject: str, pod: Pod) -> Decision:
+def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
+    """What speaks against a promise: CPUs the machine lacks, and CPUs that are kept for the system."""
+    if not pod.resource_status.cpuset:
+        return {}
+    told = {"absent": wanted - seen.topology.cpuset, "on_reserved": wanted & seen.reserved.cpus}
+    return {name: str(cpus) for name, cpus in told.items() if cpus}
+
+
+def _left_alone(seen: Snapshot, pod: Pod, place: Place, quotas: tuple[Change, ...]) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if seen.kubelet.cpu_manager_policy == "static":
-        return Decision(subject, "hold", "KubeletStaticPolicy", {"qos": str(pod.qos_class)})
-    return Decision(subject, "hold", "EmptyPool", {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus)})
+        sets = (_given_back(seen, group, "cpuset.cpus") for group in _groups(place))
+        changes = (*(change for change in sets if change), *quotas)
+        evidence = {"qos": str(pod.qos_class)}
+        return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
+    evidence = {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus)}
+    return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "EmptyPool", evidence, quotas)
 
 
-def _sets(seen: Snapshot, place: Place, wanted: CPUSet) -> Iterator[Change]:
-    for group in (*place.containers.values(), *place.sandboxes):
+def _groups(place: Place) -> tuple[str, ...]:
+    return (*place.containers.values(), *place.sandboxes)
+
+
+def _sets(seen: Snapshot, groups: Iterable[str], wanted: CPUSet) -> Iterator[Change]:
+    for group in groups:
         cgroup = seen.cgroups.get(group)
-        if cgroup and cgroup.cpuset not in (None, wanted):
+        if cgroup and cgroup.cpuset not in (None, wanted) and not _inherits(seen, cgroup, wanted):
             yield CgroupChange(group, "cpuset.cpus", wanted)
 
 
-def _quotas(seen: Snapshot, place: Place) -> Iterator[Change]:
+def _inherits(seen: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
+    """On v2 an empty set means the parent's CPUs: where these are the wanted ones, nothing has to be written."""
+    return seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
+
+
+def _quotas(seen: Snapshot, config: Config, pod: Pod, place: Place) -> Iterator[Change]:
+    """Lifted while the pod has CPUs of its own, given back when it has them no more."""
+    lifted = pools.lifts_quota(pod.resource_status, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):
         cgroup = seen.cgroups.get(group)
-        if cgroup and cgroup.quota_us not in (None, UNLIMITED):
+        if lifted and cgroup and cgroup.quota_us not in (None, UNLIMITED):
             yield CgroupChange(group, "cpu.quota", UNLIMITED)
+        elif not lifted and (change := _given_back(seen, group, "cpu.quota")):
+            yield change
+
+
+def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
+    """What was found before our first write; a quota that somebody has set since then stays. None where nothing is
+    ours."""
+    found = seen.found.get(f"{group}/{field}")
+    cgroup = seen.cgroups.get(group)
+    if found is None or found.strategy != NAME or cgroup is None:
+        return None
+    if field == "cpu.quota" and cgroup.quota_us not in (None, UNLIMITED):
+        return CgroupChange(group, field, cgroup.quota_us, gives_back=True)
+    return CgroupChange(group, field, found.value, gives_back=True)
+
+
+def _host(seen: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decision:
+    subject, group = f"host/{app.name}", seen.host_groups.get(app.name, "")
+    if app.qos is not QoSClass.LS:
+        return Decision(subject, "hold", "HostClassHasNoPool", {"qos": str(app.qos)})
+    wanted = host_place.cpuset(app.qos, ls_pools)
+    cgroup = seen.cgroups.get(group)
+    if cgroup is None or cgroup.cpuset is None:
+        return Decision(subject, "skip", "NoHostGroup", {"group": group})
+    evidence = {"qos": str(app.qos), "cpuset": str(wanted)}
+    if not wanted:
+        return Decision(subject, "hold", "EmptyPool", {"qos": str(app.qos), "reserved": str(seen.reserved.cpus)})
+    changes = tuple(_sets(seen, [group], wanted))
+    return Decision(subject, "set" if changes else "hold", "SharedPool", evidence, changes)
+
+
+def _left_by_hosts(seen: Snapshot) -> Iterator[Decision]:
+    """Groups of applications that are not in the pool any more get back what was found."""
+    ours = {place.rpartition("/")[0] for place, found in seen.found.items() if found.strategy == NAME}
+    of_hosts = {seen.host_groups.get(app.name) for app in seen.slo.host_applications if app.qos is QoSClass.LS}
+    of_pods = {group for place in seen.places.values() for group in (place.group, *_groups(place))}
+    for group in sorted(ours - of_hosts - of_pods):
+        change = _given_back(seen, group, "cpuset.cpus")
+        if change:
+            yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))

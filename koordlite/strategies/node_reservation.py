@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.formulas import topology_diff
 from koordlite.model import keys, nrt
 from koordlite.model.decision import Decision, TopologyChange
 from koordlite.model.settings import StrategySettings
@@ -29,7 +30,8 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "skip", "NoNode")
         return
     text = nrt.encode_reservation(seen.reserved)
-    changes = () if seen.published.topology.get(keys.RESERVATION) == text else (TopologyChange(keys.RESERVATION, text),)
+    said = topology_diff.same_text(seen.published.topology.get(keys.RESERVATION), text)
+    changes = () if said else (TopologyChange(keys.RESERVATION, text),)
     fallback = seen.reserved.fallback
     refused = next((p for p in seen.problems if p.field == keys.RESERVATION and p.why != fallback), None)
     if refused:

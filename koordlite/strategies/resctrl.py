@@ -15,7 +15,8 @@ from koordlite.model.decision import Change, Decision, ResctrlGroupChange, Schem
 from koordlite.model.pod import Pod
 from koordlite.model.qos import QoSClass
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import RESCTRL_CLASSES, ResctrlQOS
+from koordlite.model.slo import RESCTRL_CLASSES
+from koordlite.model.slo_qos import ResctrlQOS
 from koordlite.model.snapshot import ResctrlGroup, Snapshot
 
 ROOT = ""

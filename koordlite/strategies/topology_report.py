@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.formulas import reservation, topology_diff, zones
 from koordlite.model import cpuset, keys, nrt
-from koordlite.model.decision import Change, Decision, TopologyChange, ZonesChange
+from koordlite.model.decision import Change, Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.pod import Pod
+from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import PodCPUs, Snapshot
+from koordlite.model.snapshot import PodCPUs, Published, Snapshot
 from koordlite.model.wire import Zone, ZoneResource
 
 
@@ -24,39 +26,68 @@ class Config(StrategySettings):
 
     refresh_seconds: float = bounded(60.0, ge=1)
     """An unchanged placement is published again after this time, so that readers can tell it from a dead agent's."""
+    huge_pages: bool = True
+    """Huge pages of a zone are a resource of their own, not part of its memory. Koordinator's gate HugePageReport."""
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node's description, one for the placement of its containers."""
-    yield _machine(seen)
+    if seen.node is None:
+        yield Decision("topology", "skip", "NoNode")
+        return
+    yield _machine(seen, config)
     yield _placement(seen, config)
 
 
-def _machine(seen: Snapshot) -> Decision:
-    wanted = {
-        keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(seen.topology),
-        keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(
-            nrt.CPUManagerPolicy(
-                policy=seen.kubelet.cpu_manager_policy,
-                options=dict(seen.kubelet.cpu_manager_options),
-                reserved_cpus=seen.kubelet.reserved_cpus,
-            )
-        ),
-        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(seen, held) for held in seen.kubelet.pod_cpus),
-        keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
-    }
-    published = seen.published
-    changes: list[Change] = [TopologyChange(k, v) for k, v in wanted.items() if published.topology.get(k) != v]
-    zones = tuple(_zones(seen))
-    policies = (nrt.topology_policy(seen.kubelet.topology_manager_policy, seen.kubelet.topology_manager_scope),)
-    if (zones, policies) != (_ours(published.zones), published.topology_policies):
-        changes.append(ZonesChange(zones, policies))
+def _machine(seen: Snapshot, config: Config) -> Decision:
+    report, published = _report(seen, config), seen.published
+    # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
+    zones_of_nodes = tuple(zone for zone in published.zones if nrt.numa_node_of_zone(zone.name) is not None)
+    published = dataclasses.replace(published, zones=zones_of_nodes)
+    changed = topology_diff.difference(published, report)
+    changes = tuple(_changes(published, report)) if changed else ()
     evidence: dict[str, int | float | str] = {
         "cpus": len(seen.topology.cpus),
-        "zones": len(zones),
+        "zones": len(report.zones),
         "kubelet": seen.kubelet.cpu_manager_policy,
+        **({"changed": changed} if changed else {}),
     }
-    return Decision("topology", "set" if changes else "hold", "MachineDescribed", evidence, tuple(changes))
+    return Decision("topology", "set" if changes else "hold", "MachineDescribed", evidence, changes)
+
+
+def _report(seen: Snapshot, config: Config) -> topology_diff.Report:
+    kubelet = seen.kubelet
+    policy = nrt.CPUManagerPolicy(
+        policy=kubelet.cpu_manager_policy,
+        options=dict(kubelet.cpu_manager_options),
+        reserved_cpus=kubelet.reserved_cpus,
+    )
+    return topology_diff.Report(
+        annotations={
+            keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(seen.cpu_info),
+            keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(seen.topology),
+            keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
+            keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(seen, held) for held in kubelet.pod_cpus),
+            keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
+        },
+        # An empty label asks for nothing, and is not copied.
+        labels={keys.NUMA_RESERVATION: (seen.node.labels.get(keys.NUMA_RESERVATION) if seen.node else None) or None},
+        policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
+        zones=tuple(_zones(seen, config)),
+    )
+
+
+def _changes(published: Published, report: topology_diff.Report) -> Iterator[Change]:
+    """What has to be written, piece by piece: other strategies write to the same object."""
+    for key, text in report.annotations.items():
+        if text is not None and not topology_diff.same_text(published.topology.get(key), text):
+            yield TopologyChange(key, text)
+    for key, label in report.labels.items():
+        if published.topology_labels.get(key) != label:
+            yield TopologyLabelChange(key, label)
+    differ = topology_diff.zone_difference(published.zones, report.zones)
+    if differ or published.topology_policies != report.policies:
+        yield ZonesChange(tuple(report.zones), report.policies)
 
 
 def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
@@ -70,26 +101,27 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
     )
 
 
-def _zones(seen: Snapshot) -> Iterator[Zone]:
-    """One zone for each NUMA node, in the order of their ids: logical CPUs and memory."""
-    for node in seen.topology.nodes:
-        cpus, memory = str(len(node.cpus)), str(node.memory)
+def _zones(seen: Snapshot, config: Config) -> Iterator[Zone]:
+    """One zone for each NUMA node, in the order of their ids: what it has, and what of it may be handed out."""
+    nodes = seen.topology.nodes
+    capacities = [zones.capacity(node, huge_pages=config.huge_pages) for node in nodes]
+    splits = seen.node is not None and seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
+    kept = zones.allocatable(capacities, _kept_by_kubelet(seen) if splits else {})
+    for node, capacity, allocatable in zip(nodes, capacities, kept, strict=True):
         yield Zone(
             name=f"node-{node.id}",
             type="Node",
-            resources=(
-                ZoneResource(name="cpu", capacity=cpus, allocatable=cpus, available=cpus),
-                ZoneResource(name="memory", capacity=memory, allocatable=memory, available=memory),
-            ),
+            resources=tuple(_resource(name, capacity[name], allocatable[name]) for name in sorted(capacity)),
         )
 
 
-def _ours(zones: tuple[Zone, ...]) -> tuple[Zone, ...]:
-    """Published zones with only the resources that are ours, for comparison."""
-    return tuple(
-        Zone(name=z.name, type=z.type, resources=tuple(r for r in z.resources or () if r.name in ("cpu", "memory")))
-        for z in zones
-    )
+def _kept_by_kubelet(seen: Snapshot) -> dict[str, Quantity]:
+    assert seen.node is not None
+    return reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node))
+
+
+def _resource(name: str, capacity: Quantity, allocatable: Quantity) -> ZoneResource:
+    return ZoneResource(name=name, capacity=str(capacity), allocatable=str(allocatable), available=str(allocatable))
 
 
 def _placement(seen: Snapshot, config: Config) -> Decision:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import allocatable
 from koordlite.formulas.allocatable import Sums
+from koordlite.model.node import Node
+from koordlite.model.node_notes import NodeNotes
 from koordlite.model.pod import Pod
 from koordlite.model.qos import KubeQoS, PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
@@ -124,32 +126,18 @@ def test_host_applications_count_unless_batch(priority: PriorityClass, counted: 
     assert allocatable.host_app_use(applications=apps, usage={"logs": Use(700, 0)}).cpu == counted
 
 
-@pytest.mark.parametrize(
-    ("age", "too_old"), [(None, True), (0.0, False), (900.0, False), (900.1, True)], ids=["never", "new", "edge", "old"]
-)
-def test_degraded_after_fifteen_minutes(age: float | None, too_old: bool) -> None:
-    assert allocatable.degraded(age_seconds=age, degrade_minutes=15) is too_old
+def test_the_system_has_what_nobody_else_used() -> None:
+    found = allocatable.system_use(node=Use(9_000, 9), pods=[Use(5_000, 4), Use(1_000, 6)], host_apps=[Use(500, 0)])
+    assert found == Use(2_500, 0), "and never less than nothing"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "since", "reason"),
-    [
-        pytest.param(1000, 1100, 10, "", id="exactly the threshold is no reason"),
-        pytest.param(1000, 1101, 10, "more than 0.1", id="above it is"),
-        pytest.param(1000, 899, 10, "more than 0.1", id="also downwards"),
-        pytest.param(0, 1, 10, "more than 0.1", id="any change from zero"),
-        pytest.param(None, None, 10, "", id="absent stays absent"),
-        pytest.param(None, 0, 10, "appears", id="a key that appears"),
-        pytest.param(0, None, 10, "goes away", id="a key that goes away"),
-        pytest.param(1000, 1000, 300, "", id="exactly the interval is no reason"),
-        pytest.param(1000, 1000, 301, "301 s ago", id="above it is"),
-        pytest.param(1000, 1000, None, "not written yet", id="the first time"),
-    ],
-)
-def test_must_sync(old: int | None, new: int | None, since: float | None, reason: str) -> None:
-    found = allocatable.must_sync(old=old, new=new, threshold=0.1, since_last_seconds=since, update_seconds=300)
-    assert reason in found
-    assert bool(reason) == bool(found)
+def test_kubelets_part_is_counted_before_amplification() -> None:
+    amounts = {"cpu": Quantity.of(32), "memory": Quantity.of(64)}
+    amplified = Node(name="n", capacity=amounts, allocatable={"cpu": Quantity.of(45), "memory": Quantity.of(60)})
+    raw = NodeNotes(raw_allocatable={"cpu": Quantity.of(30)})
+    annotated = {"memory": Quantity.of(2)}
+    assert allocatable.reserved_use(node=amplified, notes=raw, reserved=annotated) == Use(2_000, 4)
+    assert allocatable.reserved_use(node=amplified, notes=NodeNotes(), reserved=annotated) == Use(0, 4)
 
 
 AMOUNT = st.integers(0, 10**15)

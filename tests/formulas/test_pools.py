@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from koordlite.formulas import pools
 from koordlite.formulas.pools import Pool
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.node import SystemQoS
-from koordlite.model.pod import ResourceStatus
+from koordlite.model.pod import Pod, ResourceStatus
 from koordlite.model.qos import QoSClass
+from koordlite.model.snapshot import PodCPUs
 from koordlite.model.topology import CPU
 
 
@@ -98,3 +101,97 @@ def test_container_cpuset(qos: str, status: ResourceStatus, extra: dict[str, obj
     }
     found = pools.container_cpuset(qos=QoSClass(qos), status=status, **{**usual, **extra})  # type: ignore[arg-type]
     assert found == (None if cpus is None else CPUSet.parse(cpus))
+
+
+def pod(uid: str, qos: str = "", cpus: str = "", phase: str = "Running") -> Pod:
+    status = ResourceStatus(CPUSet.parse(cpus))
+    return Pod(namespace="a", name=uid, uid=uid, raw_qos=QoSClass(qos), phase=phase, resource_status=status)
+
+
+def test_what_has_finished_holds_no_cpu() -> None:
+    pods = [pod("a", "LSR", "1"), pod("b", "LSE", "2", "Succeeded"), pod("c", "", "3", "Failed"), pod("d", "LS")]
+    assert pools.pinned(pods) == [(QoSClass.LSR, CPUSet([1]))]
+
+
+@pytest.mark.parametrize(
+    ("pods", "kept"),
+    [
+        pytest.param([], "u", id="a pod we do not know keeps its CPUs"),
+        pytest.param([pod("u")], "u", id="so does one without a label"),
+        pytest.param([pod("u", "LSR")], "u", id="and one of another class"),
+        pytest.param([pod("u", "LS")], "", id="an LS pod is in the pool"),
+        pytest.param([pod("u", "BE")], "", id="a BE pod is with best effort"),
+        pytest.param([pod("u", "", "7")], "", id="the scheduler's promise comes first"),
+    ],
+)
+def test_which_of_kubelets_cpus_are_exclusive(pods: list[Pod], kept: str) -> None:
+    held = pools.kept_by_kubelet([PodCPUs("u", CPUSet([1]))], pods)
+    assert "".join(each.uid for each in held) == kept
+
+
+@pytest.mark.parametrize(
+    ("status", "cpus"),
+    [
+        (PROMISED, "4-5"),
+        (NUMA, "2-3,6-7"),
+        (MEMORY_ONLY, ""),
+        (NOTHING, ""),
+        (ResourceStatus(numa_nodes=(5,)), ""),
+        (ResourceStatus(numa_nodes=(0, 1)), "0-7"),
+    ],
+)
+def test_promised_cpus(machine, status: ResourceStatus, cpus: str) -> None:
+    assert str(pools.promised(status, machine(sockets=2, cores_per_node=2))) == cpus
+
+
+@pytest.mark.parametrize(("status", "enabled", "lifted"), [(PROMISED, True, True), (PROMISED, False, False)])
+def test_the_quota_of_pinned_pods_is_lifted(status: ResourceStatus, enabled: bool, lifted: bool) -> None:
+    assert pools.lifts_quota(status, enabled=enabled) == lifted
+    assert not pools.lifts_quota(NUMA, enabled=enabled)
+
+
+SETS = some.frozensets(some.integers(0, 17), max_size=6).map(CPUSet)
+OWNERS = some.lists(some.tuples(some.sampled_from(QoSClass), SETS), max_size=5)
+
+
+@given(
+    owners=OWNERS,
+    exclusive=SETS,
+    reserved=SETS,
+    system=SETS,
+    shape=some.sampled_from([(1, 1, 8), (2, 1, 4), (2, 2, 2)]),
+)
+def test_pools_partition_the_machine(
+    owners: list[tuple[QoSClass, CPUSet]], exclusive: CPUSet, reserved: CPUSet, system: CPUSet, shape: tuple[int, ...]
+) -> None:
+    """Every CPU is in the pool or has an owner, no CPU both; no CPU is in two pools, none is lost or invented."""
+    sockets, nodes, cores = shape
+    cpus = [CPU(i, i // 2, i // (2 * cores * nodes), i // (2 * cores)) for i in range(sockets * nodes * cores * 2)]
+    everything = CPUSet(cpu.id for cpu in cpus)
+    for pinned_too, found in zip(
+        (QoSClass, [QoSClass.LSE]),
+        pools.shared_pools(cpus=cpus, exclusive=exclusive, pinned=owners, reserved=reserved, system_exclusive=system),
+        strict=True,
+    ):
+        held = [exclusive, reserved, system, *(taken for qos, taken in owners if qos in pinned_too)]
+        assert pools.joined(found) == everything - union(held)
+        assert sum(len(pool.cpuset) for pool in found) == len(pools.joined(found))
+        assert all(pool.cpuset for pool in found)
+        node_of = {cpu.id: (cpu.socket, cpu.node) for cpu in cpus}
+        assert all(node_of[cpu] == (pool.socket, pool.node) for pool in found for cpu in pool.cpuset)
+        assert [(p.socket, p.node) for p in found] == sorted({(p.socket, p.node) for p in found})
+
+
+@given(owners=OWNERS, reserved=SETS)
+def test_best_effort_has_what_latency_sensitive_pods_have_and_lsr_cpus(
+    owners: list[tuple[QoSClass, CPUSet]], reserved: CPUSet
+) -> None:
+    cpus = [CPU(i, i, 0, 0) for i in range(16)]
+    ls, be = pools.shared_pools(cpus=cpus, exclusive=EMPTY, pinned=owners, reserved=reserved, system_exclusive=EMPTY)
+    assert pools.joined(ls) <= pools.joined(be)
+
+
+@given(left=SETS, right=SETS)
+def test_taking_twice_is_taking_once(left: CPUSet, right: CPUSet) -> None:
+    whole = pools.by_numa_node([CPU(i, i, i // 8, i // 4) for i in range(16)])
+    assert pools.without(pools.without(whole, left), right) == pools.without(whole, left | right)

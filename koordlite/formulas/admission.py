@@ -1,0 +1,92 @@
+"""Which pods Koordinator's webhook would refuse, and why: class, priority and requests have to go together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.model import keys
+from koordlite.model.pod import Pod
+from koordlite.model.qos import PriorityClass, QoSClass
+
+_QOS_LABEL = f"labels.{keys.QOS_CLASS}"
+_PRIORITY_LABEL = f"labels.{keys.PRIORITY}"
+_REQUESTS = "pod.spec.containers[*].resources.requests"
+
+_NOT_TOGETHER = {
+    QoSClass.BE: (PriorityClass.NONE, PriorityClass.PROD),
+    QoSClass.LSR: (PriorityClass.NONE, PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE),
+}
+_WHOLE_CPUS = (QoSClass.LSR, QoSClass.LSE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason to refuse a pod; prints in the form of a field error of the API server."""
+
+    field: str
+    kind: str
+    """Invalid value, Required value or Forbidden."""
+    why: str
+    value: str | None = None
+    """The offending value, where the kind is Invalid value."""
+
+    @property
+    def place(self) -> str:
+        """Field, kind and value: what programs go by. The rest is for people."""
+        shown = "" if self.value is None else f': "{self.value}"'
+        return f"{self.field}: {self.kind}{shown}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}"
+
+
+def refusals(new: Pod, old: Pod | None = None, *, priority_label_may_change: bool = False) -> tuple[Refusal, ...]:
+    """Every reason to refuse `new`, or the change from `old` to it; none for a pod that is fine.
+
+    Source: Koordinator's pod validating webhook, `clusterColocationProfileValidatingPod`.
+    """
+    changed = tuple(_changed(old, new, priority_label_may_change)) if old else ()
+    return (*changed, *_extended_resources(new), *_combination(new), *_cpus(new))
+
+
+def message(found: tuple[Refusal, ...]) -> str:
+    """All reasons in one text: one as it is, several in brackets, as the API server aggregates errors."""
+    texts = list(dict.fromkeys(map(str, found)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
+
+
+def _changed(old: Pod, new: Pod, priority_label_may_change: bool) -> Iterator[Refusal]:
+    """Classes are for life: accounting and cgroups follow from them."""
+    pairs = [
+        (_QOS_LABEL, str(old.raw_qos), str(new.raw_qos)),
+        ("spec.priority", str(old.raw_priority_class), str(new.raw_priority_class)),
+    ]
+    if not priority_label_may_change:
+        pairs.append((_PRIORITY_LABEL, old.labels.get(keys.PRIORITY, ""), new.labels.get(keys.PRIORITY, "")))
+    for field, before, after in pairs:
+        if before != after:
+            yield Refusal(field, "Invalid value", f"cannot be changed; it was {before or 'not set'}", after)
+
+
+def _extended_resources(pod: Pod) -> Iterator[Refusal]:
+    asked = [name for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in pod.requests and pod.requests[name].nano]
+    if asked and pod.raw_qos is not QoSClass.BE:
+        yield Refusal(_QOS_LABEL, "Required value", f"a pod that requests {' and '.join(asked)} has to be labelled BE")
+
+
+def _combination(pod: Pod) -> Iterator[Refusal]:
+    band = pod.raw_priority_class
+    if band in _NOT_TOGETHER.get(pod.raw_qos, ()):
+        why = f"{keys.QOS_CLASS} {pod.raw_qos} does not go with priority class {band or 'none'}"
+        yield Refusal("Pod", "Forbidden", why)
+
+
+def _cpus(pod: Pod) -> Iterator[Refusal]:
+    if pod.raw_qos not in _WHOLE_CPUS:
+        return
+    asked = pod.requests.get("cpu")
+    if asked is None or not asked.nano:
+        yield Refusal(_REQUESTS, "Required value", f"a pod of class {pod.raw_qos} has to request CPUs")
+    elif asked.value * 1000 != asked.milli:
+        yield Refusal(_REQUESTS, "Invalid value", f"a pod of class {pod.raw_qos} has to request whole CPUs", str(asked))

@@ -1,0 +1,149 @@
+"""When a node's extended resources are written, and in which form.
+
+Batch and mid resources alike. CPU is in millicores, memory in bytes. Source: Koordinator noderesource controller,
+`isNodeResourceSyncNeeded`, `IsResourceDiff`, `PrepareNodeForResource`, and the batchresource plugin's `Prepare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordlite.model import keys
+from koordlite.model.decision import ZoneResourceChange
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import Zone, ZoneResource
+
+ZONE_RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
+"""What is offered NUMA node by NUMA node."""
+_SECONDS_PER_MINUTE = 60
+
+Amounts = Mapping[str, int | None]
+"""By resource name; None where the node has none, or is to have none."""
+
+
+def degraded(*, age_seconds: float | None, degrade_minutes: int) -> bool:
+    """age > degrade_minutes × 60: the usage is too old to promise anything on. None: there never was any.
+
+    Source: Koordinator `isDegradeNeeded`.
+    """
+    return age_seconds is None or age_seconds > degrade_minutes * _SECONDS_PER_MINUTE
+
+
+def differs(*, old: int | None, new: int | None, threshold: float) -> bool:
+    """|new − old| > old × threshold, or only one of them is there: the change is worth a write."""
+    if old is None or new is None:
+        return old is not new
+    # In thousandths, as Koordinator compares: its doubles then round alike.
+    return abs(new - old) * 1000 > old * 1000 * threshold
+
+
+def must_sync(
+    *, old: Amounts, new: Amounts, threshold: float, since_last_seconds: float | None, update_seconds: float
+) -> str:
+    """One of them differs by more than the threshold, or it is time: why all of them are written; else empty.
+
+    What a rule offers goes out together, so that CPU and memory of one moment stand side by side. `old` is what the
+    node shows; `since_last_seconds` is None when they were never written in this run.
+    """
+    if since_last_seconds is None:
+        return "not written yet in this run"
+    if since_last_seconds > update_seconds:
+        return f"last written {since_last_seconds:.0f} s ago, more than {update_seconds:g} s"
+    reasons = (_difference(name, old.get(name), new[name], threshold) for name in new)
+    return next(filter(None, reasons), "")
+
+
+def _difference(name: str, old: int | None, new: int | None, threshold: float) -> str:
+    if not differs(old=old, new=new, threshold=threshold):
+        return ""
+    if old is None or new is None:
+        return f"{name} {'appears' if old is None else 'goes away'}"
+    return f"{name} {new} differs from {old} by more than {threshold:g} of it"
+
+
+def multiplied(*, thousandths: int, ratio: float) -> int:
+    """trunc(amount × normalization ratio) where the ratio is above 1, else as it is; in thousandths of a unit.
+
+    A batch-cpu is worth the same on every machine, so a faster one offers more of them. Source: Koordinator
+    `MultiplyMilliQuant`.
+    """
+    return int(float(thousandths) * ratio) if ratio > 1 else thousandths
+
+
+def whole(*, thousandths: int) -> int:
+    """⌈amount⌉: the API server takes extended resources of a Node as whole numbers only."""
+    return -(-thousandths // 1000)
+
+
+def prepared(
+    *, thousandths: Mapping[str, int | None], ratio: float, taken: Mapping[str, int]
+) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """What is offered, and what is left of it for Kubernetes: (offered, left), whole numbers by resource.
+
+    batch-cpu is `multiplied` by the normalization `ratio`, then all are made `whole`; `taken` is what third parties
+    have handed out already. None stays None: the resource goes from the Node. Source: Koordinator
+    `PrepareNodeForResource`, `Prepare`.
+    """
+    offered = {
+        name: None
+        if amount is None
+        else whole(thousandths=multiplied(thousandths=amount, ratio=ratio if name == keys.BATCH_CPU else 1.0))
+        for name, amount in thousandths.items()
+    }
+    there = {name: amount for name, amount in offered.items() if amount is not None}
+    return offered, {**offered, **left_by_third_parties(offered=there, taken=taken)}
+
+
+def metadata_changes(*, held: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Those annotations or labels of `wanted` that an object does not hold so; None is one to remove."""
+    return {key: text for key, text in wanted.items() if held.get(key) != text}
+
+
+def left_by_third_parties(*, offered: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
+    """max(offered − taken, 0): what Kubernetes may hand out of what another scheduler has begun to fill.
+
+    Source: Koordinator batchresource plugin, third-party allocations of priority koord-batch.
+    """
+    return {name: max(amount - taken.get(name, 0), 0) for name, amount in offered.items()}
+
+
+def zone_changes(
+    *, zones: Iterable[Zone], wanted: Mapping[str, Mapping[str, Quantity]], threshold: float, is_time: bool = False
+) -> tuple[ZoneResourceChange, ...]:
+    """What has to be written so that each zone offers its part in `wanted` (by zone name and resource).
+
+    A difference up to the threshold waits until it is time. What a zone still offers without being in `wanted` is taken
+    back; Koordinator leaves it there (docs/compatibility.md). Source: Koordinator `UpdateNRTZoneListIfNeeded`.
+    """
+    changes: list[ZoneResourceChange] = []
+    for zone in zones:
+        held = {resource.name: resource for resource in zone.resources or ()}
+        parts = wanted.get(zone.name, {})
+        for name in ZONE_RESOURCES:
+            part, present = parts.get(name), held.get(name)
+            new = None if part is None else _renewed(present, name, part, -1.0 if is_time else threshold)
+            if new != present:
+                changes.append(ZoneResourceChange(zone.name, name, new))
+    return tuple(changes)
+
+
+def _renewed(present: ZoneResource | None, name: str, wanted: Quantity, threshold: float) -> ZoneResource:
+    """Each of the three amounts by itself: what is close enough stays."""
+    text = str(wanted)
+    if present is None:
+        return ZoneResource(name=name, capacity=text, allocatable=text, available=text)
+    return ZoneResource(
+        name=name,
+        capacity=_kept(present.capacity, wanted, threshold),
+        allocatable=_kept(present.allocatable, wanted, threshold),
+        available=_kept(present.available, wanted, threshold),
+    )
+
+
+def _kept(present: str | int, wanted: Quantity, threshold: float) -> str | int:
+    try:
+        old = Quantity.parse(present)
+    except ValueError:
+        return str(wanted)  # Nobody can read it, so nobody can miss it.
+    same = old == wanted or not abs(wanted.milli - old.milli) > old.milli * threshold
+    return present if same else str(wanted)

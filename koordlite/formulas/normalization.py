@@ -1,0 +1,100 @@
+"""What a CPU of this machine is worth, and by how much a node may promise more than it has.
+
+A ratio is a factor of 1 or more. Source: Koordinator noderesource plugins cpunormalization and resourceamplification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.slo import CPUNormalization, RatioModel, ResourceAmplification
+
+SMALLEST, LARGEST = 1.0, 5.0
+"""A ratio outside is taken for a mistake."""
+STEP = 0.01
+"""Smaller differences are not worth a write."""
+_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+
+
+def is_enabled(config: CPUNormalization, label: str | None) -> bool:
+    """The node's label decides, else the configuration. ValueError for a label that is neither true nor false."""
+    if label is None:
+        return config.enable
+    if label not in (*_TRUE, *_FALSE):
+        raise ValueError(f"{label!r} is neither true nor false")
+    return label in _TRUE
+
+
+def node_ratio(config: CPUNormalization, *, label: str | None, machine: CPUBasicInfo | None) -> float:
+    """`cpu_ratio` where normalization is on, else 1. ValueError when the machine is not known either."""
+    if not is_enabled(config, label):
+        return 1.0
+    if machine is None:
+        raise ValueError("the model of the CPUs is not known")
+    return cpu_ratio(config, machine)
+
+
+def cpu_ratio(config: CPUNormalization, machine: CPUBasicInfo) -> float:
+    """The ratio of the machine's CPU model as its hyperthreads and turbo are set, else the default ratio.
+
+    ValueError when neither is configured, or when it is not within 1 to 5.
+    """
+    model = config.ratio_model.get(machine.model)
+    ratio = _of_model(model, machine) if model else None
+    ratio = config.default_ratio if ratio is None else ratio
+    if ratio is None:
+        state = f"hyperthreads {_word(machine.hyper_threads)}, turbo {_word(machine.turbo)}"
+        raise ValueError(f"no ratio for CPU model {machine.model!r} ({state}), and no defaultRatio")
+    if not SMALLEST <= ratio <= LARGEST:
+        raise ValueError(f"the ratio {ratio:g} is not within {SMALLEST:g} to {LARGEST:g}")
+    return ratio
+
+
+def differs(held: float | None, wanted: float | None) -> bool:
+    """|held − wanted| ≥ 0.01, or only one of them is there: worth a write. Source: Koordinator `NeedSyncMeta`."""
+    if held is None or wanted is None:
+        return held is not wanted
+    return abs(held - wanted) >= STEP
+
+
+def amplification(config: ResourceAmplification, *, cpu_normalization: float | None) -> dict[str, float]:
+    """configured ratios, that of cpu × the normalization ratio; cpu only where that is above 1 or configured.
+
+    `cpu_normalization` is the node's ratio, None when it has none. ValueError for a ratio below 1: this is no way to
+    promise less than there is.
+    """
+    ratios = dict(config.resource_amplification_ratio) if config.enable else {}
+    configured = ratios.get("cpu", 0.0)
+    cpu = configured if configured > 0 else 1.0
+    if cpu_normalization is not None and cpu_normalization > 0:
+        cpu *= cpu_normalization
+    if cpu > 1:
+        ratios["cpu"] = cpu
+    for resource, ratio in sorted(ratios.items()):
+        if ratio < 1:
+            raise ValueError(f"the ratio of {resource} comes to {ratio:g}, which is below 1")
+    return ratios
+
+
+def encode_ratio(ratio: float) -> str:
+    """Two decimals, as Koordinator prints ratios."""
+    return f"{ratio:.2f}"
+
+
+def encode_ratios(ratios: Mapping[str, float]) -> str:
+    """`{"cpu":1.22}`, resources in alphabetical order."""
+    members = (f"{msgspec.json.encode(name).decode()}:{encode_ratio(ratio)}" for name, ratio in sorted(ratios.items()))
+    return "{" + ",".join(members) + "}"
+
+
+def _of_model(model: RatioModel, machine: CPUBasicInfo) -> float | None:
+    if machine.hyper_threads:
+        return model.hyper_thread_turbo_enabled_ratio if machine.turbo else model.hyper_thread_enabled_ratio
+    return model.turbo_enabled_ratio if machine.turbo else model.base_ratio
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"

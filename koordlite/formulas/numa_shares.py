@@ -1,0 +1,131 @@
+"""What best-effort pods may request on each NUMA node: the node's formula with everybody's share in that node.
+
+What is known only for the whole node is split evenly. CPU is in millicores, memory in thousandths of a byte, so that
+splits stay exact. NUMA nodes go by their id. Source: Koordinator batchresource plugin, `calculateOnNUMALevel`,
+`GetPodNUMARequestAndUsage`, `DivideResourceList`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from koordlite.formulas import allocatable
+from koordlite.formulas.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
+from koordlite.model import nrt
+from koordlite.model.pod import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.slo import Colocation
+from koordlite.model.snapshot import Use
+from koordlite.model.wire import Zone
+
+MILLI = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneTerms:
+    """The terms of one NUMA node; those of memory are in thousandths of a byte."""
+
+    node: int
+    """NUMA node id."""
+    cpu: Terms
+    memory: Terms
+
+
+def batch(
+    *,
+    zones: Mapping[int, Use],
+    colocation: Colocation,
+    pods: Iterable[Pod],
+    usage: Mapping[str, Use],
+    measured: Use,
+    reserved: Use,
+) -> tuple[ZoneTerms, ...]:
+    """`allocatable.batch` for each NUMA node, in the order of ids: capacity is the zone's own, the rest is shares.
+
+    `zones` is the allocatable of each NUMA node by id, in millicores and bytes, as everything given here. `measured` is
+    the use of the system with its host applications and `reserved` what is reserved, both of the whole node and split
+    evenly; pods are split by `shares`.
+    """
+    ids = sorted(zones)
+    sums = _sums(ids, pods, usage)
+    system, kept = shares(measured, ids), shares(reserved, ids)
+    return tuple(
+        _zone(node, zones[node], colocation=colocation, sums=sums[node], measured=system[node], reserved=kept[node])
+        for node in ids
+    )
+
+
+def sizes(zones: Iterable[Zone]) -> tuple[dict[int, Use], dict[str, str]]:
+    """CPU and memory of the NUMA zones by NUMA node id; by zone name, why another one cannot be used."""
+    found: dict[int, Use] = {}
+    unreadable: dict[str, str] = {}
+    for zone in zones:
+        node = nrt.numa_node_of_zone(zone.name)
+        texts = {r.name: r.allocatable for r in zone.resources or () if r.name in ("cpu", "memory")}
+        if node is None:
+            continue
+        try:
+            found[node] = allocatable.amounts({name: Quantity.parse(text) for name, text in texts.items()})
+        except ValueError as error:
+            unreadable[zone.name] = str(error)
+    # A topology that says nothing of CPU or memory offers no base to work on.
+    known = any(size != NOTHING for size in found.values())
+    return (found if known else {}), unreadable
+
+
+def shares(amount: Use, zones: Sequence[int], nodes: Collection[int] = ()) -> dict[int, Use]:
+    """⌈amount / k⌉ on each of the k NUMA nodes in `nodes` that exist, or on all of them when there is none.
+
+    `nodes` are the ones a pod was promised. Memory comes in bytes and goes out in thousandths of a byte.
+    """
+    held = [node for node in zones if node in nodes] or list(zones)
+    part = Use(divided(amount.cpu, len(held)), divided(amount.memory * MILLI, len(held)))
+    return {node: part if node in held else NOTHING for node in zones}
+
+
+def divided(milli: int, parts: int) -> int:
+    """⌈milli / parts⌉ in doubles; unchanged for no parts. Source: Koordinator `DivideResourceList`."""
+    return math.ceil(float(milli) / parts) if parts else milli
+
+
+def _sums(ids: Sequence[int], pods: Iterable[Pod], usage: Mapping[str, Use]) -> dict[int, Sums]:
+    total = dict.fromkeys(ids, Sums())
+    known = set()
+    for pod in pods:
+        known.add(pod.uid)
+        for node, sums in _pod(pod, usage.get(pod.uid), ids).items():
+            total[node] += sums
+    for uid, used in usage.items():
+        if uid not in known:
+            for node, part in shares(used, ids).items():
+                total[node] += Sums(hp_used=part, hp_max_used_request=part)
+    return total
+
+
+def _pod(pod: Pod, used: Use | None, ids: Sequence[int]) -> dict[int, Sums]:
+    if pod.priority_class in BATCH_AND_BELOW:
+        return {}
+    if not pod.active:
+        parts = shares(used or NOTHING, ids)
+        return {node: Sums(hp_used=part, hp_max_used_request=part) for node, part in parts.items()}
+    promised = pod.resource_status.numa_nodes
+    request = shares(Use(pod.request_milli(), pod.request_value("memory")), ids, promised)
+    use = shares(used, ids, promised) if used else {}
+    return {node: allocatable.charge(request=request[node], used=use.get(node), qos=pod.qos_class) for node in ids}
+
+
+def _zone(node: int, size: Use, *, colocation: Colocation, sums: Sums, measured: Use, reserved: Use) -> ZoneTerms:
+    margin = allocatable.safety_margin(capacity=size, colocation=colocation)
+    cap_cpu, cap_memory = allocatable.caps(capacity=size, colocation=colocation)
+    cpu, memory = allocatable.terms(
+        capacity=Use(size.cpu, size.memory * MILLI),
+        margin=Use(margin.cpu, margin.memory * MILLI),
+        cap=(cap_cpu, None if cap_memory is None else cap_memory * MILLI),
+        colocation=colocation,
+        sums=sums,
+        measured=measured,
+        reserved=reserved,
+    )
+    return ZoneTerms(node=node, cpu=cpu, memory=memory)

@@ -1,0 +1,104 @@
+"""Whether what is published on the NodeResourceTopology still says what is to be said.
+
+Texts are compared by what they mean: order of names, blanks and the way numbers are written do not count. Source:
+Koordinator `nodeTopologyStatus.isChanged`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+from koordlite.formulas import zones
+from koordlite.model import keys
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Published
+from koordlite.model.wire import Zone, ZoneResource
+
+ANNOTATIONS = (
+    keys.CPU_BASIC_INFO,
+    keys.CPU_MANAGER_POLICY,
+    keys.LS_SHARED_POOLS,
+    keys.BE_SHARED_POOLS,
+    keys.CPU_TOPOLOGY,
+    keys.POD_CPU_ALLOCS,
+    keys.RESERVATION,
+    keys.SYSTEM_QOS,
+)
+"""The annotations Koordinator's scheduler reads there, in the order they are compared."""
+
+RESOURCES = ("cpu", "memory", *zones.HUGE_PAGES)
+"""What of a zone is ours; other resources have other owners."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is to be said; None: not to be there."""
+
+    annotations: Mapping[str, str | None]
+    labels: Mapping[str, str | None]
+    policies: tuple[str, ...]
+    zones: Sequence[Zone]
+
+
+def difference(published: Published, wanted: Report) -> str:
+    """The first thing that differs, in words; empty when all is as wanted."""
+    if not published.topology:
+        return "metadata changed"
+    if published.topology_policies != wanted.policies:
+        return "TopologyPolicies changed"
+    for key, text in wanted.annotations.items():
+        if not same_text(published.topology.get(key), text):
+            return f"annotations changed, key {key}"
+    for key, label in wanted.labels.items():
+        if published.topology_labels.get(key) != label:
+            return f"labels changed, key {key}"
+    found = zone_difference(published.zones, wanted.zones)
+    return f"Zones changed, item: {found}" if found else ""
+
+
+def same_text(published: str | None, wanted: str | None) -> bool:
+    """Whether two annotations mean the same JSON; two that cannot be read are the same."""
+    if published is None or wanted is None:
+        return published == wanted
+    return published == wanted or _meaning(published) == _meaning(wanted)
+
+
+def zone_difference(published: Sequence[Zone], wanted: Sequence[Zone]) -> str:
+    """The first thing that differs between the zones; empty when nothing of ours does."""
+    if len(published) != len(wanted):
+        return "zones number"
+    pairs = list(zip(published, wanted, strict=True))
+    for index, (old, new) in enumerate(pairs):
+        if old.name != new.name:
+            return f"zone {index} name"
+        if old.type != new.type:
+            return f"zone {index} type"
+    return "" if all(_same_resources(old, new) for old, new in pairs) else "resources"
+
+
+def _same_resources(published: Zone, wanted: Zone) -> bool:
+    old, new = _amounts(published), _amounts(wanted)
+    return all(old.get(name) == new.get(name) for name in (*RESOURCES, *new))
+
+
+def _amounts(zone: Zone) -> dict[str, tuple[Quantity | str, ...]]:
+    return {r.name: (_amount(r, "capacity"), _amount(r, "allocatable")) for r in zone.resources or ()}
+
+
+def _amount(resource: ZoneResource, which: str) -> Quantity | str:
+    """An amount that cannot be read differs from every one that can."""
+    text: str | int = getattr(resource, which)
+    try:
+        return Quantity.parse(text)
+    except ValueError:
+        return str(text)
+
+
+def _meaning(text: str) -> str | None:
+    try:
+        # Go knows one kind of number.
+        return json.dumps(json.loads(text, parse_int=float), sort_keys=True)
+    except (ValueError, RecursionError):
+        return None

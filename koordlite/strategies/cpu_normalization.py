@@ -1,0 +1,54 @@
+"""Publish on the Node what its CPUs are worth, so that a batch-cpu means the same on every machine.
+
+The ratio of a CPU model comes from the ConfigMap key `cpu-normalization-config`; `beAllocatable` multiplies by what the
+Node says. Source: Koordinator cpunormalization plugin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.formulas import normalization
+from koordlite.model import keys
+from koordlite.model.decision import Decision, NodeAnnotationChange
+from koordlite.model.settings import StrategySettings
+from koordlite.model.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `cpuNormalization`."""
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision: the ratio, written where it differs from what the Node says."""
+    if seen.node is None:
+        yield Decision("node", "skip", "NoNode")
+        return
+    settings, info = seen.slo.cpu_normalization, seen.cpu_info
+    label = seen.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
+    words = {"model": info.model, "hyperThreads": _word(info.hyper_threads), "turbo": _word(info.turbo)}
+    try:
+        enabled = normalization.is_enabled(settings, label)
+        ratio = normalization.node_ratio(settings, label=label, machine=info if info.model else None)
+    except ValueError as error:
+        yield Decision("node", "refuse", "NoCPURatio", {"why": str(error), **words})
+        return
+    yield _published(seen, ratio, enabled, words)
+
+
+def _published(seen: Snapshot, ratio: float, enabled: bool, words: dict[str, str]) -> Decision:
+    held = seen.notes.cpu_normalization
+    reason = "CPURatio" if enabled else "NormalizationDisabled"
+    if held is None and not enabled:
+        # Koordinator writes 1.00 onto every node; where nobody ever asked for a ratio that is noise.
+        return Decision("node", "hold", reason, words)
+    text = normalization.encode_ratio(ratio)
+    write = normalization.differs(held, ratio)
+    changes = (NodeAnnotationChange(keys.CPU_NORMALIZATION_RATIO, text),) if write else ()
+    return Decision("node", "set" if changes else "hold", reason, {"ratio": text, **words}, changes)
+
+
+def _word(on: bool) -> str:
+    return "on" if on else "off"

@@ -1,0 +1,79 @@
+"""What pods of priority mid may request on this node: mid-cpu and mid-memory, worked out and published.
+
+The formula is `formulas.mid.mid`. Nobody on the node predicts what prod pods will leave unused of their requests, so
+that term is 0: outside static mode a share of what prod pods did not request is offered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.formulas import allocatable, mid, offer
+from koordlite.formulas.mid import Terms
+from koordlite.formulas.offer import Evidence
+from koordlite.model import keys
+from koordlite.model.decision import Decision, NodeResourceChange
+from koordlite.model.node import Node
+from koordlite.model.settings import StrategySettings
+from koordlite.model.snapshot import Snapshot, Use
+
+RESOURCES = (keys.MID_CPU, keys.MID_MEMORY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `midAllocatable`. Mode and percentages come from the ConfigMap key `colocation-config`."""
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each of the two resources."""
+    nothing = offer.withheld(seen, RESOURCES)
+    yield from nothing
+    if nothing or seen.node is None or seen.average.node is None:
+        return
+    found = dict(zip(RESOURCES, _terms(seen, seen.node, seen.average.node), strict=True))
+    why = offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
+    for resource, terms in found.items():
+        changes = (NodeResourceChange(resource, terms.result),) if why else ()
+        evidence = _evidence(terms) | ({"sync": why} if why else {})
+        yield Decision(f"node/{resource}", "set" if changes else "hold", "MidAllocatable", evidence, changes)
+
+
+def _terms(seen: Snapshot, node: Node, used: Use) -> tuple[Terms, Terms]:
+    average = seen.average
+    return mid.mid(
+        capacity=allocatable.amounts(node.capacity),
+        colocation=seen.slo.colocation,
+        reclaimable=allocatable.NOTHING,
+        used=used,
+        kept=mid.kept(
+            system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
+            host_apps=allocatable.host_app_use(
+                applications=seen.slo.host_applications, usage=average.host_apps, offered_to=mid.MID_AND_BELOW
+            ),
+            reserved=allocatable.reserved_use(node=node, notes=seen.notes, reserved=seen.reserved.resources),
+        ),
+        requested=mid.prod_requests(seen.pods),
+    )
+
+
+def _evidence(terms: Terms) -> Evidence:
+    if terms.static:
+        return {
+            "result": terms.result,
+            "mode": "static",
+            "node_capacity": terms.node_capacity,
+            "static_percent": terms.static_percent,
+            "threshold_percent": terms.threshold_percent,
+        }
+    return {
+        "result": terms.result,
+        "mode": "dynamic",
+        "node_capacity": terms.node_capacity,
+        "prod_reclaimable": terms.prod_reclaimable,
+        "node_unused": terms.node_unused,
+        "unallocated": terms.unallocated,
+        "unallocated_percent": terms.unallocated_percent,
+        "threshold_percent": terms.threshold_percent,
+    }

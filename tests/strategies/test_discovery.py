@@ -1,0 +1,58 @@
+"""A file in the folder is a strategy, and everything about it is said where it stands."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from koordlite import strategies
+from koordlite.model import documented, strict
+from koordlite.model.settings import StrategySettings
+
+ALL = strategies.discover()
+
+
+def test_the_first_strategies_are_found() -> None:
+    names = {"beAllocatable", "cpuSuppress", "cpusetPools", "nodeReservation", "resctrl", "topologyReport"}
+    assert names <= {strategy.name for strategy in ALL}
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda s: s.name)
+def test_every_strategy_explains_itself_and_its_settings(strategy: strategies.Strategy) -> None:
+    assert strategy.doc
+    assert inspect.getdoc(strategy.config)
+    assert inspect.getdoc(strategy.decide)
+    assert issubclass(strategy.config, StrategySettings)
+    fields = {field.name for field, _ in strict.fields(strategy.config).values()}
+    assert fields == set(documented.field_docs(strategy.config))
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda s: s.name)
+def test_every_strategy_only_observes_by_default(strategy: strategies.Strategy) -> None:
+    assert strategy.config().mode == "observe"
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda s: s.name)
+def test_silence_is_no_answer(build: Any, strategy: strategies.Strategy) -> None:
+    for part in ({}, {"node": None}, {"usage": build.used(None)}, {"cgroups": {}}):
+        decisions = strategies.judge(strategy, build.snapshot(**part), {})
+        assert decisions
+        assert all(d.strategy == strategy.name and d.reason and d.subject for d in decisions)
+
+
+def test_a_strategy_that_is_off_is_not_judged(build: Any) -> None:
+    settings = {strategy.name: strategy.config(mode="off") for strategy in ALL}
+    assert strategies.decide_all(build.snapshot(), settings) == ()
+
+
+def test_the_same_picture_gives_the_same_decisions(build: Any) -> None:
+    seen = build.snapshot(usage=build.used(5000))
+    assert strategies.decide_all(seen, {}) == strategies.decide_all(seen, {})
+
+
+def test_judging_twice_leaves_the_picture_as_it_was(build: Any) -> None:
+    seen, same = build.snapshot(), build.snapshot()
+    strategies.decide_all(seen, {})
+    assert seen == same

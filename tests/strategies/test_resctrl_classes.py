@@ -1,0 +1,160 @@
+"""Which control groups are made, with which values, and how they are given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from koordlite.model import keys
+from koordlite.model.decision import Decision, ResctrlGroupChange, SchemataChange, TasksChange
+from koordlite.model.slo import SLO
+from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.snapshot import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.strategies import resctrl
+
+FULL = {"L3": {0: 0xFFF, 4: 0xFFF}, "MB": {0: 100, 4: 100}}
+BE_SHARE = {"L3": {0: 0xF, 4: 0xF}, "MB": {0: 50, 4: 50}}
+INTEL = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=100)
+AMD = BandwidthCapability(min_bandwidth=0, bandwidth_gran=1, maximum=2048)
+MADE = frozenset({"resctrl/BE"})
+
+
+def hardware(
+    bandwidth: BandwidthCapability | None = INTEL, caches: tuple[str, ...] = ("L3",), **groups: ResctrlGroup
+) -> Resctrl:
+    """Cache ids 0 and 4: gaps are normal."""
+    root = {**{name: {0: 0xFFF, 4: 0xFFF} for name in caches}}
+    if bandwidth:
+        root["MB"] = dict.fromkeys((0, 4), bandwidth.maximum)
+    return Resctrl(
+        caches={name: CacheCapability(cbm_mask=0xFFF, min_cbm_bits=1) for name in caches},
+        bandwidths={"MB": bandwidth} if bandwidth else {},
+        groups={"": ResctrlGroup(root), **groups},
+        threads={"kubepods/besteffort/podb/main": (7, 8), "kubepods/besteffort/podb/pause": (6,)},
+    )
+
+
+def asked(**be: Any) -> SLO:
+    """Only class BE is enabled: 30 % of the cache, half the bandwidth."""
+    config = ResctrlQOS(**{"enable": True, "cat_range_end_percent": 30, "mba_percent": 50, **be})
+    return SLO(resource_qos=ResourceQOS(be_class=ClassQOS(resctrl_qos=config)))
+
+
+def decide(build: Any, found: Resctrl, slo: SLO, ours: frozenset[str] = frozenset(), **pod: Any) -> Decision:
+    worker = build.pod("b", "BE", "BestEffort", **pod)
+    places = {"b": build.place("kubepods/besteffort/podb")}
+    seen = build.snapshot(resctrl=found, slo=slo, ours=ours, pods=(worker,), places=places)
+    decisions = {d.subject: d for d in resctrl.decide(seen, resctrl.Config())}
+    assert set(decisions) == {"resctrl/LSR", "resctrl/LS", "resctrl/BE"}
+    return decisions["resctrl/BE"]
+
+
+def values(decision: Decision) -> Mapping[str, Mapping[int, int]]:
+    return {c.resource: c.values for c in decision.changes if isinstance(c, SchemataChange)}
+
+
+def moved(decision: Decision) -> list[tuple[str, tuple[int, ...]]]:
+    return [(c.group, c.tids) for c in decision.changes if isinstance(c, TasksChange)]
+
+
+def test_a_class_that_is_enabled_gets_group_values_and_threads(build: Any) -> None:
+    decision = decide(build, hardware(), asked())
+    assert (decision.verdict, decision.reason) == ("set", "ClassSchemata")
+    assert decision.changes[0] == ResctrlGroupChange("BE")
+    assert values(decision) == BE_SHARE
+    assert moved(decision) == [("BE", (6, 7, 8))]
+    assert decision.evidence == {"L3": "L3:0=f;4=f", "MB": "MB:0=50;4=50"}
+
+
+def test_a_group_that_is_as_wanted_is_left_alone(build: Any) -> None:
+    group = ResctrlGroup(BE_SHARE, frozenset({6, 7, 8}))
+    decision = decide(build, hardware(BE=group), asked())
+    assert (decision.verdict, decision.changes) == ("hold", ())
+
+
+def test_only_what_differs_is_written(build: Any) -> None:
+    group = ResctrlGroup({"L3": BE_SHARE["L3"], "MB": FULL["MB"]}, frozenset({7}))
+    decision = decide(build, hardware(BE=group), asked())
+    assert values(decision) == {"MB": BE_SHARE["MB"]}
+    assert moved(decision) == [("BE", (6, 8))]
+
+
+def test_a_group_without_schemata_is_not_written(build: Any) -> None:
+    decision = decide(build, hardware(BE=ResctrlGroup({}, frozenset({6, 7, 8}))), asked())
+    assert decision.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(hardware(AMD), {"L3": BE_SHARE["L3"], "MB": {0: 80, 4: 80}}, id="AMD counts in 1/8 GB/s"),
+        pytest.param(hardware(None), {"L3": BE_SHARE["L3"]}, id="a machine that allocates no bandwidth"),
+        pytest.param(hardware(INTEL, ()), {"MB": BE_SHARE["MB"]}, id="a machine that allocates no cache"),
+        pytest.param(
+            hardware(INTEL, ("L3CODE", "L3DATA")),
+            {"L3CODE": BE_SHARE["L3"], "L3DATA": BE_SHARE["L3"], "MB": BE_SHARE["MB"]},
+            id="code and data apart get the same mask",
+        ),
+        pytest.param(hardware(INTEL, ("L2", "L3")), BE_SHARE, id="L2 is nobody's business"),
+    ],
+)
+def test_values_fit_the_hardware(build: Any, found: Resctrl, expected: Mapping[str, Mapping[int, int]]) -> None:
+    assert values(decide(build, found, asked())) == expected
+
+
+def test_an_impossible_range_is_refused_with_the_reason(build: Any) -> None:
+    decision = decide(build, hardware(), asked(cat_range_start_percent=50))
+    assert (decision.verdict, decision.reason, decision.changes) == ("refuse", "BadResctrlRange", ())
+    assert "50-30" in str(decision.evidence["why"])
+
+
+def test_no_bandwidth_percent_leaves_bandwidth_alone(build: Any) -> None:
+    assert values(decide(build, hardware(), asked(mba_percent=None))) == {"L3": BE_SHARE["L3"]}
+
+
+def test_without_resctrl_every_class_is_skipped_with_the_machines_reason(build: Any) -> None:
+    decision = decide(build, Resctrl(absent="this CPU has no resctrl"), asked())
+    assert (decision.verdict, decision.reason) == ("skip", "NoResctrl")
+    assert decision.evidence == {"why": "this CPU has no resctrl"}
+
+
+def test_a_disabled_class_gives_its_threads_back_and_lifts_its_limits(build: Any) -> None:
+    group = ResctrlGroup(BE_SHARE, frozenset({8, 7}))
+    decision = decide(build, hardware(BE=group), asked(enable=False), MADE)
+    assert (decision.verdict, decision.reason) == ("release", "ClassDisabled")
+    assert values(decision) == FULL
+    assert moved(decision) == [("", (7, 8))]
+
+
+@pytest.mark.parametrize(
+    ("found", "ours"),
+    [
+        pytest.param(hardware(), MADE, id="there is no group"),
+        pytest.param(hardware(BE=ResctrlGroup(BE_SHARE, frozenset({7}))), frozenset(), id="the group is not ours"),
+        pytest.param(hardware(BE=ResctrlGroup(FULL, frozenset())), MADE, id="it was given back already"),
+    ],
+)
+def test_a_disabled_class_holds_when(build: Any, found: Resctrl, ours: frozenset[str]) -> None:
+    decision = decide(build, found, asked(enable=False), ours)
+    assert (decision.verdict, decision.changes) == ("hold", ())
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"phase": "Succeeded"}, id="it has ended"),
+        pytest.param({"annotations": {keys.POD_RESCTRL: "{}"}}, id="it brings its own schemata"),
+    ],
+)
+def test_a_pods_threads_stay_where_they_are_when(build: Any, part: dict[str, Any]) -> None:
+    assert moved(decide(build, hardware(), asked(), **part)) == []
+
+
+@pytest.mark.parametrize(
+    ("qos", "kube", "expected"),
+    [("LSE", "Guaranteed", "LSR"), ("", "Guaranteed", "LSR"), ("", "Burstable", "LS"), ("SYSTEM", "Burstable", None)],
+)
+def test_class_of_a_pod(build: Any, qos: str, kube: str, expected: str | None) -> None:
+    assert resctrl.class_of(build.pod("p", qos, kube)) == expected
