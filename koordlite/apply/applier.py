@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast, get_args
 
-from koordlite.apply import writer
+from koordlite.apply import inherited, promises, writer
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, NodeResource, TasksMoved
+from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, TasksMoved
 from koordlite.model.decision import (
     CgroupChange,
+    CgroupField,
     Change,
     ClusterChange,
+    NodeAnnotationChange,
     NodeResourceChange,
     ResctrlGroupChange,
     SchemataChange,
     TasksChange,
     TopologyChange,
+    TopologyLabelChange,
+    ZoneResourceChange,
     ZonesChange,
 )
 from koordlite.model.errors import InputError
 from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Found, Snapshot
 from koordlite.plan import Plan
 from koordlite.ports import Cluster
 
-CLUSTER_CHANGES = (NodeResourceChange, TopologyChange, ZonesChange)
+CLUSTER_CHANGES = (
+    NodeResourceChange,
+    NodeAnnotationChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZonesChange,
+    ZoneResourceChange,
+)
+_AMOUNTS = (NodeResourceChange, ZoneResourceChange)
 
 
 class Applier:
@@ -36,13 +49,21 @@ class Applier:
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
         self._foreign = ForeignWriters()
-        self.last_sync: float | None = None
-        """When the Node's resources were last written in this run."""
+        self._decoded: tuple[tuple[Entry, ...], dict[str, Found]] = ((), {})
+        self.last_sync: dict[str, float] = {}
+        """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
 
     @property
     def ours(self) -> frozenset[str]:
         """Places that hold a value of ours."""
         return self._journal.places
+
+    @property
+    def found(self) -> Mapping[str, Found]:
+        """What stood in cgroup files before us, by place."""
+        if self._decoded[0] != self._journal.entries:
+            self._decoded = self._journal.entries, dict(_found_values(self._journal.entries, self._host.cgroups))
+        return self._decoded[1]
 
     def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
         """Values of ours that somebody else has changed since the last look."""
@@ -63,7 +84,16 @@ class Applier:
         self._journal.record(entries)
         able = [c for c in due if c.place not in unread]
         done = [self._write(c) for c in able if not isinstance(c, CLUSTER_CHANGES)]
+        self._give_back([c for c in able if isinstance(c, CgroupChange) and c.gives_back], done)
         return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, CLUSTER_CHANGES)], seen))
+
+    def _give_back(self, changes: list[CgroupChange], done: list[AppliedStep]) -> None:
+        """What stands as found is not ours any more: what others make of it now is not ours to undo."""
+        refused = {step.place for step in done if not step.ok}
+        places = {change.place for change in changes} - refused
+        for place in places:
+            self._foreign.forget(place)
+        self._journal.forget(places)
 
     def _write(self, change: Change) -> AppliedStep:
         step = writer.write(self._host, change)
@@ -77,9 +107,8 @@ class Applier:
         """What stands where we are about to write for the first time; `made` are resctrl groups about to be made."""
         if isinstance(change, TasksChange):
             yield from self._tasks(change, made)
-        elif isinstance(change, NodeResourceChange):
-            previous = seen.published.node_resources.get(change.resource)
-            yield NodeResource(resource=change.resource, previous=previous)
+        elif isinstance(change, CLUSTER_CHANGES):
+            yield from promises.found(change, strategy, seen)
         elif change.place not in self._journal.places:
             yield from self._found(change, strategy, made)
 
@@ -89,6 +118,8 @@ class Applier:
             case CgroupChange(group, field, _):
                 raw = self._read(group, field)
                 if raw is not None:
+                    if field == inherited.FIELD:
+                        raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place)
                     path = self._host.cgroups.path(group, field)
                     yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
             case ResctrlGroupChange(group):
@@ -135,7 +166,15 @@ class Applier:
             error = writer.words(refused)
         except InputError as refused:
             error = str(refused)
-        if not error and any(isinstance(c, NodeResourceChange) for c in changes):
-            self.last_sync = seen.time
+        if not error:
+            self.last_sync |= {c.place: seen.time for c in changes if isinstance(c, _AMOUNTS)}
         seconds = self._host.clock.monotonic() - started
         return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c in changes]
+
+
+def _found_values(entries: Iterable[Entry], cgroups: Cgroups) -> Iterator[tuple[str, Found]]:
+    """The values of cgroup files among the entries, with the strategy that wrote first."""
+    for entry in entries:
+        if isinstance(entry, FileEntry) and entry.field in get_args(CgroupField):
+            value = cgroups.decode(cast(CgroupField, entry.field), entry.raw)
+            yield entry.place, Found(value, entry.strategy)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from koordlite import plan
-from koordlite.apply import writer
+from koordlite.apply import inherited, promises, writer
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, NodeResource, TasksMoved
-from koordlite.model.decision import CgroupChange, CgroupField, NodeResourceChange
+from koordlite.host.journal import ClusterEntry, Entry, FileEntry, GroupMade, Journal, TasksMoved, TopologyNote
+from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Cgroup
 from koordlite.ports import Cluster
@@ -20,18 +20,22 @@ from koordlite.ports import Cluster
 _RESCTRL = "resctrl/"
 
 
-def restore(host: Host, journal: Journal, cluster: Cluster | None = None) -> tuple[AppliedStep, ...]:
+def restore(
+    host: Host, journal: Journal, cluster: Cluster | None = None, *, staying: Collection[str] = ()
+) -> tuple[AppliedStep, ...]:
     """Undo every entry and forget those that were undone; what is refused stays in the journal for the next try.
 
-    Without `cluster` only the kernel's files are restored: at a start, the Node's resources are ours again in a moment.
+    Without `cluster` only the kernel's files are restored. What the strategies `staying` promised on the Node is not
+    taken back: at a start, it is ours again in a moment.
     """
     entries = journal.entries
+    promised = [e for e in entries if isinstance(e, ClusterEntry) and e.strategy not in staying]
     steps = [
         *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not e.group.startswith(_RESCTRL)]),
         *(_task(host, e) for e in entries if isinstance(e, TasksMoved)),
         *(_schemata(host, e) for e in entries if isinstance(e, FileEntry) and e.group.startswith(_RESCTRL)),
         *(_group(host, e) for e in entries if isinstance(e, GroupMade)),
-        *(_node(cluster, [e for e in entries if isinstance(e, NodeResource)]) if cluster else ()),
+        *(promises.take_back(cluster, promised) if cluster else ()),
     ]
     refused = {step.place for step in steps if not step.ok}
     journal.forget({step.place for step in steps} - refused)
@@ -65,9 +69,10 @@ def _found(entry: Entry) -> str:
             return "(removed)"
         case TasksMoved(group=group):
             return group or "root group"
-        case NodeResource(previous=previous):
-            return "(removed)" if previous is None else str(previous)
-    return str(entry.previous)
+        case TopologyNote(previous=previous):
+            return previous or "(removed)"
+        case _:
+            return promises.describe(entry)
 
 
 def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
@@ -75,10 +80,14 @@ def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
     present = {entry.group: state for entry in entries if (state := _state(host, entry.group)) is not None}
     found = {entry.place: entry for entry in entries}
     wanted = [_change(host, entry) for entry in entries if entry.group in present]
+    sets = {entry.group: entry for entry in entries if entry.field == inherited.FIELD}
+    for change, state in inherited.copies(host, sets, dict(present)):
+        wanted.append(change)
+        present[change.group] = state
     steps = plan.order(wanted, present)
     final = {change.place: change for change in steps}
     done = [
-        _final(host, found[c.place]) if final[c.place] is c else writer.write(host, c)
+        _final(host, found[c.place]) if final[c.place] is c and c.place in found else writer.write(host, c)
         for c in steps
         if isinstance(c, CgroupChange)
     ]
@@ -144,14 +153,3 @@ def _try(place: str, value: str, act: Callable[[], object]) -> AppliedStep:
             return AppliedStep(place, writer.GONE)
         return AppliedStep(place, value, False, writer.words(error))
     return AppliedStep(place, value)
-
-
-def _node(cluster: Cluster, entries: Sequence[NodeResource]) -> list[AppliedStep]:
-    if not entries:
-        return []
-    error = ""
-    try:
-        cluster.publish([NodeResourceChange(entry.resource, entry.previous) for entry in entries])
-    except OSError as refused:
-        error = writer.words(refused)
-    return [AppliedStep(entry.place, _found(entry), not error, error) for entry in entries]

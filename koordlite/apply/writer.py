@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 
+from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, ResctrlGroupChange, SchemataChange, TasksChange
 from koordlite.model.outcome import AppliedStep
 
@@ -48,6 +50,8 @@ def describe(change: Change) -> str:
 
 def _write(host: Host, change: Change) -> str:
     match change:
+        case CgroupChange(group, "cpuset.cpus", CPUSet() as cpus):
+            return _write_set(host, group, cpus)
         case CgroupChange(group, field, value):
             host.cgroups.write(group, field, value)
         case ResctrlGroupChange(group):
@@ -60,3 +64,16 @@ def _write(host: Host, change: Change) -> str:
         case _:
             raise TypeError(f"{change.place} is not the kernel's")
     return describe(change)
+
+
+def _write_set(host: Host, group: str, cpus: CPUSet) -> str:
+    """An empty set means the parent's CPUs on v2, but no kernel takes it while the group has tasks: all possible CPUs
+    mean the same."""
+    try:
+        host.cgroups.write(group, "cpuset.cpus", cpus)
+    except OSError as error:
+        if cpus or error.errno != errno.ENOSPC:
+            raise
+        cpus = sysfs.possible(host.files)
+        host.cgroups.write(group, "cpuset.cpus", cpus)
+    return str(cpus)

@@ -7,16 +7,38 @@ An entry is made once for a place and stays until the place was restored. Only o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from koordlite.host import journal_file
-from koordlite.host.journal_file import Entry, FileEntry, GroupMade, NodeResource, TasksMoved, TopologyNote
+from koordlite.host.journal_file import (
+    ClusterEntry,
+    Entry,
+    FileEntry,
+    GroupMade,
+    NodeAnnotation,
+    NodeResource,
+    TasksMoved,
+    TopologyNote,
+    ZoneAmount,
+)
 from koordlite.host.journal_lock import Lock
 from koordlite.model.errors import JournalError
 
-__all__ = ["Entry", "FileEntry", "GroupMade", "Journal", "NodeResource", "TasksMoved", "TopologyNote", "read"]
+__all__ = [
+    "ClusterEntry",
+    "Entry",
+    "FileEntry",
+    "GroupMade",
+    "Journal",
+    "NodeAnnotation",
+    "NodeResource",
+    "TasksMoved",
+    "TopologyNote",
+    "ZoneAmount",
+    "read",
+]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -56,6 +78,11 @@ class Journal:
     def places(self) -> frozenset[str]:
         """The places that hold a value of ours, named as `Change.place` names them."""
         return frozenset(self._entries)
+
+    @property
+    def by_place(self) -> Mapping[str, Entry]:
+        """All entries by their place."""
+        return self._entries
 
     def record(self, entries: Iterable[Entry]) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.

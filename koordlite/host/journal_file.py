@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from koordlite.model.errors import JournalError
+from koordlite.model.wire import ZoneResource
 
 NAME = "journal.json"
 _VERSION = 1
@@ -74,11 +75,39 @@ class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
 
     resource: str
     previous: int | None
+    strategy: str = ""
 
     @property
     def place(self) -> str:
         """The place as `NodeResourceChange` names it."""
         return f"node/{self.resource}"
+
+
+class NodeAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeAnnotation"):
+    """An annotation of the Node before us; None when there was none."""
+
+    key: str
+    previous: str | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `NodeAnnotationChange` names it."""
+        return f"node/annotations/{self.key}"
+
+
+class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="zoneResource"):
+    """A resource of a zone of the node's NodeResourceTopology before us; None when the zone had none."""
+
+    zone: str
+    resource: str
+    previous: ZoneResource | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `ZoneResourceChange` names it."""
+        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
 
 
 class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="topology"):
@@ -93,7 +122,9 @@ class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
         return f"noderesourcetopology/{self.key}"
 
 
-Entry = FileEntry | GroupMade | TasksMoved | NodeResource | TopologyNote
+ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
+"""What a cluster has to take back."""
+Entry = FileEntry | GroupMade | TasksMoved | ClusterEntry | TopologyNote
 _DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved)
 
 

@@ -14,7 +14,9 @@ from koordlite.ports import Files
 
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
+_HUGE_PAGES = "/sys/kernel/mm/hugepages"
 _LOCAL_DISTANCE = 10
+_PAGE_FOLDER = re.compile(r"hugepages-(\d+)kB", re.ASCII)
 _CORE_PARTS = ("physical_package_id", "die_id", "cluster_id", "core_id")
 
 
@@ -115,7 +117,8 @@ def _numa_nodes(files: Files, cpus: Sequence[int]) -> tuple[NUMANode, ...]:
     """The nodes in the order of their ids; a kernel without NUMA has one, 0."""
     ids = _numbers(_names(files, _NODES), "node")
     if not ids:
-        return (NUMANode(0, CPUSet(cpus), procfs.memory(files).total, ((0, _LOCAL_DISTANCE),)),)
+        memory, huge_pages = procfs.memory(files).total, _huge_pages(files, _HUGE_PAGES)
+        return (NUMANode(0, CPUSet(cpus), memory, ((0, _LOCAL_DISTANCE),), huge_pages),)
     return tuple(_numa_node(files, node, ids, CPUSet(cpus)) for node in ids)
 
 
@@ -125,12 +128,20 @@ def _numa_node(files: Files, node: int, ids: Sequence[int], online: CPUSet) -> N
     distances = (_text(files, f"{folder}/distance") or "").split()
     # The kernel prints one distance for each online node, in the order of their ids; ids may have gaps.
     pairs = tuple(zip(ids, map(int, distances), strict=False))
-    return NUMANode(node, cpus, _node_memory(files, folder), pairs)
+    return NUMANode(node, cpus, _node_memory(files, folder), pairs, _huge_pages(files, f"{folder}/hugepages"))
 
 
 def _node_memory(files: Files, folder: str) -> int:
     match = re.search(r"MemTotal:\s+(\d+) kB", _text(files, f"{folder}/meminfo") or "")
     return int(match[1]) * 1024 if match else 0
+
+
+def _huge_pages(files: Files, folder: str) -> tuple[tuple[int, int], ...]:
+    """Bytes set aside by page size, from folders named like `hugepages-2048kB`; sizes without pages are left out."""
+    names = (name.rstrip("/") for name in _names(files, folder))
+    sizes = [int(match[1]) for name in names if (match := _PAGE_FOLDER.fullmatch(name))]
+    counts = ((size, _number(files, f"{folder}/hugepages-{size}kB/nr_hugepages", 0)) for size in sorted(sizes))
+    return tuple((size * 1024, size * 1024 * count) for size, count in counts if count)
 
 
 def _numbers(names: Iterable[str], prefix: str) -> list[int]:

@@ -40,6 +40,8 @@ class CPUManagerState:
     policy: str = ""
     shared: CPUSet = EMPTY
     pod_cpus: tuple[PodCPUs, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Containers whose CPUs cannot be read."""
 
 
 def parse_configz(raw: bytes) -> KubeletConfig:
@@ -63,21 +65,24 @@ def parse_configz(raw: bytes) -> KubeletConfig:
 
 
 def parse_cpu_manager_state(raw: bytes) -> CPUManagerState:
-    """Decode `cpu_manager_state`; an empty file is no state, InputError when it cannot be read.
+    """The state in the file `cpu_manager_state`; an empty file is no state, InputError when it cannot be read."""
+    return decode_cpu_manager_state(raw) if raw.strip() else CPUManagerState()
 
-    The checksum is not verified: it depends on Go's struct printing. Pods without a CPU are left out, the rest is
-    sorted by uid.
+
+def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
+    """The state that `raw` writes; InputError when it writes none.
+
+    The checksum is not verified: it depends on Go's struct printing. A container whose CPUs cannot be read is left
+    out and told. Pods without a CPU are left out, the rest is sorted by uid.
     """
-    if not raw.strip():
-        return CPUManagerState()
     try:
         text = msgspec.json.decode(raw, type=_StateText)
-        pods = (_pod_cpus(uid, sets) for uid, sets in sorted((text.entries or {}).items()))
-        return CPUManagerState(
-            text.policy_name, CPUSet.parse(text.default_cpu_set), tuple(pod for pod in pods if pod.cpus)
-        )
+        shared = CPUSet.parse(text.default_cpu_set)
     except (msgspec.DecodeError, ValueError) as error:
         raise _refused("cpu_manager_state", raw, error, "kubelet's exclusive CPUs count as unknown") from error
+    problems: list[Problem] = []
+    pods = [_pod_cpus(uid, sets, problems) for uid, sets in sorted((text.entries or {}).items())]
+    return CPUManagerState(text.policy_name, shared, tuple(pod for pod in pods if pod.cpus), tuple(problems))
 
 
 def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
@@ -105,11 +110,11 @@ def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
 
 def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -> tuple[Kubelet, tuple[Problem, ...]]:
     """What the rules see of kubelet, and what was wrong with it. A state left by another policy is not counted."""
-    problems: tuple[Problem, ...] = ()
+    problems = state.problems
     try:
         reserved = reserved_cpus(config, topology)
     except InputError as error:
-        reserved, problems = EMPTY, error.problems
+        reserved, problems = EMPTY, (*problems, *error.problems)
     static = config.cpu_manager_policy == STATIC
     kubelet = Kubelet(
         cpu_manager_policy=config.cpu_manager_policy,
@@ -142,7 +147,7 @@ class _Configz(msgspec.Struct, frozen=True):
 
 
 class _StateText(msgspec.Struct, frozen=True, rename="camel"):
-    policy_name: str
+    policy_name: str = ""
     default_cpu_set: str = ""
     entries: dict[str, dict[str, str]] | None = None
 
@@ -151,8 +156,14 @@ def _cpu_milli(amounts: Mapping[str, str] | None) -> int:
     return Quantity.parse((amounts or {}).get("cpu", "0")).milli
 
 
-def _pod_cpus(uid: str, texts: Mapping[str, str]) -> PodCPUs:
-    sets = {container: CPUSet.parse(text) for container, text in texts.items()}
+def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> PodCPUs:
+    sets: dict[str, CPUSet] = {}
+    for container, text in texts.items():
+        try:
+            sets[container] = CPUSet.parse(text)
+        except ValueError as error:
+            do = "look at what kubelet wrote there; these CPUs count as shared"
+            problems.append(Problem("kubelet", f"cpu_manager_state.entries.{uid}.{container}", text, str(error), do))
     return PodCPUs(uid, union(sets.values()), sets)
 
 

@@ -186,6 +186,7 @@ class ManifestCluster:
             seen, found = kubelet.combine(config, state, self._topology)
             problems.extend(found)
             return seen
+        problems.extend(state.problems)
         static = config.cpu_manager_policy == kubelet.STATIC
         if static and config.reserved_milli and config.reserved_system_cpus is None:
             do = "write reservedSystemCPUs as a list; until then no CPU counts as reserved by kubelet"

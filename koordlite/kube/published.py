@@ -10,25 +10,42 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from koordlite.model import wire
-from koordlite.model.decision import ClusterChange, NodeResourceChange, TopologyChange, ZonesChange
+from koordlite.model import nrt, wire
+from koordlite.model.decision import (
+    ClusterChange,
+    NodeAnnotationChange,
+    NodeChange,
+    NodeResourceChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
 from koordlite.model.errors import InputError, Problem
 
 Resources = dict[str, str | int | float]
 T = TypeVar("T")
 
+MADE_BY = {"app.kubernetes.io/managed-by": "Koordinator"}
+"""Label by which Koordinator's components know the objects of this protocol."""
 
 OURS = "published.koordlite.io/resources"
 """Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
+OUR_ANNOTATIONS = "published.koordlite.io/annotations"
+"""The same for annotations."""
 
 
 class Published:
-    """The node's extended resources and its NodeResourceTopology, on disk when there is a folder, else in memory."""
+    """The node's extended resources and annotations of ours, and its NodeResourceTopology.
+
+    On disk when there is a folder, else in memory.
+    """
 
     def __init__(self, node: str, folder: Path | None) -> None:
         """Takes up what an earlier run left in `folder`; InputError when that cannot be read."""
         self._node, self._folder = node, folder
         self.resources: dict[str, int | None] = {}
+        self.annotations: dict[str, str | None] = {}
         self.topology: wire.NRTObject | None = None
         if folder is not None:
             self._take_up(folder)
@@ -41,31 +58,32 @@ class Published:
         for change in changes:
             if isinstance(change, NodeResourceChange):
                 self.resources[change.resource] = change.value
+            elif isinstance(change, NodeAnnotationChange):
+                self.annotations[change.key] = change.value
             else:
-                self.topology = _changed(self.topology or topology or self._new_topology(), change)
+                self.topology = changed(self.topology or topology or _new_topology(node), change)
         if self._folder is not None:
             self._write(self._folder, changes, node)
 
     def over_node(self, obj: wire.NodeObject) -> wire.NodeObject:
-        """The node with the published resources in capacity and allocatable; the same object when there are none."""
-        if not self.resources:
-            return obj
-        status = structs.replace(
-            obj.status,
-            capacity=self._over(obj.status.capacity),
-            allocatable=self._over(obj.status.allocatable),
-        )
-        return structs.replace(obj, status=status)
+        """The node with what was published for it; the same object when nothing was."""
+        if self.resources:
+            capacity, allocatable = self._over(obj.status.capacity), self._over(obj.status.allocatable)
+            status = structs.replace(obj.status, capacity=capacity, allocatable=allocatable)
+            obj = structs.replace(obj, status=status)
+        return self._noted(obj, {}) if self.annotations else obj
+
+    def _noted(self, obj: wire.NodeObject, more: dict[str, str]) -> wire.NodeObject:
+        kept = {key: text for key, text in (obj.metadata.annotations or {}).items() if key not in self.annotations}
+        ours = {key: text for key, text in self.annotations.items() if text is not None}
+        return structs.replace(obj, metadata=structs.replace(obj.metadata, annotations=kept | ours | more))
 
     def _over(self, amounts: Resources | None) -> Resources:
         kept = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
         return kept | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
 
-    def _new_topology(self) -> wire.NRTObject:
-        return wire.NRTObject(metadata=wire.ObjectMeta(name=self._node))
-
     def _take_up(self, folder: Path) -> None:
-        self.resources = self._read(folder / self._node_file, _resources) or {}
+        self.resources, self.annotations = self._read(folder / self._node_file, _ours) or ({}, {})
         self.topology = self._read(folder / self._topology_file, _topology)
 
     def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
@@ -79,11 +97,12 @@ class Published:
 
     def _write(self, folder: Path, changes: tuple[ClusterChange, ...], node: wire.NodeObject) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(isinstance(change, NodeResourceChange) for change in changes):
-            notes = {**(node.metadata.annotations or {}), OURS: msgspec.json.encode(self.resources).decode()}
-            whole = structs.replace(self.over_node(node), metadata=structs.replace(node.metadata, annotations=notes))
+        if any(isinstance(change, NodeChange) for change in changes):
+            ours = {OURS: _text(self.resources)}
+            ours |= {OUR_ANNOTATIONS: _text(self.annotations)} if self.annotations else {}
+            whole = self._noted(self.over_node(node), ours)
             _replace(folder / self._node_file, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
-        if self.topology is not None and any(not isinstance(change, NodeResourceChange) for change in changes):
+        if self.topology is not None and any(not isinstance(change, NodeChange) for change in changes):
             head = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
             _replace(folder / self._topology_file, {**head, **msgspec.to_builtins(self.topology)})
 
@@ -96,30 +115,67 @@ class Published:
         return f"noderesourcetopology-{self._node}.json"
 
 
-def _resources(raw: bytes) -> dict[str, int | None]:
+def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None]]:
     notes = msgspec.json.decode(raw, type=wire.NodeObject).metadata.annotations or {}
-    return msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None])
+    resources = msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None])
+    return resources, msgspec.json.decode(notes.get(OUR_ANNOTATIONS, "{}"), type=dict[str, str | None])
+
+
+def _text(ours: object) -> str:
+    return msgspec.json.encode(ours).decode()
+
+
+def _new_topology(node: wire.NodeObject) -> wire.NRTObject:
+    """An object that goes when the node goes; Koordinator makes it the same."""
+    name = node.metadata.name
+    owner = wire.OwnerReference(
+        api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True, block_owner_deletion=True
+    )
+    metadata = wire.ObjectMeta(name=name, labels=MADE_BY, owner_references=(owner,))
+    return wire.NRTObject(metadata=metadata, topology_policies=("None",))
 
 
 def _topology(raw: bytes) -> wire.NRTObject:
     return msgspec.json.decode(raw, type=wire.NRTObject)
 
 
-def _changed(topology: wire.NRTObject, change: TopologyChange | ZonesChange) -> wire.NRTObject:
+TopologyPart = TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
+
+
+def changed(topology: wire.NRTObject, change: TopologyPart) -> wire.NRTObject:
+    """`topology` after the change."""
     if isinstance(change, TopologyChange):
         notes = {**(topology.metadata.annotations or {}), change.key: change.value}
         return structs.replace(topology, metadata=structs.replace(topology.metadata, annotations=notes))
+    if isinstance(change, TopologyLabelChange):
+        labels = {key: value for key, value in (topology.metadata.labels or {}).items() if key != change.key}
+        labels |= {} if change.value is None else {change.key: change.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, labels=labels))
+    if isinstance(change, ZoneResourceChange):
+        return structs.replace(topology, zones=tuple(_with_resource(zone, change) for zone in topology.zones or ()))
     present = {zone.name: zone for zone in topology.zones or ()}
-    zones = tuple(_merged(present.get(zone.name), zone) for zone in change.zones)
-    return structs.replace(topology, zones=zones, topology_policies=change.policies)
+    zones = [_merged(present.get(zone.name), zone) for zone in change.zones]
+    # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
+    zones += [zone for zone in topology.zones or () if nrt.numa_node_of_zone(zone.name) is None]
+    return structs.replace(topology, zones=tuple(zones), topology_policies=change.policies)
+
+
+def _with_resource(zone: wire.Zone, change: ZoneResourceChange) -> wire.Zone:
+    if zone.name != change.zone:
+        return zone
+    kept = [resource for resource in zone.resources or () if resource.name != change.resource]
+    resources = sorted([*kept, *filter(None, [change.value])], key=lambda resource: resource.name)
+    return structs.replace(zone, resources=tuple(resources))
 
 
 def _merged(present: wire.Zone | None, wanted: wire.Zone) -> wire.Zone:
-    """Resources that others put into the zone stay."""
+    """What others put into the zone stays: resources, costs and attributes."""
+    if present is None:
+        return wanted
     ours = {resource.name for resource in wanted.resources or ()}
-    theirs = [resource for resource in (present.resources if present else None) or () if resource.name not in ours]
+    theirs = [resource for resource in present.resources or () if resource.name not in ours]
     resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
-    return structs.replace(wanted, resources=tuple(resources))
+    return structs.replace(present, type=wanted.type, resources=tuple(resources))
 
 
 def _replace(path: Path, content: object) -> None:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from koordlite.formulas import reservation
-from koordlite.model import cpuset, keys, slo_config, wire
+from koordlite.formulas import pools, reservation
+from koordlite.model import cpuset, keys, node_notes, slo_config, wire
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import Pod, from_wire
@@ -24,6 +24,7 @@ class Known:
     """Everything that comes from the cluster, ready for the picture."""
 
     node: nodes.Node | None
+    notes: node_notes.NodeNotes
     pods: tuple[Pod, ...]
     slo: SLO
     reserved: nodes.ResolvedReservation
@@ -41,27 +42,30 @@ class Inputs:
         self._slo: tuple[object, SLO] | None = None
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
+        self._notes = node_notes.NodeNotes()
         self._reserved: tuple[object, nodes.ResolvedReservation] | None = None
 
     def read(self, view: ClusterView, topology: Topology) -> Known:
         """The values behind `view` on this machine."""
         problems = list(view.problems)
         this_node, pods = self._read_node(view.node), self._read_pods(view.pods)
-        labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
-        config = self._read_slo(view.config, labels, notes)
+        kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
+        notes = this_node.annotations if this_node else {}
+        config = self._read_slo(view.config, this_node)
         self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
-        reserved = self._reserve(view.kubelet, pods, topology)
+        reserved = self._reserve(kubelet, pods, topology)
         if reserved.fallback:
             problems.append(_fallback(this_node, reserved))
         problems += [*(this_node.problems if this_node else ()), *config.problems]
         problems += [problem for p in pods for problem in p.problems]
         return Known(
             node=this_node,
+            notes=self._notes,
             pods=pods,
             slo=config,
             reserved=reserved,
             system_qos=self._system_qos,
-            kubelet=view.kubelet,
+            kubelet=kubelet,
             problems=tuple(problems),
         )
 
@@ -71,11 +75,13 @@ class Inputs:
             lambda: nodes.parse_reservation(reservation_text, owner), self._reservation, problems
         )
         self._system_qos = _last_good(lambda: nodes.parse_system_qos(system_text, owner), self._system_qos, problems)
+        self._notes = node_notes.parse(notes, owner, last=self._notes, problems=problems)
 
     def _reserve(self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology) -> nodes.ResolvedReservation:
-        """CPUs of pods are avoided by a reservation that names none."""
-        pinned = [p.resource_status.cpuset for p in pods if p.active]
-        taken = cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus)])
+        """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
+        pinned = [held for _, held in pools.pinned(pods)]
+        system = self._system_qos.cpuset if self._system_qos.exclusive else cpuset.EMPTY
+        taken = cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system])
         key = (self._reservation, topology, taken)
         if self._reserved is None or self._reserved[0] != key:
             self._reserved = key, reservation.resolve(written=self._reservation, cpus=topology.cpus, pinned=taken)
@@ -96,11 +102,18 @@ class Inputs:
         }
         return tuple(parsed for _, parsed in self._pods.values())
 
-    def _read_slo(self, data: Mapping[str, str] | None, labels: Mapping[str, str], notes: Mapping[str, str]) -> SLO:
+    def _read_slo(self, data: Mapping[str, str] | None, this_node: nodes.Node | None) -> SLO:
+        labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
         key = (data, labels, notes)
         if self._slo is None or self._slo[0] != key:
-            previous = self._slo[1] if self._slo else None
-            self._slo = key, slo_config.effective(data, labels=labels, annotations=notes, previous=previous)
+            held = slo_config.effective(
+                data,
+                labels=labels,
+                annotations=notes,
+                previous=self._slo[1] if self._slo else None,
+                node_owner=f"node/{this_node.name}" if this_node else "node",
+            )
+            self._slo = key, held
         return self._slo[1]
 
 

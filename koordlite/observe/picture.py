@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+import types
+from collections.abc import Iterable, Mapping
 
-from koordlite.host import sysfs
+from koordlite.formulas import host_place
+from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys, slo, snapshot
+from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.topology import Topology
 from koordlite.observe import places
 from koordlite.observe.inputs import Inputs, Known
@@ -28,22 +31,33 @@ class Observer:
         self._inputs = Inputs()
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
+        self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
 
-    def observe(self, *, ours: frozenset[str] = frozenset(), last_sync: float | None = None) -> snapshot.Snapshot:
-        """The node at this instant. `ours` are the places in the undo journal, `last_sync` when we last published."""
+    def observe(
+        self,
+        *,
+        ours: frozenset[str] = frozenset(),
+        found: Mapping[str, snapshot.Found] = types.MappingProxyType({}),
+        last_sync: Mapping[str, float] = types.MappingProxyType({}),
+    ) -> snapshot.Snapshot:
+        """The node at this instant. `ours` are the places in the undo journal, `found` what stood in the cgroup files
+        among them, `last_sync` when we last published which amount, by place."""
         view, topology = self._cluster.view(), self._look_at_topology()
         known = self._inputs.read(view, topology)
-        found = places.find(self._cgroups, known.pods)
+        pods = places.find(self._cgroups, known.pods)
+        hosts = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
         self._sampler.sample(
-            pods={uid: place.group for uid, place in found.items()},
-            host_apps={app.name: host_group(app, self._cgroups.layout) for app in known.slo.host_applications},
-            seconds=known.slo.colocation.metric_aggregate_duration_seconds,
+            pods={uid: place.group for uid, place in pods.items()},
+            host_apps=hosts,
+            seconds=(slo.metric_policy(known.slo.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds,
         )
+        resctrl = self._look_at_resctrl(known, pods, ours)
         return snapshot.Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
             node=known.node,
+            notes=known.notes,
             slo=known.slo,
             topology=topology,
             reserved=known.reserved,
@@ -51,13 +65,16 @@ class Observer:
             kubelet=known.kubelet,
             layout=self._cgroups.layout,
             pods=known.pods,
-            places=found,
-            cgroups=places.states(self._cgroups, found.values()),
+            places=pods,
+            cgroups=places.states(self._cgroups, pods.values(), (*hosts.values(), *_groups(found))),
             usage=self._sampler.last(),
             average=self._sampler.average(),
-            resctrl=self._look_at_resctrl(known, found, ours),
+            resctrl=resctrl,
+            cpu_info=self._look_at_cpus(topology, resctrl),
             published=_published(view, known, last_sync),
+            host_groups=hosts,
             ours=ours,
+            found=found,
             ages=self._ages(view),
             problems=(*known.problems, *self._sampler.problems),
         )
@@ -67,6 +84,20 @@ class Observer:
         if self._topology is None or self._topology[0] != online:
             self._topology = online, sysfs.topology(self._files)
         return self._topology[1]
+
+    def _look_at_cpus(self, topology: Topology, resctrl: snapshot.Resctrl) -> CPUBasicInfo:
+        """The model is read once; turbo can be switched at any time."""
+        if self._processor is None:
+            self._processor = procfs.processor(self._files)
+        cores = {cpu.core for cpu in topology.cpus}
+        cache = next((resctrl.caches[name] for name in ("L3", "L3CODE") if name in resctrl.caches), None)
+        return CPUBasicInfo(
+            model=self._processor.model,
+            hyper_threads=sysfs.smt_active(self._files) or len(cores) < len(topology.cpus),
+            turbo=sysfs.turbo_enabled(self._files),
+            cache_mask=f"{cache.cbm_mask:x}" if cache else "",
+            vendor=self._processor.vendor,
+        )
 
     def _look_at_resctrl(
         self, known: Known, found: Mapping[str, snapshot.Place], ours: frozenset[str]
@@ -106,35 +137,23 @@ def _with_threads(read: snapshot.Resctrl, threads: Mapping[str, tuple[int, ...]]
     return snapshot.Resctrl(caches=read.caches, bandwidths=read.bandwidths, groups=read.groups, threads=threads)
 
 
-def _published(view: ClusterView, known: Known, last_sync: float | None) -> snapshot.Published:
+def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) -> snapshot.Published:
     allocatable = known.node.allocatable if known.node else {}
-    amounts = {
-        name: allocatable[name].value if name in allocatable else None for name in (keys.BATCH_CPU, keys.BATCH_MEMORY)
-    }
+    amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
     topology = view.topology
     return snapshot.Published(
         node_resources=amounts,
         topology=(topology.metadata.annotations or {}) if topology else {},
         zones=(topology.zones or ()) if topology else (),
         topology_policies=(topology.topology_policies or ()) if topology else (),
-        last_sync=last_sync,
+        topology_labels=(topology.metadata.labels or {}) if topology else {},
+        last_sync=dict(last_sync),
     )
 
 
-def host_group(app: slo.HostApplication, layout: snapshot.Layout) -> str:
-    """Group of a host application below the cgroup root (Koordinator `GetHostAppCgroupRelativePath`)."""
-    if not (app.base or app.parent_dir or app.relative_path):
-        folder = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
-        base = {**folder, "BE": "host-best-effort"}.get(app.qos, "")
-        parts = [base, app.name]
-    else:
-        bases = {
-            "Kubepods": layout.kubepods,
-            "KubepodsBurstable": layout.burstable,
-            "KubepodsBesteffort": layout.besteffort,
-        }
-        parts = [bases.get(app.base, ""), *app.parent_dir.split("/"), *app.relative_path.split("/")]
-    return "/".join(part for part in parts if part)
+def _groups(found: Iterable[str]) -> set[str]:
+    """Groups of the places that hold a value of ours, also when nothing names them any more."""
+    return {place.rpartition("/")[0] for place in found}
 
 
 def rfc3339(wall: float) -> str:

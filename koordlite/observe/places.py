@@ -19,13 +19,14 @@ def find(cgroups: Cgroups, pods: Iterable[Pod]) -> dict[str, Place]:
     return found
 
 
-def states(cgroups: Cgroups, places: Iterable[Place]) -> dict[str, Cgroup]:
-    """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), and of the
-    groups in `places`. A group that vanishes meanwhile is left out."""
+def states(cgroups: Cgroups, places: Iterable[Place], others: Iterable[str] = ()) -> dict[str, Cgroup]:
+    """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
+    groups in `places` and of `others`. A group that vanishes meanwhile is left out."""
     layout = cgroups.layout
     wanted = [layout.kubepods, layout.burstable, *_tree(cgroups, layout.besteffort)]
     for place in places:
         wanted += [place.group, *place.containers.values(), *place.sandboxes]
+    wanted += others
     return {group: state for group in dict.fromkeys(wanted) if (state := _state(cgroups, group)) is not None}
 
 

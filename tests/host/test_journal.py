@@ -16,16 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from koordlite.host import journal, journal_file
-from koordlite.host.journal import FileEntry, GroupMade, Journal, NodeResource, TasksMoved, TopologyNote
+from koordlite.host.journal import (
+    FileEntry,
+    GroupMade,
+    Journal,
+    NodeAnnotation,
+    NodeResource,
+    TasksMoved,
+    TopologyNote,
+    ZoneAmount,
+)
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
     CgroupChange,
+    NodeAnnotationChange,
     NodeResourceChange,
     ResctrlGroupChange,
     SchemataChange,
     TopologyChange,
+    ZoneResourceChange,
 )
 from koordlite.model.errors import JournalError
+from koordlite.model.wire import ZoneResource
 
 BOOT = "boot-1"
 
@@ -40,6 +52,8 @@ ALL_KINDS = (
     TasksMoved(tid=7, start_time=99, group=""),
     NodeResource(resource="kubernetes.io/batch-cpu", previous=None),
     TopologyNote(key="k", previous="{}"),
+    NodeAnnotation(key="k", previous="text"),
+    ZoneAmount(zone="node-0", resource="r", previous=ZoneResource(name="r", allocatable=4)),
 )
 
 
@@ -73,6 +87,8 @@ def test_no_byte_is_lost(raw: bytes) -> None:
         (GroupMade(group="BE"), ResctrlGroupChange("BE")),
         (NodeResource(resource="r", previous=1), NodeResourceChange("r", 2)),
         (TopologyNote(key="k", previous=None), TopologyChange("k", "v")),
+        (NodeAnnotation(key="k", previous=None), NodeAnnotationChange("k", "v")),
+        (ZoneAmount(zone="z", resource="r", previous=None), ZoneResourceChange("z", "r", None)),
     ],
 )
 def test_places_are_named_as_changes_name_them(entry: journal.Entry, change: Any) -> None:
@@ -102,8 +118,8 @@ def test_restored_places_are_forgotten(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record(ALL_KINDS)
         held.forget(["resctrl/BE", "kubepods/cpu.quota"])
-        assert held.places == {"resctrl/tasks/7@99", "node/kubernetes.io/batch-cpu", "noderesourcetopology/k"}
-    assert len(journal.read(tmp_path, boot_id=BOOT)) == 3
+        assert held.places == {entry.place for entry in ALL_KINDS} - {"resctrl/BE", "kubepods/cpu.quota"}
+    assert len(journal.read(tmp_path, boot_id=BOOT)) == len(ALL_KINDS) - 2
 
 
 def test_a_thread_id_used_again_is_another_thread(tmp_path: Path) -> None:

@@ -210,3 +210,21 @@ def test_this_machine_has_the_cpus_the_kernel_says_are_online() -> None:
         found = sysfs.topology(files)
         assert str(found.cpuset) == files.read(f"{CPUS}/online").decode().strip()
     assert sum(node.memory for node in found.nodes) > 0
+
+
+def pages(folder: str, **counts: int) -> dict[str, str]:
+    sizes = {"small": 2048, "large": 1048576}
+    return {f"{folder}/hugepages-{sizes[name]}kB/nr_hugepages": f"{count}\n" for name, count in counts.items()}
+
+
+def test_huge_pages_are_counted_on_their_numa_node(machine: Rooted) -> None:
+    found = read(
+        machine, TWO_SOCKETS, pages(f"{NODES}/node0/hugepages", small=512, large=0), pages(f"{NODES}/node1/hugepages")
+    )
+    assert [node.huge_pages for node in found.nodes] == [((2**21, 2**30),), ()]
+
+
+def test_without_numa_they_are_the_machines(machine: Rooted) -> None:
+    tree = pages("/sys/kernel/mm/hugepages", large=3)
+    (node,) = read(machine, {f"{CPUS}/online": "0\n"}, cpu(0, 0, 0), tree).nodes
+    assert node.huge_pages == ((2**30, 3 * 2**30),)

@@ -131,3 +131,23 @@ def largest_growth(document: dict[str, object], place: str) -> int:
     """The largest step up from one written quota to the next."""
     values = [int(w["value"]) for w in document["writes"] if w["place"] == place]
     return max(after - before for before, after in itertools.pairwise(values))
+
+
+def test_a_quota_that_a_pod_brought_is_no_obstacle_and_comes_back(
+    kubepods: Tree, manifests: Manifests, start: Callable[..., Command], enforce: list[str], tmp_path: pathlib.Path
+) -> None:
+    """The kernel refuses a limit below one that stands further down."""
+    manifests.node()
+    manifests.config(threshold=threshold("cfsQuota", percent=20))
+    manifests.pod(BATCH)
+    kubepods.add(BATCH)
+    brought = NODE_CPUS * PERIOD_US - 10_000
+    for group in (kubepods.pod(BATCH), kubepods.container(BATCH, "main")):
+        kubepods.file(group, "cpu").write_text(str(brought))
+    agent = start(*enforce, "--interval", "1", "--on-stop", "restore")
+    limited = kubepods.qos("BestEffort")
+    until(lambda: 0 < kubepods.quota_us(limited) < brought, "best-effort is limited", seconds=20)
+    assert kubepods.quota_us(kubepods.pod(BATCH)) <= kubepods.quota_us(limited)
+    assert agent.stop() == 0
+    assert not command.refusals(command.report(tmp_path / "report"))
+    assert [kubepods.quota_us(g) for g in (kubepods.pod(BATCH), limited)] == [brought, -1]

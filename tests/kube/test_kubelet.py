@@ -122,11 +122,22 @@ def test_an_empty_checkpoint_is_no_state(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"{", b'{"policyName":"static","entries":{"u":{"c":"1-"}}}', b"[]"], ids=["cut off", "list", "shape"]
+    "raw", [b"{", b'{"policyName":"static","defaultCpuSet":"1-"}', b"[]"], ids=["cut off", "list", "shape"]
 )
 def test_a_checkpoint_that_cannot_be_read_is_an_error(raw: bytes) -> None:
     with pytest.raises(InputError, match="cpu_manager_state"):
         kubelet.parse_cpu_manager_state(raw)
+
+
+def test_a_container_whose_cpus_cannot_be_read_costs_no_other_and_is_told() -> None:
+    raw = b'{"policyName":"static","entries":{"u":{"a":"1-","b":"2"},"v":{"a":"x"}}}'
+    state = kubelet.parse_cpu_manager_state(raw)
+    assert state.pod_cpus == (PodCPUs("u", CPUSet({2}), {"b": CPUSet({2})}),)
+    assert [problem.field for problem in state.problems] == [
+        "cpu_manager_state.entries.u.a",
+        "cpu_manager_state.entries.v.a",
+    ]
+    assert kubelet.combine(KubeletConfig(cpu_manager_policy="static"), state, TWELVE)[1] == state.problems
 
 
 @pytest.mark.parametrize(("policy", "count"), [("static", 2), ("none", 0)])

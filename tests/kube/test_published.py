@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.model.decision import NodeResourceChange, TopologyChange, ZonesChange
+from koordlite.model.decision import NodeResourceChange, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.wire import Zone, ZoneResource
 
@@ -45,10 +45,7 @@ def test_published_files_are_objects_others_can_read(desk: Any, folder: Path) ->
     assert (node["kind"], node["metadata"]["name"]) == ("Node", "n1")
     assert node["status"]["allocatable"] == {"cpu": 8, CPU: "4000"}, "the node as the API server would hold it"
     topology = json.loads((folder / "noderesourcetopology-n1.json").read_bytes())
-    assert (topology["kind"], topology["metadata"]) == (
-        "NodeResourceTopology",
-        {"name": "n1", "annotations": {"key": "value"}},
-    )
+    assert (topology["kind"], topology["metadata"]["annotations"]) == ("NodeResourceTopology", {"key": "value"})
     assert sorted(path.name for path in folder.iterdir()) == ["node-n1.json", "noderesourcetopology-n1.json"]
 
 
@@ -85,6 +82,44 @@ def test_zones_replace_ours_and_keep_what_others_put_there(desk: Any, folder: Pa
     topology = cluster.view().topology
     assert [(r.name, r.capacity) for r in topology.zones[0].resources] == [("cpu", "8"), ("gpu", "2")]
     assert (len(topology.zones), topology.topology_policies, topology.metadata.labels) == (1, ("None",), {"a": "b"})
+
+
+def test_a_new_object_goes_when_its_node_goes(desk: Any, folder: Path) -> None:
+    desk.write("node.yaml", "kind: Node\nmetadata: {name: n1, uid: u1}\n")
+    cluster = desk.cluster(published=folder)
+    cluster.view()
+    cluster.publish([TopologyChange("key", "value")])
+    made = json.loads((folder / "noderesourcetopology-n1.json").read_bytes())
+    assert made["topologyPolicies"] == ["None"]
+    assert made["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "Koordinator"}
+    assert made["metadata"]["ownerReferences"] == [
+        {"kind": "Node", "name": "n1", "uid": "u1", "controller": True, "apiVersion": "v1", "blockOwnerDeletion": True}
+    ]
+
+
+def test_a_label_comes_and_goes_and_others_stay(desk: Any, folder: Path) -> None:
+    desk.write("nrt.yaml", "kind: NodeResourceTopology\nmetadata: {name: n1, labels: {a: b}}\n")
+    cluster = desk.cluster(published=folder)
+    cluster.view()
+    cluster.publish([TopologyLabelChange("x", "true")])
+    assert cluster.view().topology.metadata.labels == {"a": "b", "x": "true"}
+    cluster.publish([TopologyLabelChange("x", None)])
+    assert cluster.view().topology.metadata.labels == {"a": "b"}
+
+
+def test_amounts_of_nothing_are_written_and_zones_of_others_stay(desk: Any, folder: Path) -> None:
+    desk.write(
+        "nrt.yaml",
+        "kind: NodeResourceTopology\nmetadata: {name: n1}\nzones:\n"
+        "- {name: socket-0, type: Socket}\n- {name: node-0, type: Node, costs: [{name: node-0, value: 10}]}\n",
+    )
+    cluster = desk.cluster(published=folder)
+    cluster.view()
+    zone = Zone(name="node-0", type="Node", resources=(ZoneResource(name="hugepages-1Gi"),))
+    cluster.publish([ZonesChange((zone,), ("None",))])
+    made, foreign = json.loads((folder / "noderesourcetopology-n1.json").read_bytes())["zones"]
+    assert made["resources"] == [{"name": "hugepages-1Gi", "capacity": "0", "allocatable": "0", "available": "0"}]
+    assert (made["costs"], foreign["name"]) == ([{"name": "node-0", "value": 10}], "socket-0")
 
 
 def test_a_broken_published_file_is_named_and_left_alone(desk: Any, folder: Path) -> None:

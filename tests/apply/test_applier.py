@@ -1,0 +1,294 @@
+"""What is written, in which order, and what becomes of it when the kernel or somebody else has other ideas."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from emulated import Emulated
+
+from koordlite import apply, plan
+from koordlite.apply import Applier
+from koordlite.host.journal import FileEntry
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Change, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.errors import JournalError
+from koordlite.model.outcome import AppliedStep
+from koordlite.observe import Observer
+from koordlite.plan import Plan
+
+Make = Callable[..., Emulated]
+BE = "kubepods/besteffort"
+SET, QUOTA = f"{BE}/cpuset.cpus", f"{BE}/cpu.quota"
+HALF = CgroupChange(BE, "cpu.quota", 50_000)
+
+
+class Bench:
+    """An applier on a node of shape `small`, and the picture it works from."""
+
+    def __init__(self, node: Emulated, journal: Any, files: Any = None) -> None:
+        self.node, self.journal, self.host = node, journal, node.host(files)
+        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
+        self.applier = Applier(self.host, node.cluster, journal)
+
+    def take(self, *changes: Change) -> dict[str, AppliedStep]:
+        """Apply the changes as one plan; the last step of each place."""
+        seen = self.observer.observe(ours=self.applier.ours)
+        steps = self.applier.apply(Plan(plan.order(changes, seen.cgroups)), seen)
+        return {step.place: step for step in steps}
+
+    def look(self, seconds: float = 1.0) -> list[str]:
+        """Places somebody else wrote, as of a look that many seconds later."""
+        self.node.sandbox.advance(seconds)
+        return [write.place for write in self.applier.foreign_writes(self.observer.observe())]
+
+    def write(self, group: str, field: str, raw: bytes) -> None:
+        """Somebody else writes."""
+        self.node.sandbox.files.write(self.host.cgroups.path(group, field), raw)
+
+    def read(self, group: str, field: str) -> bytes:
+        return self.host.cgroups.read_raw(group, field)
+
+
+def entries_on_disk(node: Emulated) -> set[str]:
+    path = node.state / "journal.json"
+    text = path.read_bytes() if path.exists() else b'{"entries":[]}'
+    return {f"{e['group']}/{e['field']}" for e in msgspec.json.decode(text)["entries"] if "field" in e}
+
+
+# ── the journal comes first ──
+
+
+def test_every_value_is_on_disk_before_its_first_write(emulate: Make, wrap: Any) -> None:
+    node = emulate("small")
+    missing: list[str] = []
+
+    def before(what: str, path: str) -> None:
+        place = path.removeprefix("/sys/fs/cgroup/").partition("/")[2].replace("cpu.cfs_quota_us", "cpu.quota")
+        if place not in entries_on_disk(node):
+            missing.append(place)
+
+    with node.journal() as journal:
+        agent = node.agent(journal, files=wrap.Watched(node.sandbox.files, before))
+        ticks = node.ticks(agent, 3)
+    assert any(tick.applied for tick in ticks)
+    assert missing == []
+
+
+def test_a_journal_that_cannot_be_written_stops_every_write(emulate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = emulate("small")
+    node.host()
+    found = node.programmed()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with node.journal() as journal:
+        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        bench = Bench(node, journal)
+        with pytest.raises(JournalError, match="No space left on device"):
+            bench.take(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 1))
+        tick = node.agent(journal).tick()
+    assert node.changed(found) == []
+    assert (tick.status, tick.applied) == ("degraded", ())
+    assert "nothing was written" in tick.because
+
+
+def test_the_first_value_found_is_the_one_kept(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(HALF)
+        bench.take(CgroupChange(BE, "cpu.quota", 40_000))
+        (entry,) = journal.entries
+    assert isinstance(entry, FileEntry)
+    assert (entry.place, entry.text) == (QUOTA, "-1\n")
+
+
+def test_what_cannot_be_read_is_not_written_and_the_rest_is(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        seen = bench.observer.observe()
+        path = bench.host.cgroups.path(BE, "cpu.quota")
+        node.sandbox.fail(path, errno.EACCES)
+        set_change = CgroupChange(BE, "cpuset.cpus", CPUSet.parse("0-3"))
+        steps = {s.place: s for s in bench.applier.apply(Plan((HALF, set_change)), seen)}
+        assert journal.places == {SET}
+    assert not steps[QUOTA].ok
+    assert "EACCES" in steps[QUOTA].error
+    assert path in steps[QUOTA].error
+    assert steps[SET].ok
+    assert bench.read(BE, "cpu.quota") == b"-1\n"
+
+
+# ── refusals ──
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EBUSY, errno.EINVAL])
+def test_a_refusal_keeps_the_kernels_words_and_does_not_stop_the_rest(emulate: Make, wrap: Any, code: int) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal, wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", code)))
+        steps = bench.take(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 7))
+    assert not steps[QUOTA].ok
+    assert steps[QUOTA].error.startswith(errno.errorcode[code])
+    assert bench.host.cgroups.path(BE, "cpu.quota") in steps[QUOTA].error
+    assert steps["node/kubernetes.io/batch-cpu"].ok
+
+
+def test_resctrls_own_reason_is_kept(emulate: Make) -> None:
+    node = emulate("intel-2s-ht")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        steps = bench.take(SchemataChange("", "MB", {0: 500, 1: 500}))
+    assert "out of range" in steps["resctrl//MB"].error
+
+
+def test_a_group_that_vanished_is_no_error(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        steps = bench.take(CgroupChange(f"{BE}/podgone", "cpu.quota", 1000))
+        assert not journal.entries
+    assert steps[f"{BE}/podgone/cpu.quota"].ok
+    assert steps[f"{BE}/podgone/cpu.quota"].value == "gone meanwhile"
+
+
+def test_a_cluster_that_refuses_is_told_and_nothing_counts_as_published(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+
+        class Unreachable:
+            view = node.cluster.view
+
+            def publish(self, changes: object) -> None:
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+        bench.applier = Applier(bench.host, Unreachable(), journal)
+        steps = bench.take(NodeResourceChange("kubernetes.io/batch-cpu", 7), TopologyChange("key", "text"), HALF)
+    assert {p for p, s in steps.items() if s.ok} == {QUOTA}
+    assert "ECONNREFUSED" in steps["noderesourcetopology/key"].error
+    assert bench.applier.last_sync == {}
+
+
+# ── somebody else ──
+
+
+def test_a_value_that_stays_is_nobodys_write(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(HALF)
+        assert bench.look() == []
+
+
+def test_a_foreign_write_is_told_once_and_corrected_at_once(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(HALF)
+        bench.write(BE, "cpu.quota", b"-1")
+        assert bench.look() == [QUOTA]
+        assert bench.look() == []
+        assert QUOTA in bench.take(HALF)
+        assert bench.read(BE, "cpu.quota") == b"50000\n"
+
+
+def test_a_fight_slows_down(emulate: Make) -> None:
+    """Every further foreign write within the hour doubles the time before the next correction, up to a minute."""
+    node = emulate("small")
+    waits = []
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(HALF)
+        for _ in range(9):
+            bench.write(BE, "cpu.quota", b"-1")
+            assert bench.look() == [QUOTA]
+            waited = 0
+            while QUOTA not in bench.take(HALF):
+                node.sandbox.advance(1.0)
+                waited += 1
+            waits.append(waited)
+    assert waits == [0, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_fight_is_forgotten_after_an_hour(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        for pause in (1.0, 3700.0):
+            bench.take(HALF)
+            bench.write(BE, "cpu.quota", b"-1")
+            assert bench.look(pause) == [QUOTA]
+        assert QUOTA in bench.take(HALF)
+
+
+def test_a_group_that_is_gone_is_no_foreign_write(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        place = next(iter(bench.observer.observe().places.values()))
+        bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
+        for name in ("web", "pinned", "crunch"):
+            node.remove(name)
+        assert bench.look(2.0) == []
+
+
+# ── back again ──
+
+
+def test_undo_list_shows_what_stands_there_and_what_comes_back(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(HALF, CgroupChange(f"{BE}", "cpuset.cpus", CPUSet.parse("0-3")))
+        bench.applier.apply(Plan((NodeResourceChange("kubernetes.io/batch-cpu", 5),)), bench.observer.observe())
+        listed = apply.undo_list(bench.host, journal.entries)
+    assert (QUOTA, "50000", "-1") in listed
+    assert ("node/kubernetes.io/batch-cpu", "ours", "(removed)") in listed
+
+
+def test_what_cannot_be_restored_stays_in_the_journal(emulate: Make, wrap: Any) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        Bench(node, journal).take(HALF, CgroupChange(BE, "cpuset.cpus", CPUSet.parse("0-3")))
+        files = wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", errno.EBUSY))
+        steps = {s.place: s for s in apply.restore(node.host(files), journal)}
+        assert not steps[QUOTA].ok
+        assert "EBUSY" in steps[QUOTA].error
+        assert journal.places == {QUOTA}
+        assert all(step.ok for step in apply.restore(node.host(), journal))
+        assert not journal.entries
+
+
+def test_groups_that_are_gone_are_forgotten(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        place = bench.observer.observe().places["uid-crunch"]
+        bench.take(CgroupChange(place.group, "cpu.quota", 50_000))
+        node.remove("crunch")
+        node.sandbox.advance(2.0)
+        node.cluster.view()
+        (step,) = apply.restore(bench.host, journal)
+        assert (step.ok, step.value) == (True, "gone meanwhile")
+        assert not journal.entries
+
+
+def test_at_a_start_the_nodes_resources_stay(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(NodeResourceChange("kubernetes.io/batch-cpu", 5))
+        assert apply.restore(bench.host, journal) == ()
+        assert journal.places == {"node/kubernetes.io/batch-cpu"}
+        (step,) = apply.restore(bench.host, journal, node.cluster)
+        assert step.ok
+        view = node.cluster.view()
+    assert view.node is not None
+    assert "kubernetes.io/batch-cpu" not in (view.node.status.allocatable or {})

@@ -1,0 +1,86 @@
+"""Places that hold again what was found are not ours any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emulated import Emulated
+
+from koordlite import plan
+from koordlite.apply import Applier
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Change
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.snapshot import Found
+from koordlite.observe import Observer
+from koordlite.plan import Plan
+
+Make = Callable[..., Emulated]
+BE = "kubepods/besteffort"
+SET, QUOTA = f"{BE}/cpuset.cpus", f"{BE}/cpu.quota"
+
+
+class Bench:
+    """An applier on a node, and the pictures it works from."""
+
+    def __init__(self, node: Emulated, journal: Any, files: Any = None) -> None:
+        self.node, self.host = node, node.host(files)
+        self.observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
+        self.applier = Applier(self.host, node.cluster, journal)
+
+    def take(self, *changes: Change) -> list[AppliedStep]:
+        seen = self.observer.observe(ours=self.applier.ours, found=self.applier.found)
+        owners = {change.place: "cpusetPools" for change in changes}
+        return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
+
+    def foreign(self) -> list[str]:
+        self.node.sandbox.advance(1.0)
+        return [write.place for write in self.applier.foreign_writes(self.observer.observe())]
+
+
+def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        assert bench.applier.found == {}
+        bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
+        assert bench.applier.found == {
+            QUOTA: Found(-1, "cpusetPools"),
+            SET: Found(CPUSet.parse("0-3"), "cpusetPools"),
+        }
+        assert bench.observer.observe(found=bench.applier.found).found[QUOTA].value == -1
+
+
+def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(CgroupChange(BE, "cpu.quota", 50_000))
+        assert QUOTA in bench.applier.ours
+        bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
+        assert (QUOTA in bench.applier.ours, bench.applier.found) == (False, {})
+        bench.host.cgroups.write(BE, "cpu.quota", 70_000)
+        assert bench.foreign() == []
+
+
+def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make, wrap: Any) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        Bench(node, journal).take(CgroupChange(BE, "cpu.quota", 50_000))
+        files = wrap.Watched(node.sandbox.files, wrap.refusing("cpu.cfs_quota_us", wrap.EINVAL))
+        bench = Bench(node, journal, files)
+        (step,) = bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
+        assert not step.ok
+        assert QUOTA in bench.applier.ours
+
+
+def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        group = bench.observer.observe().places["uid-web"].group
+        bench.take(CgroupChange(group, "cpu.quota", 90_000))
+        node.sandbox.vanish(group)
+        bench.take(CgroupChange(group, "cpu.quota", -1, gives_back=True))
+        assert f"{group}/cpu.quota" not in bench.applier.ours

@@ -1,0 +1,88 @@
+"""A run killed at any moment is undone by the next one, byte for byte."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from emulated import Emulated
+
+from koordlite.host import journal_file
+
+Make = Callable[..., Emulated]
+TICKS = 3
+
+
+def step_counter(wrap: Any, kill_at: int) -> Callable[..., None]:
+    """Counts every change of a file and every flush of the journal; dies at number `kill_at`."""
+    number = itertools.count()
+
+    def step(*_: object) -> None:
+        if next(number) == kill_at:
+            raise wrap.Killed
+
+    return step
+
+
+def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytest.MonkeyPatch, **slo: Any) -> bool:
+    """Some ticks in which everything changes; says whether the run was killed."""
+    store = journal_file.store
+
+    def watched_store(*args: Any) -> None:
+        step("journal")
+        store(*args)
+        step("journal written")
+
+    with monkeypatch.context() as patch, node.journal() as journal:
+        patch.setattr(journal_file, "store", watched_store)
+        agent = node.agent(journal, files=wrap.Watched(node.sandbox.files, step))
+        try:
+            for tick in range(TICKS):
+                node.slo(**slo, percent=65 - 20 * tick)
+                node.ticks(agent, 1)
+        except wrap.Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+@pytest.mark.parametrize("shape", ["small", "intel-2s-ht", "amd-ccd"])
+def test_killed_at_every_step_and_restored(
+    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, shape: str, policy: str
+) -> None:
+    kill_at, killed = 0, True
+    while killed:
+        node = emulate(shape, str(kill_at))
+        host = node.host()
+        found = node.programmed()
+        killed = run(node, wrap, step_counter(wrap, kill_at), monkeypatch, policy=policy)
+        with node.journal() as journal:
+            steps = node.agent(journal).heal()
+            assert all(step.ok for step in steps), f"killed at step {kill_at}"
+        assert node.changed(found) == [], f"killed at step {kill_at}"
+        assert host.cgroups.exists(host.cgroups.layout.besteffort)
+        kill_at += 1
+    assert kill_at > 10, "the run has enough steps to be killed at"
+
+
+def test_killed_while_restoring_and_restored_again(emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill_at, killed = 0, True
+    while killed:
+        node = emulate("small", str(kill_at))
+        node.host()
+        found = node.programmed()
+        run(node, wrap, lambda *_: None, monkeypatch)
+        killed = False
+        with node.journal() as journal:
+            files = wrap.Watched(node.sandbox.files, step_counter(wrap, kill_at))
+            try:
+                node.agent(journal, files=files).heal()
+            except wrap.Killed:
+                killed = True
+        with node.journal() as journal:
+            node.agent(journal).heal()
+        assert node.changed(found) == [], f"killed at step {kill_at} of the restore"
+        kill_at += 1
+    assert kill_at > 3
