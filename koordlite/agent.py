@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from koordlite import plan, strategies
 from koordlite.apply import Applier, restore
@@ -15,7 +15,7 @@ from koordlite.host.journal import Journal
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
 from koordlite.model.outcome import AppliedStep
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Found, Snapshot
 from koordlite.observe import Observer
 from koordlite.ports import Cluster
 from koordlite.report import tick as ticks
@@ -33,6 +33,7 @@ class Agent:
         self._applier = Applier(host, cluster, journal) if journal else None
         self._started = host.clock.monotonic()
         self._refused: dict[str, str] = {}
+        self._said: dict[str, str] = {}
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
         self.seen: Snapshot | None = None
         """The last picture."""
@@ -40,12 +41,12 @@ class Agent:
     def heal(self) -> tuple[AppliedStep, ...]:
         """Undo what an earlier run left behind, before anything new is written.
 
-        The Node keeps what was promised to batch pods when this run is about to promise anew.
+        The Node keeps what strategies promised that are about to promise anew.
         """
         if not self._journal or not self._journal.entries:
             return ()
-        promises = self.modes.get("beAllocatable") == "enforce"
-        steps = restore(self._host, self._journal, None if promises else self._cluster)
+        enforced = [name for name, mode in self.modes.items() if mode == "enforce"]
+        steps = restore(self._host, self._journal, self._cluster, staying=enforced)
         _log_restored("an earlier run was not ended properly", steps)
         return steps
 
@@ -73,10 +74,11 @@ class Agent:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
         began = time.perf_counter()
         try:
-            seen = self._observer.observe(ours=self._ours, last_sync=self._last_sync)
+            seen = self._observer.observe(ours=self._ours, found=self._found, last_sync=self._last_sync)
         except (OSError, ValueError, KoordliteError) as error:
-            LOG.error("no picture of the node: %s", error)
+            self._say("picture", f"no picture of the node: {error}")
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
+        self._said.pop("picture", None)
         self.seen = seen
         decisions = tuple(d for strategy in strategies.discover() for d in self._judge(strategy, seen))
         made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
@@ -101,15 +103,21 @@ class Agent:
         return self._applier.ours if self._applier else frozenset()
 
     @property
-    def _last_sync(self) -> float | None:
-        return self._applier.last_sync if self._applier else None
+    def _found(self) -> Mapping[str, Found]:
+        return self._applier.found if self._applier else {}
+
+    @property
+    def _last_sync(self) -> Mapping[str, float]:
+        return self._applier.last_sync if self._applier else {}
 
     def _judge(self, strategy: strategies.Strategy, seen: Snapshot) -> tuple[Decision, ...]:
         try:
             return strategies.judge(strategy, seen, self._settings.strategies)
         except Exception as error:
-            LOG.exception("strategy %s failed", strategy.name)
             why = {"error": f"{type(error).__name__}: {error}"}
+            if self._said.get(strategy.name) != why["error"]:
+                LOG.exception("strategy %s failed", strategy.name)
+            self._said[strategy.name] = why["error"]
             return (Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name),)
 
     def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
@@ -119,10 +127,17 @@ class Agent:
         try:
             applied = self._applier.apply(made, seen)
         except (OSError, KoordliteError) as error:
-            LOG.error("nothing was written: %s", error)
+            self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"
+        self._said.pop("apply", None)
         self._tell_refusals(applied)
         return applied, _refusals(applied)
+
+    def _say(self, about: str, text: str) -> None:
+        """What is wrong is logged when it comes up or changes, not each tick it lasts."""
+        if self._said.get(about) != text:
+            LOG.error(text)
+        self._said[about] = text
 
     def _tell_refusals(self, applied: tuple[AppliedStep, ...]) -> None:
         """A refusal is logged when it comes up, not each tick it lasts."""

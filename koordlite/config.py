@@ -18,7 +18,7 @@ class Agent:
     """Section `agent`: the loop and the places it uses."""
 
     node: str = ""
-    """Name of this machine's Node object. Empty: the host name, or the only Node of a folder of manifests."""
+    """Name of this machine's Node object. Empty: the only Node of a folder of manifests."""
     interval_seconds: float = bounded(1.0, ge=0.05, le=60)
     """Time between two pictures. Koordinator's is 1 s as well."""
     state_dir: str = "/run/koordlite"

@@ -22,6 +22,7 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
     TopologyChange,
+    TopologyLabelChange,
     ZoneResourceChange,
     ZonesChange,
 )
@@ -73,7 +74,7 @@ def order(changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> tuple[Cha
         *(c for c in changes if isinstance(c, TasksChange)),
         *(c for c in changes if isinstance(c, NodeResourceChange)),
         *(c for c in changes if isinstance(c, NodeAnnotationChange)),
-        *(c for c in changes if isinstance(c, TopologyChange | ZonesChange)),
+        *(c for c in changes if isinstance(c, TopologyChange | TopologyLabelChange | ZonesChange)),
         # The zones have to be there before their resources.
         *(c for c in changes if isinstance(c, ZoneResourceChange)),
     )

@@ -39,12 +39,15 @@ def parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="one screen on a running agent, or on one look at a machine")
     _ask(status)
     explain = commands.add_parser("explain", help="why something is as it is, with the numbers")
-    explain.add_argument("subject", help="besteffort, node, pools, a pod, part of a file name, a strategy, a reason")
+    explain.add_argument(
+        "subject", help="besteffort, node, pools, a pod, part of a file name, a strategy, a reason, config, allocatable"
+    )
     _ask(explain)
     _restore(commands.add_parser("restore", help="put back every value that was found before the first write"))
     check = commands.add_parser("check-config", help="every mistake in koordlite.yaml and in a folder of manifests")
     check.add_argument("file", nargs="?", help="koordlite.yaml")
     check.add_argument("--cluster", metavar="DIR", help="folder of manifests to check as well")
+    check.add_argument("--node", metavar="NAME", help="which Node of the folder, where there are several")
     node = commands.add_parser("check-node", help="what this machine offers and what to do about the rest; read-only")
     _machine(node)
     commands.add_parser("default-config", help="koordlite.yaml with every option at its default, commented")

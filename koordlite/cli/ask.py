@@ -14,6 +14,7 @@ from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.report import text
+from koordlite.report.explain import explain
 from koordlite.report.json import encode, state
 from koordlite.report.tick import Tick
 
@@ -26,7 +27,7 @@ def ask(args: argparse.Namespace) -> int:
         return _ask_running(args)
     tick = _look(args)
     if args.command == "explain":
-        print(_explain(args.subject, tick), end="")
+        print(_explain(args.subject, tick, args.output), end="")
     elif args.output == "json":
         sys.stdout.buffer.write(encode(state(tick)))
     else:
@@ -44,9 +45,9 @@ def _look(args: argparse.Namespace) -> Tick:
     return agent.tick()
 
 
-def _explain(subject: str, tick: Tick) -> str:
+def _explain(subject: str, tick: Tick, output: str) -> str:
     try:
-        return text.explain(subject, tick.decisions)
+        return explain(subject, tick, output=output)
     except ValueError as error:
         raise InputError(Problem("command line", "SUBJECT", subject, str(error), "name one of these")) from error
 
@@ -54,7 +55,8 @@ def _explain(subject: str, tick: Tick) -> str:
 def _ask_running(args: argparse.Namespace) -> int:
     base = (args.url or f"http://127.0.0.1:{config.Http().port}").rstrip("/")
     if args.command == "explain":
-        print(_get(f"{base}/explain?{urllib.parse.urlencode({'subject': args.subject})}"), end="")
+        query = urllib.parse.urlencode({"subject": args.subject, "output": args.output})
+        print(_get(f"{base}/explain?{query}"), end="")
         return 0
     page = _get(f"{base}/state" if args.output == "json" else f"{base}/status")
     print(page, end="")

@@ -25,9 +25,11 @@ def check_config(args: argparse.Namespace) -> int:
     if args.file:
         problems += _settings_problems(pathlib.Path(args.file))
     if args.cluster:
-        problems += _cluster_problems(pathlib.Path(args.cluster))
+        problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
     for problem in problems:
         print(problem)
+    for warning in _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ():
+        print(f"warning: {warning}")
     print(f"{len(problems)} problems" if problems else "no problems")
     return 1 if problems else 0
 
@@ -58,22 +60,34 @@ def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
     return ()
 
 
-def _cluster_problems(folder: pathlib.Path) -> Iterable[Problem]:
+def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
     from koordlite.model import node, pod
 
-    view = ManifestCluster(folder, clock=RealClock()).view()
+    view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()
     yield from view.problems
     this_node = node.from_wire(view.node) if view.node else None
     if this_node:
         yield from this_node.problems
-        yield from _refused(
-            lambda: node.parse_reservation(this_node.annotations.get(keys.RESERVATION, ""), this_node.name)
-        )
+        notes, owner = this_node.annotations, f"node/{this_node.name}"
+        yield from _refused(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner))
+        yield from _refused(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner))
     labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
-    yield from slo_config.effective(view.config, labels=labels, annotations=notes).problems
+    owner = f"node/{this_node.name}" if this_node else "node"
+    yield from slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner).problems
     for obj in view.pods:
         yield from pod.from_wire(obj).problems
+
+
+def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
+    """Pods that run here but that Koordinator's webhook would refuse in a cluster."""
+    from koordlite.formulas import admission
+    from koordlite.model import pod
+
+    for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:
+        found = pod.from_wire(obj)
+        for refusal in admission.refusals(found):
+            yield f"pod/{found.key}: Koordinator's webhook refuses it: {refusal}"
 
 
 def _refused(read: Callable[[], object]) -> Iterable[Problem]:

@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     machine = machines.machine(args, settings, stop)
     with _journal(args, settings, machine) as held:
         agent = Agent(machine.host, machine.cluster, settings, held)
-        return _look_twice(agent, machine) if args.once else _loop(agent, machine, settings, args)
+        return (
+            _look_twice(agent, machine, settings.agent.on_stop) if args.once else _loop(agent, machine, settings, args)
+        )
 
 
 def _keep_files_open() -> None:
@@ -80,7 +82,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
     return 0
 
 
-def _look_twice(agent: Agent, machine: Machine) -> int:
+def _look_twice(agent: Agent, machine: Machine, on_stop: str) -> int:
     """Usage needs two looks, a second apart."""
     from koordlite.report import text
 
@@ -88,6 +90,8 @@ def _look_twice(agent: Agent, machine: Machine) -> int:
     agent.tick()
     machine.host.clock.wait(1.0)
     print(text.status(agent.tick()), end="")
+    if on_stop == "restore":
+        agent.put_back()
     return 0
 
 

@@ -6,7 +6,7 @@
 /metrics  Prometheus text or OpenMetrics, as the caller asks
 /state    the last tick as JSON
 /status   the last tick on one screen, as text
-/explain  ?subject=besteffort: the decisions about it, as text
+/explain  ?subject=besteffort: the decisions about it; ?subject=config: the settings in force. &output=json for programs
 """
 
 from __future__ import annotations
@@ -17,12 +17,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, exposition
 
-from koordlite.report import json, page, text
+from koordlite.report import explain, json, page, text
 from koordlite.report.history import DecisionEvent
 from koordlite.report.tick import Tick
 
 PLAIN = "text/plain; charset=utf-8"
-PATHS = ("/healthz", "/readyz", "/status", "/state", "/metrics", "/explain?subject=besteffort")
+PATHS = (
+    "/healthz",
+    "/readyz",
+    "/status",
+    "/state",
+    "/metrics",
+    "/explain?subject=besteffort",
+    "/explain?subject=config",
+)
 LATE_PERIODS = 3
 """A tick that is later than this many periods makes the agent unhealthy."""
 
@@ -99,17 +107,17 @@ class Endpoints:
             return Answer(200, "application/json", json.encode(json.state(held.tick)))
         if path == "/status":
             return Answer(200, PLAIN, text.status(held.tick).encode())
-        return _explain(query.get("subject", ""), held)
+        return _explain(query.get("subject", ""), query.get("output", "text"), held)
 
 
-def _explain(subject: str, held: _Published) -> Answer:
+def _explain(subject: str, output: str, held: _Published) -> Answer:
     if not subject:
         return Answer(400, PLAIN, b"say what about: /explain?subject=besteffort\n")
     try:
-        found = text.explain(subject, held.tick.decisions, held.events)
+        found = explain.explain(subject, held.tick, held.events, output=output)
     except ValueError as error:
         return Answer(404, PLAIN, f"{error}\n".encode())
-    return Answer(200, PLAIN, found.encode())
+    return Answer(200, "application/json" if output == "json" else PLAIN, found.encode())
 
 
 def _index() -> str:

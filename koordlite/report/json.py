@@ -63,9 +63,10 @@ def encode(value: Object) -> bytes:
 
 
 def state(tick: Tick) -> Object:
-    """One tick, whole: what `/state` serves."""
+    """One tick, whole: what `/state` serves. The settings are not in it; `explain config` has them."""
+    seen = {name: value for name, value in fields(tick).items() if name != "slo"}
     decisions = [decided(decision) for decision in tick.decisions]
-    return {"version": VERSION, "kind": "koordlite-state", **fields(tick), "decisions": decisions}
+    return {"version": VERSION, "kind": "koordlite-state", **seen, "decisions": decisions}
 
 
 def decided(decision: Decision) -> Object:

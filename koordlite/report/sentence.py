@@ -34,23 +34,47 @@ TEMPLATES = {
     "ReservationFallback": "{fallback}; reserved: {reservedCPUs}",
     "BatchAllocatable": (
         "{result} = capacity {capacity} − margin {margin} − system {system} − high-priority pods {hp}"
-        "[, at most {cap}][; published: {sync}]"
+        "[, at most {cap}][; third parties took {third_party} of {offered}][; published: {sync}]"
     ),
+    "ZoneAllocatable": (
+        "{result_milli} cores = capacity {capacity_milli} − margin {margin_milli} − system {system_milli}"
+        " − high-priority pods {hp_milli}[, at most {cap_milli}]; memory alike, see its terms"
+    ),
+    "NoZoneSize": "nothing is offered in this zone: {why}",
+    "MidAllocatable": (
+        "{result}, {mode}: at most {threshold_percent} of capacity {node_capacity}"
+        "[; {static_percent} of it][; reclaimable from prod pods {prod_reclaimable}]"
+        "[; {unallocated_percent} of the {unallocated} that nobody requested][; published: {sync}]"
+    ),
+    "CPURatio": "a CPU of this node is worth {ratio} ({model}, hyperthreads {hyperThreads}, turbo {turbo})",
+    "NoCPURatio": "what the CPUs are worth cannot be said: {why}",
+    "NormalizationDisabled": "CPU normalization is off[; ratio {ratio}]",
+    "ResourcesAmplified": "resources are promised times {ratios}",
+    "NothingAmplified": "no resource is promised over what there is",
+    "BadAmplification": "the ratios cannot be used: {why}",
     "ColocationDisabled": "colocation is switched off in the ConfigMap, so nothing is offered to BE",
     "DegradedNoMetrics": (
         "use is unknown for {ageSeconds}, longer than {degradeTimeMinutes} minutes; the offer is withdrawn"
     ),
     "SharedPools": "LS pods share CPUs {ls_pool}, BE pods {be_pool}[; reserved {reserved}]",
-    "PinnedCPUs": "{qos} pod keeps its own CPUs {cpuset}",
-    "SharedPool": "{qos} pod runs in the shared pool {cpuset}",
+    "PinnedCPUs": (
+        "{qos} pod keeps its own CPUs {cpuset}[; {absent} were promised too and are not here]"
+        "[; {on_reserved} of them are reserved for the system]"
+    ),
+    "SharedPool": "class {qos} runs in the shared pool {cpuset}",
+    "HostClassHasNoPool": "only host applications of class LS run in the shared pool[; this one has class {qos}]",
+    "NoHostGroup": "there is no cgroup {group} with CPUs to set",
+    "HostLeftPool": "no host application of class LS lives there any more; it gets back {cpuset}",
     "PinnedCPUsNotOnline": "CPUs {promised} were promised, none of them is online",
     "KubeletStaticPolicy": "kubelet's static CPU policy places this {qos} pod",
-    "EmptyPool": "no CPU is left for this {qos} pod[: {reserved} are reserved]; its set stays",
+    "EmptyPool": "no CPU is left for class {qos}[: {reserved} are reserved]; its set stays",
     "NoResctrl": "no resctrl: {why}",
     "ClassSchemata": "the class gets[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}]",
     "ClassDisabled": "the class is switched off; its group has no limits",
     "BadResctrlRange": "the range cannot be used: {why}",
-    "MachineDescribed": "{cpus} CPUs and {zones} NUMA zones are described[; kubelet's CPU manager policy is {kubelet}]",
+    "MachineDescribed": (
+        "{cpus} CPUs and {zones} NUMA zones are described[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
+    ),
     "PlacementObserved": "{containers} containers with a promised placement were looked at, generation {generation}",
     "PlacementUnchanged": "{containers} containers with a promised placement are where they were",
     "BadReservation": "the reservation annotation was refused: {why}; reserved: {reservedCPUs}",
@@ -62,8 +86,8 @@ _DOES = {"shrink": "shrinks", "grow": "grows", "set": "moves", "hold": "stays", 
 _FIELD = re.compile(r"\{(\w+)\}")
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")
 _NOTHING = (0, "")
-_RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes"}
-_IN_FULL = ("BatchAllocatable",)
+_RESOURCE_UNITS = {"/batch-cpu": "milli", "/batch-memory": "bytes", "/mid-cpu": "milli", "/mid-memory": "bytes"}
+_IN_FULL = ("BatchAllocatable", "MidAllocatable")
 
 
 def sentence(decision: Decision) -> str:

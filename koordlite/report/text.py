@@ -94,12 +94,17 @@ def explain(subject: str, decisions: Sequence[Decision], events: Iterable[Decisi
     A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
     of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
     """
-    chosen = [decision for decision in decisions if concerns(subject, decision)]
-    if not chosen:
+    past = [news for news in events if concerns(subject, news.decision)]
+    return "\n".join(part for decision in chosen(subject, decisions) for part in (*_explained(decision, past), ""))
+
+
+def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions somebody who asks for `subject` means; ValueError lists the subjects when there are none."""
+    found = [decision for decision in decisions if concerns(subject, decision)]
+    if not found:
         known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
         raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
-    past = [news for news in events if concerns(subject, news.decision)]
-    return "\n".join(part for decision in chosen for part in (*_explained(decision, past), ""))
+    return found
 
 
 def concerns(subject: str, decision: Decision) -> bool:

@@ -10,6 +10,7 @@ from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.report import present
 from koordlite.report.present import CPUCell
@@ -60,6 +61,8 @@ class Tick:
     applied: tuple[AppliedStep, ...] = ()
     foreign: tuple[ForeignWrite, ...] = ()
     problems: tuple[Problem, ...] = ()
+    slo: SLO = dataclasses.field(default_factory=SLO)
+    """The settings in force, for `explain config`."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed."""
     tick_seconds: float = 0.0
@@ -114,6 +117,7 @@ def build(
         applied=tuple(applied),
         foreign=tuple(foreign),
         problems=snapshot.problems,
+        slo=snapshot.slo,
         ages=dict(snapshot.ages),
         tick_seconds=tick_seconds,
     )

@@ -61,7 +61,7 @@ def full(name: str, value: int | float | str) -> str:
 def label(name: str) -> str:
     """An evidence name as words, without its unit: `node_reserved_milli` → `node reserved`."""
     words = _words(name)
-    return " ".join(words[:-1] if len(words) > 1 and words[-1] in _SHOW and words[-1] != "memory" else words)
+    return " ".join(words[:-1] if len(words) > 1 and words[-1] in _SHOW and words[-1] not in _PART_OF_NAME else words)
 
 
 def has_unit(name: str) -> bool:
@@ -79,11 +79,14 @@ def _quota(us: float) -> str:
     return "unlimited" if us < 0 else f"{us / 1000:g} ms"
 
 
+_PART_OF_NAME = ("memory", "ratio")
+"""Units that say as well what is counted."""
 _SHOW: Mapping[str, Callable[[float], str]] = {
     "milli": cores,
     "bytes": size,
     "memory": size,
     "percent": lambda value: f"{value:g} %",
     "us": _quota,
+    "ratio": lambda value: f"{value:g}",
     "seconds": lambda value: f"{value:g} s",
 }

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from typing import Any
+
+from tests.conformance import resource_rules, topology_rules
+from tests.conformance.adapters import slo
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,19 +40,52 @@ def _enabled_below_the_cluster(given: Any, wanted: Any, found: Any) -> bool:
     return given["config"].get("enable") is not True and wanted is True
 
 
-def _application_without_priority(given: Any, wanted: Any, found: Any) -> bool:
-    status = given["resourceMetrics"]["nodeMetric"]["status"]
-    return any("priority" not in app for app in status.get("hostApplicationMetric") or [])
+def _ratio_beyond_numbers(given: Any, wanted: Any, found: Any) -> bool:
+    texts = [text for name, text in _labels(given).items() if name.endswith("-ratio")]
+    return any(map(_is_beyond_numbers, texts)) and found == _of_the_strategy(given, found)
 
 
-def _finished_batch_pod(given: Any, wanted: Any, found: Any) -> bool:
-    phases = {item["status"].get("phase") for item in given["podList"]["items"]}
-    return bool(phases & {"Succeeded", "Failed"}) and int(found["batch-cpu"]) > int(wanted["batch-cpu"])
+def _is_beyond_numbers(text: str) -> bool:
+    try:
+        return not math.isfinite(float(text)) or float(text) > 1e6
+    except ValueError:
+        return False
 
 
-def _sample_missing(given: Any, wanted: Any, found: Any) -> bool:
-    policies = (given["strategy"].get("cpuCalculatePolicy"), given["strategy"].get("memoryCalculatePolicy"))
-    return "maxUsageRequest" in policies and int(found["batch-cpu"]) <= int(wanted["batch-cpu"])
+def _annotation_beyond_ranges(given: Any, wanted: Any, found: Any) -> bool:
+    return "node.koordinator.sh/colocation-strategy" in _notes(given) and found == _of_the_strategy(given, found)
+
+
+def _of_the_strategy(given: Any, found: Any) -> Any:
+    """What the ConfigMap says, whatever the node carries."""
+    strategy = given.get("cfg", given.get("strategy"))
+    return {path: slo.colocation_values(strategy).get(path) for path in found}
+
+
+def _labels(given: Any) -> Any:
+    return given["node"]["metadata"].get("labels") or {}
+
+
+def _notes(given: Any) -> Any:
+    return given["node"]["metadata"].get("annotations") or {}
+
+
+def _bandwidth_inherited(given: Any, wanted: Any, found: Any) -> bool:
+    name = ("totalNetworkBandwidth",)
+    cluster, *groups = wanted["strategies"]
+    if given["kind"] != "system":
+        return False
+    inherited = [{**group, name: cluster[name]} if not group[name].nano else group for group in groups]
+    return bool(found == {**wanted, "strategies": [cluster, *inherited]})
+
+
+def _lists_replaced(given: Any, wanted: Any, found: Any) -> bool:
+    if given["kind"] != "qos":
+        return False
+    written = slo.layers("resource-qos-config", json.loads(given["data"]["resource-qos-config"]))
+    lists = [{path: value for path, value in layer.items() if path[-1] == "blocks"} for layer in written]
+    ours = [{**theirs, **mine} for theirs, mine in zip(wanted["strategies"], lists, strict=True)]
+    return bool(found == {**wanted, "strategies": ours})
 
 
 def _empty_mask(given: Any, wanted: Any, found: Any) -> bool:
@@ -72,24 +109,89 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "reservation-beyond-machine: what the machine lacks is dropped, and the rest is reserved",
     ),
     Deviation(
+        ("UpdateColocationStrategyForNode", "GetNodeColocationStrategy"),
+        _ratio_beyond_numbers,
+        "config-ratio-labels: a label that is no finite ratio is ignored and told",
+    ),
+    Deviation(
+        ("UpdateColocationStrategyForNode", "GetNodeColocationStrategy"),
+        _annotation_beyond_ranges,
+        "config-node-annotation: a strategy on the node with a value out of range is ignored and told",
+    ),
+    Deviation(
+        ("mergeSLOCfg",),
+        _bandwidth_inherited,
+        "config-bandwidth-inherited: a group that does not name the bandwidth has the cluster's",
+    ),
+    Deviation(
+        ("mergeSLOCfg",),
+        _lists_replaced,
+        "config-lists: a list takes the place of the cluster's, element by element nothing is inherited",
+    ),
+    Deviation(
+        ("getContainerCPUSet", "SetContainerCPUSet", "SetHostAppCPUSet"),
+        topology_rules.emptied_set,
+        "pools-emptied: a pool without CPUs is no pool, and sets are joined as sets",
+    ),
+    Deviation(
+        ("reportNodeTopology", "removeSystemQOSCPUs"),
+        topology_rules.emptied_pools,
+        "pools-emptied: a pool without CPUs is no pool, and sets are joined as sets",
+    ),
+    Deviation(
+        ("reportNodeTopology",),
+        topology_rules.finished_pod,
+        "finished-pod-cpus: the CPUs of a pod that has finished are shared again",
+    ),
+    Deviation(
+        ("reportNodeTopology",),
+        topology_rules.pinned_reservation,
+        "reservation-pinned: a reservation by quantity avoids CPUs that pods own",
+    ),
+    Deviation(
+        ("reportNodeTopology",),
+        topology_rules.reserved_beyond,
+        "reservation-beyond-machine: what the machine lacks is dropped, and the rest is reserved",
+    ),
+    Deviation(
+        ("reportNodeTopology",),
+        topology_rules.system_qos_unread,
+        "system-qos-refused: an annotation that cannot be read leaves the last good value, and the report goes on",
+    ),
+    Deviation(
+        ("nodeTopologyStatus.isChanged",),
+        topology_rules.foreign_gpu,
+        "zone-foreign-resource: what others put into a zone does not make us write",
+    ),
+    Deviation(
+        ("nodeTopologyStatus.isChanged",),
+        topology_rules.other_capacity,
+        "zone-capacity: a zone's capacity counts, not only what may be handed out",
+    ),
+    Deviation(
         ("isColocationCfgDisabled",),
         _enabled_below_the_cluster,
         "colocation-enable: a group of nodes or a node may switch on what the cluster has off",
     ),
     Deviation(
         ("BatchResource.Calculate",),
-        _application_without_priority,
+        resource_rules.application_without_priority,
         "host-application-priority: a host application without a priority is counted",
     ),
     Deviation(
         ("BatchResource.Calculate",),
-        _finished_batch_pod,
-        "finished-batch-pod: what a finished batch pod last used is not charged to high-priority work",
+        resource_rules.sample_missing,
+        "pod-without-sample: a pod without a sample counts with its request under every policy",
     ),
     Deviation(
         ("BatchResource.Calculate",),
-        _sample_missing,
-        "pod-without-sample: a pod without a sample counts with its request under every policy",
+        resource_rules.zones_by_place,
+        "zone-identity: a zone is known by its name, never by its place in the list",
+    ),
+    Deviation(
+        ("UpdateNRTZoneListIfNeeded", "updateNRT zones"),
+        resource_rules.zones_given_back,
+        "zone-reset: a zone that is offered nothing gives back what it was offered",
     ),
     Deviation(
         ("koord_cat_l3_mask", "resctrl.l3_mask"),

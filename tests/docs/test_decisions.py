@@ -12,6 +12,7 @@ SOURCES = (
     "koordlite/strategies/*.py",
     "koordlite/agent.py",
     "koordlite/formulas/numa.py",
+    "koordlite/formulas/offer.py",
     "descheduler/*.py",
     "descheduler/plugins/*.py",
 )

@@ -31,6 +31,14 @@ class Module:
             if isinstance(target, ast.Name)
         }
 
+        self.constants = {
+            _name(node.targets[0]): node.value.value
+            for node in self.tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
+
     def words(self) -> Iterator[str]:
         """Every word, perhaps more than once."""
         for function in [*self.functions.values(), None]:
@@ -71,6 +79,8 @@ class Module:
             case ast.Subscript(value=ast.Name(id=table)):
                 for value in getattr(self.tables[table], "values", ()):
                     yield from self.values(value, function)
+            case ast.Name(id=name) if name in self.constants:
+                yield self.constants[name]
             case ast.Name(id=name) if function is not None:
                 yield from self.named(name, function)
 

@@ -1,73 +1,67 @@
-"""Batch allocatable, its degradation and when it is written."""
+"""Batch allocatable of the node and its zones, and how it is prepared for the Node and its zones."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import allocatable, reservation
-from koordlite.model import keys
-from koordlite.model.qos import PriorityClass
-from koordlite.model.slo import Colocation, HostApplication
+import msgspec
+
+from koordlite.formulas import allocatable, node_sync, numa_shares
+from koordlite.formulas.allocatable import BATCH_AND_BELOW
+from koordlite.kube import published
+from koordlite.model import keys, node_notes, wire
+from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
-from tests.conformance.adapters import NotCovered, adapter, shapes, slo
+from tests.conformance.adapters import adapter, node_metric, prepared, shapes, slo
+from tests.conformance.adapters.node_metric import Case
+
+CPU, MEMORY = "batch-cpu", "batch-memory"
 
 
 @adapter("BatchResource.Calculate")
 def calculate(given: Any, expect: Any) -> tuple[Any, Any]:
-    if "strategy" not in given or "error" in expect:
-        raise NotCovered
-    status = given["resourceMetrics"]["nodeMetric"].get("status", {})
-    colocation = slo.colocation(given["strategy"])
-    wanted = {name: expect[name].get("quantity") for name in ("batch-cpu", "batch-memory")}
-    age = -status["updateTime"]["$now"] if status.get("updateTime") else None
-    if allocatable.degraded(age_seconds=age, degrade_minutes=colocation.degrade_time_minutes):
-        return {"batch-cpu": None, "batch-memory": None}, wanted
-    cpu, memory = _terms(given, status, colocation)
-    return {"batch-cpu": str(cpu.result), "batch-memory": str(memory.result)}, wanted
-
-
-def _terms(given: Any, status: Any, colocation: Colocation) -> tuple[allocatable.Terms, allocatable.Terms]:
-    node = shapes.node_of(given["node"])
-    apps = status.get("hostApplicationMetric") or []
-    reserved = reservation.larger(
-        reservation.from_kubelet(capacity=node.capacity, allocatable=node.allocatable),
-        reservation.written_resources(shapes.reservation(dict(node.annotations))),
-    )
-    return allocatable.batch(
-        capacity=allocatable.amounts(node.capacity),
-        colocation=colocation,
-        sums=allocatable.pod_sums(pods=map(shapes.pod_of, given["podList"]["items"]), usage=_usage(given, status)),
-        system=shapes.use(status["nodeMetric"]["systemUsage"]),
-        host_apps=allocatable.host_app_use(
-            applications=[HostApplication(name=a["name"], priority=PriorityClass(a.get("priority", ""))) for a in apps],
-            usage={a["name"]: shapes.use(a["usage"]) for a in apps},
-        ),
-        reserved=allocatable.amounts(reserved),
+    if "error" in expect:
+        return node_metric.refused(given, "resourceMetrics"), expect
+    return batch(node_metric.case(given, "resourceMetrics"), given.get("nrtZones")), node_metric.wanted(
+        expect, CPU, MEMORY
     )
 
 
-def _usage(given: Any, status: Any) -> dict[str, Use]:
-    """Use by pod; without that of unknown pods whose metric says batch or free, which the agent would know."""
-    known = {shapes.pod_of(item).uid for item in given["podList"]["items"]}
-    usage = {}
-    for metric in status.get("podsMetric") or []:
-        uid = f"{metric['namespace']}/{metric['name']}"
-        if uid in known or metric.get("priority") not in ("koord-batch", "koord-free"):
-            usage[uid] = shapes.use(metric["podUsage"])
-    return usage
+def batch(case: Case, zones: Any) -> dict[str, Any]:
+    """Batch resources of a case."""
+    if case.degraded:
+        return dict.fromkeys((CPU, MEMORY), node_metric.RESET)
+    cpu, memory = allocatable.batch(
+        capacity=case.capacity,
+        colocation=case.colocation,
+        sums=allocatable.pod_sums(pods=case.pods, usage=case.usage),
+        system=case.system,
+        host_apps=case.host_apps(BATCH_AND_BELOW),
+        reserved=case.reserved,
+    )
+    parts = numa_shares.batch(
+        zones=numa_shares.sizes(_zones(zones))[0],
+        colocation=case.colocation,
+        pods=case.pods,
+        usage=case.usage,
+        measured=allocatable.plus(case.system, case.host_apps(BATCH_AND_BELOW)),
+        reserved=case.reserved,
+    )
+    cpus = {f"node-{part.node}": Quantity.of(part.cpu.result) for part in parts}
+    memories = {f"node-{part.node}": Quantity.of_milli(part.memory.result) for part in parts}
+    return {CPU: node_metric.found(cpu.result, cpus), MEMORY: node_metric.found(memory.result, memories)}
 
 
 @adapter("isDegradeNeeded")
 def degrade_needed(given: Any, expect: Any) -> tuple[Any, Any]:
-    status = (given.get("nodeMetric") or {}).get("status", {})
-    age = -status["updateTime"]["$now"] if status.get("updateTime") else None
-    minutes = given.get("strategy", {}).get("degradeTimeMinutes", 15)
-    return allocatable.degraded(age_seconds=age, degrade_minutes=minutes), expect
+    status = (given.get("nodeMetric") or {}).get("status") or {}
+    minutes = slo.colocation(given.get("strategy")).degrade_time_minutes
+    return node_sync.degraded(age_seconds=node_metric.age(status), degrade_minutes=minutes), expect
 
 
 @adapter("degrade")
 def degrade(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = allocatable.degraded(age_seconds=given["ageSeconds"], degrade_minutes=given["degradeTimeMinutes"])
+    found = node_sync.degraded(age_seconds=given["ageSeconds"], degrade_minutes=given["degradeTimeMinutes"])
     return {"degraded": found}, expect
 
 
@@ -79,33 +73,67 @@ def margin(given: Any, expect: Any) -> tuple[Any, Any]:
     return found, shapes.use(expect)
 
 
-@adapter("isNodeResourceSyncNeeded")
-def sync_needed(given: Any, expect: Any) -> tuple[Any, Any]:
-    if "oldNode" not in given:
-        raise NotCovered
-    old, new = shapes.node_of(given["oldNode"]).allocatable, shapes.node_of(given["newNode"]).allocatable
-    reasons = [
-        allocatable.must_sync(
-            old=old[name].value if name in old else None,
-            new=new[name].value if name in new else None,
-            threshold=given["strategy"]["resourceDiffThreshold"],
-            since_last_seconds=-given["lastSync"] if "lastSync" in given else None,
-            update_seconds=given["strategy"]["updateTimeThresholdSeconds"],
+@adapter("GetPodNUMARequestAndUsage")
+def numa_request_and_usage(given: Any, expect: Any) -> tuple[Any, Any]:
+    nodes, zones = shapes.pod_of(given["pod"]).resource_status.numa_nodes, range(given["numaNum"])
+    found = {
+        "request": numa_shares.shares(shapes.use(given["podRequest"]), zones, nodes),
+        "usage": numa_shares.shares(shapes.use(given["podUsage"]), zones, nodes),
+    }
+    return {name: list(parts.values()) for name, parts in found.items()}, {
+        name: [_in_thousandths(part) for part in parts] for name, parts in expect.items()
+    }
+
+
+@adapter("DivideResourceList")
+def divide(given: Any, expect: Any) -> tuple[Any, Any]:
+    amounts = shapes.quantities(given["rl"])
+    found = {name: numa_shares.divided(amount.milli, given["divisor"]) for name, amount in amounts.items()}
+    return found, {name: amount.milli for name, amount in shapes.quantities(expect).items()}
+
+
+@adapter("BatchResource.Prepare")
+def prepare(given: Any, expect: Any) -> tuple[Any, Any]:
+    result = prepared.prepare(given["node"], given["nr"], (keys.BATCH_CPU, keys.BATCH_MEMORY))
+    found, wanted = {"status": result.status}, {"status": prepared.status(expect)}
+    if "originExtendedAllocatable" in expect:
+        written = msgspec.json.decode(node_notes.encode_origin(result.offered))["resources"]
+        found["origin"] = shapes.quantities(written)
+        wanted["origin"] = shapes.quantities(expect["originExtendedAllocatable"])
+    return found, wanted
+
+
+@adapter("UpdateNRTZoneListIfNeeded", "updateNRT zones")
+def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
+    zones = _zones(given["zones"])
+    ratio = prepared.ratio(given["nr"])
+    parts = {
+        zone: {name: prepared.multiplied(name, amount, ratio) for name, amount in shapes.quantities(amounts).items()}
+        for zone, amounts in (given["nr"].get("zoneResources") or {}).items()
+    }
+    changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
+    topology = wire.NRTObject(zones=zones)
+    for change in changes:
+        topology = published.changed(topology, change)
+    found = {"needUpdate": bool(changes), "zones": _numbers(topology.zones or ())}
+    return found, {"needUpdate": expect["needUpdate"], "zones": _numbers(_zones(expect["zones"]))}
+
+
+def _zones(given: Any) -> tuple[wire.Zone, ...]:
+    return msgspec.convert(given or [], tuple[wire.Zone, ...])
+
+
+def _numbers(zones: tuple[wire.Zone, ...]) -> list[Any]:
+    return [
+        (
+            zone.name,
+            [(r.name, *map(Quantity.parse, (r.capacity, r.allocatable, r.available))) for r in zone.resources or ()],
         )
-        for name in (keys.BATCH_CPU, keys.BATCH_MEMORY)
+        for zone in zones
     ]
-    return any(reasons), expect["syncStatus"]
 
 
-@adapter("IsResourceDiff")
-def resource_diff(given: Any, expect: Any) -> tuple[Any, Any]:
-    old, new = shapes.quantities(given["old"]), shapes.quantities(given["new"])
-    name = given["resourceName"]
-    reason = allocatable.must_sync(
-        old=old[name].milli if name in old else None,
-        new=new[name].milli if name in new else None,
-        threshold=given["diffThreshold"],
-        since_last_seconds=0,
-        update_seconds=1,
-    )
-    return bool(reason), expect
+def _in_thousandths(amounts: Any) -> Use:
+    """CPU in millicores, memory in thousandths of a byte."""
+    parsed = shapes.quantities(amounts)
+    return Use(parsed["cpu"].milli, parsed["memory"].milli)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from koordlite.formulas import cpu_assign, reservation
+from koordlite.kube import kubelet
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.topology import Topology
 from tests.conformance.adapters import adapter, shapes
 
 
@@ -54,6 +57,18 @@ def resolved(given: Any, expect: Any) -> tuple[Any, Any]:
     # Koordinator publishes the amounts as written; what holds is in `found.resources`.
     amounts = dict(written.resources) if written and not found.fallback else dict(found.resources)
     return (str(found.cpus), amounts), wanted
+
+
+@adapter("GetStaticCPUManagerPolicyReservedCPUs")
+def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
+    raw = json.dumps({"kubeletconfig": given["kubeletConfig"]}).encode()
+    try:
+        config = kubelet.parse_configz(raw)
+    except InputError:
+        return "", expect
+    cpus = tuple(shapes.cpus(given["topology"]))
+    seen, _ = kubelet.combine(config, kubelet.CPUManagerState(), Topology(cpus, ()))
+    return str(seen.reserved_cpus), expect
 
 
 @adapter("TakeByTopology")

@@ -7,11 +7,15 @@ from typing import Any
 
 import msgspec
 
+from koordlite.formulas import reservation as reservations
+from koordlite.formulas.pools import Pool, Pools
 from koordlite.model import node, pod, wire
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU
+
+PoolRow = tuple[int, int, CPUSet]
 
 
 def cpus(rows: list[Any]) -> list[CPU]:
@@ -47,6 +51,26 @@ def reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
     return node.parse_reservation((annotations or {}).get("node.koordinator.sh/reservation", ""), "node")
 
 
+def written_reservation(read: node.Node) -> dict[str, Quantity]:
+    """Amounts that the reservation annotation of a node writes."""
+    return reservations.written_resources(reservation(dict(read.annotations)))
+
+
 def cpuset(text: str | None) -> CPUSet:
     """A CPU list."""
     return CPUSet.parse(text or "")
+
+
+def pools(entries: Any) -> Pools:
+    """Pools from `[{socket, node, cpuset}]`, without those that have no CPU: they are no pools to us."""
+    return tuple(Pool(*row) for row in written_pools(entries) if row[2])
+
+
+def written_pools(entries: Any) -> list[PoolRow]:
+    """(socket, node, CPUs) of `[{socket, node, cpuset}]`, also of those that have no CPU."""
+    return [(e["socket"], e["node"], cpuset(e.get("cpuset"))) for e in entries or []]
+
+
+def pool_rows(found: Pools) -> list[PoolRow]:
+    """(socket, node, CPUs) of each pool."""
+    return [(pool.socket, pool.node, pool.cpuset) for pool in found]

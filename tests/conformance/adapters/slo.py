@@ -5,98 +5,169 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koordlite.model import slo_config, slo_tables
+from koordlite.model import declared, slo, slo_config
+from koordlite.model import given as documents
+from koordlite.model.declared import Values
+from koordlite.model.lenient_json import Document
 from koordlite.model.slo import SLO, Colocation
+from koordlite.model.slo_layers import Reading, Section
 from tests.conformance.adapters import NotCovered, adapter, shapes
+
+SECTIONS = {section.key: section for section in slo_config.SECTIONS}
+COLOCATION, HOST = "colocation-config", "host-application-config"
+KINDS = {
+    "threshold": "resource-threshold-config",
+    "qos": "resource-qos-config",
+    "burst": "cpu-burst-config",
+    "system": "system-config",
+}
 
 
 def colocation(strategy: Any, node: Any = None) -> Colocation:
     """The strategy in force when the ConfigMap says `strategy`."""
-    return _effective({"colocation-config": json.dumps(strategy or {})}, node).colocation
+    return _effective({COLOCATION: json.dumps(strategy or {})}, node).colocation
+
+
+def colocation_values(strategy: Any) -> Values:
+    """That strategy as settings, defaults included."""
+    return _written(SECTIONS[COLOCATION], declared.plain(colocation(strategy)))
+
+
+def layers(key: str, document: Any) -> list[Values]:
+    """The settings that a document of `key` writes: the cluster's, then each group's."""
+    return _layers(SECTIONS[key], document)
 
 
 @adapter("GetNodeColocationStrategy", "UpdateColocationStrategyForNode")
 def for_node(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given.get("node") is None or "strategy" not in expect:
-        raise NotCovered
-    found = colocation(given.get("cfg", given.get("strategy")), given["node"])
-    return _same_names(found, expect["strategy"], slo_tables.COLOCATION)
+    found = colocation(given.get("cfg", given.get("strategy")), given.get("node"))
+    return _named(found, _written(SECTIONS[COLOCATION], expect.get("strategy")))
 
 
 @adapter("IsColocationStrategyValid")
 def valid(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given.get("strategy") is None:
-        raise NotCovered
-    ours = {name: value for name, value in given["strategy"].items() if name in slo_tables.COLOCATION}
-    if not expect and ours != given["strategy"]:
-        # What makes it invalid may be a setting that we do not read.
-        raise NotCovered
-    return not _effective({"colocation-config": json.dumps(ours)}).problems, expect
+    # No strategy at all cannot be written in a document.
+    found = "strategy" in given and COLOCATION not in _effective({COLOCATION: json.dumps(given["strategy"])}).kept
+    return found, expect
 
 
 @adapter("isColocationCfgDisabled")
 def disabled(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given.get("config") is None:
-        raise NotCovered
-    return not colocation(given["config"], given.get("node")).enable, expect
+    data = {COLOCATION: json.dumps(given["config"])} if given.get("config") is not None else None
+    return not _effective(data, given.get("node")).colocation.enable, expect
+
+
+@adapter("getNodeMetricCollectPolicy")
+def metric_policy(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = slo.metric_policy(colocation(given.get("config")))
+    if found is None:
+        return {"error": True}, expect
+    names = ("aggregateDurationSeconds", "reportIntervalSeconds", "nodeMemoryCollectPolicy")
+    values = (found.aggregate_seconds, found.report_seconds, found.memory_policy)
+    return {"policy": dict(zip(names, values, strict=True))}, expect
 
 
 @adapter("syncColocationCfg")
 def synced(given: Any, expect: Any) -> tuple[Any, Any]:
-    data = (given.get("configMap") or {}).get("data")
-    old = {k: v for k, v in (given["old"].get("colocationCfg") or {}).items() if k != "nodeConfigs"}
-    previous = _effective({"colocation-config": json.dumps(old)}) if old else None
-    wanted = (expect["cache"].get("colocationCfg") or {}).copy()
-    wanted.pop("nodeConfigs", None)
-    found = _effective(data, previous=previous)
-    return _same_names(found.colocation, wanted, slo_tables.COLOCATION)
+    section, old = SECTIONS[COLOCATION], given["old"].get("colocationCfg")
+    data = (given.get("configMap") or {"data": None}).get("data")
+    wanted = expect["cache"].get("colocationCfg") or {}
+    present = _strategies(section, data, wanted, old)
+    before = _strategies(section, {COLOCATION: json.dumps(old)}, wanted) if old else None
+    found = {
+        "strategies": _same_names(present["strategies"], _layers(section, wanted)),
+        "errorStatus": present["error"] or data is None,
+        "changed": not present["error"] and (before is None or before["strategies"] != present["strategies"]),
+    }
+    status = {"errorStatus": expect["cache"].get("errorStatus", False), "changed": expect["changed"]}
+    return found, {"strategies": _layers(section, wanted), **status}
 
 
 @adapter("pickNodeStrategy")
 def picked(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given["kind"] != "threshold" or "strategy" not in expect:
-        raise NotCovered
-    data = {"resource-threshold-config": json.dumps(given["cfg"])}
-    return _same_names(_effective(data, given.get("node")).threshold, expect["strategy"], slo_tables.THRESHOLD)
+    section = _of_kind(given["kind"])
+    node = shapes.node_of(given.get("node"))
+    held = _effective({section.key: json.dumps(given["cfg"])}, given.get("node"))
+    found = getattr(held, section.attribute)
+    if given["kind"] == "qos":
+        # The controller hands on what was written; parts that are off are reset on the node.
+        found = declared.build(section.base, _merged(section, {section.key: json.dumps(given["cfg"])}, node.labels)[0])
+    ours, theirs = _named(found, _written(section, expect.get("strategy")))
+    refused = any(problem.object == "node" for problem in held.problems)
+    return {"strategy": ours, "error": refused}, {"strategy": theirs, "error": expect.get("error", False)}
 
 
 @adapter("mergeSLOCfg")
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given["kind"] != "threshold":
-        raise NotCovered
-    key = "resource-threshold-config"
-    previous = _effective({key: json.dumps(given["old"])}) if given.get("old") else None
-    found, wanted = [], []
-    strategies = [expect["cfg"].get("clusterStrategy") or {}, *(expect["cfg"].get("nodeStrategies") or [])]
-    for strategy in strategies:
-        node = {"metadata": {"labels": strategy.get("nodeSelector", {}).get("matchLabels", {})}}
-        read = _effective(given.get("data"), node, previous)
-        got, want = _same_names(read.threshold, strategy, slo_tables.THRESHOLD)
-        found.append(got)
-        wanted.append(want)
-    return found, wanted
+    section = _of_kind(given["kind"])
+    found = _strategies(section, given.get("data"), expect["cfg"], given.get("old"))
+    return found, {"strategies": _layers(section, expect["cfg"]), "error": expect["error"]}
 
 
 @adapter("getHostApplicationConfig", "calculateHostAppConfigMerged")
 def host_applications(given: Any, expect: Any) -> tuple[Any, Any]:
-    key = "host-application-config"
     if "cfg" in given:
-        read = _effective({key: json.dumps(given["cfg"])}, given.get("node"))
-        wanted = expect["result"]
-    else:
-        previous = _effective({key: json.dumps(given["oldCfg"])})
-        read = _effective(given["configMap"]["data"], None, previous)
-        wanted = expect["result"].get("applications", [])
-    found = [(a.name, a.qos.value) for a in read.host_applications]
-    return found, [(a["name"], a.get("qos", "")) for a in wanted or []]
+        held = _effective({HOST: json.dumps(given["cfg"])}, given.get("node"))
+        wanted = {"applications": expect["result"]}
+        return {"error": HOST in held.kept, "found": [held.host_applications]}, {
+            "error": expect.get("error", False),
+            "found": [layer[("applications",)] for layer in _layers(SECTIONS[HOST], wanted)],
+        }
+    wanted = expect["result"] or {}
+    found = _strategies(SECTIONS[HOST], (given.get("configMap") or {}).get("data"), wanted, given.get("oldCfg"))
+    return found, {"strategies": _layers(SECTIONS[HOST], wanted), "error": expect.get("error", False)}
 
 
-def _effective(data: Any, node: Any = None, previous: SLO | None = None) -> SLO:
+def _of_kind(kind: str) -> Section:
+    if kind not in KINDS:
+        raise NotCovered
+    return SECTIONS[KINDS[kind]]
+
+
+def _effective(data: Any, node: Any = None) -> SLO:
     read = shapes.node_of(node)
-    return slo_config.effective(data, labels=read.labels, annotations=read.annotations, previous=previous)
+    return slo_config.effective(data, labels=read.labels, annotations=read.annotations)
 
 
-def _same_names(found: Any, wanted: dict[str, Any], table: slo_tables.Table) -> tuple[Any, Any]:
-    """Both sides, cut to the settings that the vector names and we read."""
-    names = [name for name in wanted if name in table]
-    return {name: getattr(found, table[name].attribute) for name in names}, {name: wanted[name] for name in names}
+def _strategies(section: Section, data: Any, like: Any, old: Any = None) -> dict[str, Any]:
+    """What the cluster, and the nodes of each group of `like`, get of one key; `old` is the last good document."""
+    previous = SLO(good={section.key: json.dumps(old)}) if old else None
+    found = [_merged(section, data, labels, previous) for labels in _groups(section, like)]
+    # Defaults are written out, but not over a last good document, nor for classes, which have theirs on the node.
+    base = {} if section.key == KINDS["qos"] else _written(section, declared.plain(section.base))
+    strategies = [values if bad else {**base, **values} for values, bad in found]
+    return {"strategies": strategies, "error": any(bad for _, bad in found)}
+
+
+def _merged(section: Section, data: Any, labels: Any, previous: SLO | None = None) -> tuple[Values, bool]:
+    reading = Reading(data or {}, labels, previous, "")
+    layers = reading.layers(section)
+    return {path: value for layer in layers for path, value in layer.values.items()}, section.key in reading.kept
+
+
+def _groups(section: Section, document: Any) -> list[dict[str, str]]:
+    """Labels of a node that is in no group, and of one in each."""
+    entries = document.get(section.entries) or []
+    return [{}, *((entry.get("nodeSelector") or {}).get("matchLabels", {}) for entry in entries)]
+
+
+def _layers(section: Section, document: Any) -> list[Values]:
+    cluster = document.get(section.cluster) if section.cluster else document
+    return [_written(section, each) for each in (cluster, *(document.get(section.entries) or []))]
+
+
+def _written(section: Section, strategy: Any) -> Values:
+    """The settings of a strategy in the vector's JSON."""
+    document = Document("", "", "")
+    members = document.object(strategy, "", section.names)
+    return section.settings(document, members, "", "")[0]
+
+
+def _named(found: Any, wanted: Values) -> tuple[Values, Values]:
+    """Both sides, cut to the settings that the vector names."""
+    ours, _ = documents.read(Document("", "", ""), type(found), declared.plain(found), "", "")
+    return {path: ours.get(path) for path in wanted}, wanted
+
+
+def _same_names(found: list[Values], wanted: list[Values]) -> list[Values]:
+    return [{path: ours.get(path) for path in theirs} for ours, theirs in zip(found, wanted, strict=True)]

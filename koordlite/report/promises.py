@@ -1,0 +1,175 @@
+"""What the node promises and how it came about: every term of the formulas under each name that is in use for it.
+
+A term is called one thing in our evidence, another in Koordinator's messages, and a third in Koordinator's design
+document and articles. They are set side by side, so that numbers can be compared with either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from koordlite.model import keys
+from koordlite.model.decision import Decision, Evidence
+from koordlite.report import units
+from koordlite.report.sentence import sentence
+
+SUBJECT = "allocatable"
+"""The word for `explain`."""
+Value = int | float | str
+Names = Mapping[str, tuple[str, str]]
+"""Our name of a term → Koordinator's in its messages, and the design document's; empty where it has none."""
+
+BATCH: Names = {
+    "result": ("batchAllocatable", "BE.alloc"),
+    "capacity": ("nodeCapacity", "node.alloc"),
+    "margin": ("nodeSafetyMargin", "node.reserved"),
+    "system": ("systemUsageOrNodeReserved", "system.used"),
+    "hp": ("podHP…", "pod(LS).used"),
+    "node_reserved": ("nodeReserved", "node.anno.reserved"),
+    "system_used": ("systemUsage", ""),
+    "hp_used": ("podHPUsed", "pod(LS).used"),
+    "hp_request": ("podHPRequest", ""),
+    "hp_max_used_request": ("podHPMaxUsedRequest", ""),
+    "cap": ("nodeCapacity × thresholdRatio", ""),
+    "policy": ("calculatePolicy", ""),
+    "normalization_ratio": ("cpu-normalization-ratio", ""),
+    "offered": ("originExtendedAllocatable", ""),
+    "third_party": ("thirdPartyAllocations", ""),
+    "left": ("node.status.allocatable", ""),
+}
+MID: Names = {
+    "result": ("midAllocatable", ""),
+    "mode": ("midReclaimMode", ""),
+    "node_capacity": ("NodeCapacity", "node.alloc"),
+    "prod_reclaimable": ("ProdReclaimable", ""),
+    "node_unused": ("NodeUnused", ""),
+    "unallocated": ("Unallocated", ""),
+    "unallocated_percent": ("midUnallocatedRatio", ""),
+    "static_percent": ("staticReservedPercent", ""),
+    "threshold_percent": ("thresholdRatio", ""),
+}
+FORMULAS = {
+    "batch": "result = min(max(capacity − margin − system − hp, 0), cap)",
+    "mid": "result = min(max(min(prod reclaimable, node unused), 0) + unallocated × %, node capacity × threshold %)",
+}
+
+
+NO_ZONES = "no NUMA zone is published for this node, so none is offered anything"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One term for CPU (millicores) and memory (bytes); None where it plays no part."""
+
+    term: str
+    koordinator: str
+    document: str
+    cpu: Value | None
+    memory: Value | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Table:
+    """One offer: of the node or of a zone, batch or mid."""
+
+    title: str
+    kind: str
+    """`batch` or `mid`."""
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    """What is said instead of numbers, or beside them."""
+
+
+def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
+    """The tables for this tick's decisions; ValueError when none of them is about an offer."""
+    zones = tuple(_of_zones(decisions))
+    batch = _of_node(decisions, "batch", BATCH, (keys.BATCH_CPU, keys.BATCH_MEMORY))
+    found = (
+        *(table if zones or not table.rows else dataclasses.replace(table, notes=(NO_ZONES,)) for table in batch),
+        *zones,
+        *_of_node(decisions, "mid", MID, (keys.MID_CPU, keys.MID_MEMORY)),
+    )
+    if not found:
+        raise ValueError("nothing was decided about batch or mid resources; the strategies may be off")
+    return found
+
+
+def text(found: Sequence[Table]) -> str:
+    """The tables as lines."""
+    return "\n".join(line for table in found for line in (*_lines(table), ""))
+
+
+def document(found: Sequence[Table]) -> list[dict[str, Any]]:
+    """The tables as plain values."""
+    return [dataclasses.asdict(table) for table in found]
+
+
+def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: tuple[str, str]) -> Iterator[Table]:
+    pair = [next((d for d in decisions if d.subject == f"node/{resource}"), None) for resource in resources]
+    strategy = {"batch": "beAllocatable", "mid": "midAllocatable"}[kind]
+    other = [d for d in decisions if d.strategy == strategy and d.subject == "node"]
+    numbers = [d.evidence if d and "result" in d.evidence else {} for d in pair]
+    said = [d for d in (*pair, *other) if d and "result" not in d.evidence]
+    rows = tuple(_rows(names, *numbers))
+    if rows or said:
+        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in said)))
+
+
+def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:
+    for decision in decisions:
+        if not decision.subject.startswith("zone/"):
+            continue
+        cpu, memory = _ending(decision.evidence, "_milli", "cpu_"), _ending(decision.evidence, "_bytes", "memory_")
+        rows = tuple(_rows(BATCH, cpu, memory))
+        yield Table(f"{decision.subject}, batch", "batch", rows, () if rows else (sentence(decision),))
+
+
+def _ending(evidence: Evidence, unit: str, prefix: str) -> Evidence:
+    """The evidence of one resource in a zone, under the names the node's has."""
+    amounts = {name.removesuffix(unit): value for name, value in evidence.items() if name.endswith(unit)}
+    words = {name.removeprefix(prefix): value for name, value in evidence.items() if name.startswith(prefix)}
+    return {**amounts, **words}
+
+
+def _rows(names: Names, cpu: Evidence, memory: Evidence) -> Iterator[Row]:
+    for term, (koordinator, article) in names.items():
+        if term in cpu or term in memory:
+            yield Row(term, koordinator, article, cpu.get(term), memory.get(term))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    yield f"{table.title}: {FORMULAS[table.kind]}" if table.rows else table.title
+    if table.rows:
+        yield from _columns(table.rows)
+    yield from (f"  {note}" for note in table.notes)
+
+
+def _columns(rows: Sequence[Row]) -> Iterator[str]:
+    head = ("term", "Koordinator's messages", "design document", "CPU (cores)", "memory")
+    lines = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for term, koordinator, article, cpu, memory in lines:
+        names = f"{term:<{widths[0]}}  {koordinator:<{widths[1]}}  {article:<{widths[2]}}"
+        yield f"  {names}  {cpu:>{widths[3]}}  {memory:>{widths[4]}}"
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    words = row.term.replace("_", " ")
+    return (
+        words,
+        row.koordinator,
+        row.document,
+        _shown(row.term, row.cpu, "milli"),
+        _shown(row.term, row.memory, "bytes"),
+    )
+
+
+def _shown(term: str, value: Value | None, unit: str) -> str:
+    """A thousandth of a CPU is the unit of the formulas, so all three decimals are shown."""
+    if value is None:
+        return "–"
+    if unit == "milli" and not isinstance(value, str) and not units.has_unit(term):
+        return f"{value / 1000:.3f}"
+    return units.bare(term if units.has_unit(term) else f"{term}_{unit}", value)

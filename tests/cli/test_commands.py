@@ -1,0 +1,217 @@
+"""Every command on an emulated node: what it says, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordlite import __version__, config
+
+Ask = Callable[..., Any]
+SANDBOX = ("--sandbox", "small", "--cluster")
+
+
+# ── help ──
+
+
+def test_help_names_every_command(ask: Ask) -> None:
+    answer = ask("--help")
+    assert answer.code == 0
+    for command in ("run", "status", "explain", "restore", "check-config", "check-node", "default-config"):
+        assert f"\n    {command}" in answer.out
+
+
+def test_version(ask: Ask) -> None:
+    assert ask("--version").out == f"koordlite {__version__}\n"
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+    """Budget: 0.15 s. What is imported is checked, since a clock in a test tells more about the neighbours."""
+    code = (
+        "import sys\n"
+        "from koordlite import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('yaml', 'rich', 'msgspec', 'prometheus_client', 'kubernetes', 'http', 'asyncio')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "[]"
+
+
+# ── looking ──
+
+
+def test_status_is_one_screen(ask: Ask, manifests: Path) -> None:
+    answer = ask("status", *SANDBOX, manifests)
+    assert answer.code == 0
+    assert "node-a: observing" in answer.out
+    assert "CPU of BE" in answer.out
+    assert len(answer.out.splitlines()) <= 60
+
+
+def test_status_as_json_is_json(ask: Ask, manifests: Path) -> None:
+    answer = ask("status", *SANDBOX, manifests, "-o", "json")
+    assert json.loads(answer.out)["status"] == "observing"
+
+
+def test_explain_shows_the_terms_of_the_formula(ask: Ask, manifests: Path) -> None:
+    answer = ask("explain", "cpuSuppress", *SANDBOX, manifests)
+    assert answer.code == 0
+    assert "BECPUBudget" in answer.out
+
+
+def test_explain_of_nothing_known_lists_what_is_known(ask: Ask, manifests: Path) -> None:
+    answer = ask("explain", "nonsense", *SANDBOX, manifests)
+    assert answer.code == 2
+    assert "'nonsense'" in answer.err
+    assert "besteffort" in answer.err
+
+
+@pytest.mark.parametrize("shape", ["small", "arm", "intel-2s-ht", "amd-ccd"])
+def test_check_node_answers_every_question(ask: Ask, manifests: Path, shape: str) -> None:
+    answer = ask("check-node", "--sandbox", shape, "--cluster", manifests)
+    assert answer.code == 0
+    for word in ("cgroups", "processors", "NUMA nodes", "resctrl", "pressure", "writable cgroups", "Node object"):
+        assert word in answer.out
+
+
+def test_check_node_without_a_node_says_no(ask: Ask, manifests: Path) -> None:
+    answer = ask("check-node", *SANDBOX, manifests, "--node", "other")
+    assert answer.code == 1
+    assert "NO   Node object" in answer.out
+
+
+# ── checking ──
+
+
+def test_default_config_is_a_file_without_mistakes(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "koordlite.yaml"
+    path.write_text(ask("default-config").out)
+    assert config.load(path) == config.default()
+    assert ask("check-config", path).out == "no problems\n"
+
+
+def test_check_config_lists_every_mistake_of_both(ask: Ask, tmp_path: Path, manifests: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("agent:\n  intervalSecond: 1\nhttp:\n  port: x\n")
+    (manifests / "config.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: slo-controller-config, namespace: koordinator-system}\n"
+        'data: {resource-threshold-config: "{"}\n'
+    )
+    answer = ask("check-config", path, "--cluster", manifests)
+    assert answer.code == 1
+    assert f"{path}:2:3" in answer.out
+    assert f"{path}:4:9" in answer.out
+    assert "resource-threshold-config" in answer.out
+    assert answer.out.splitlines()[-1] == "3 problems"
+
+
+def test_check_config_reads_annotations_too(ask: Ask, manifests: Path) -> None:
+    text = (manifests / "node.yaml").read_text()
+    (manifests / "node.yaml").write_text(text.replace('{"reservedCPUs":"0"}', '{"reservedCPUs":"zero"}'))
+    answer = ask("check-config", "--cluster", manifests)
+    assert answer.code == 1
+    assert "node.koordinator.sh/reservation" in answer.out
+    assert "'zero'" in answer.out
+
+
+def test_check_config_of_one_node_among_several(ask: Ask, manifests: Path) -> None:
+    (manifests / "other.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node-b}\n")
+    assert ask("check-config", "--cluster", manifests).code == 1
+    assert ask("check-config", "--cluster", manifests, "--node", "node-a").out.splitlines()[-1] == "no problems"
+
+
+# ── options that do not fit ──
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(("status", "--sandbox", "huge"), "'huge'", id="an unknown machine"),
+        pytest.param(("status", "--sandbox", "small"), "name a folder of manifests", id="a machine without a cluster"),
+        pytest.param(("check-config",), "nothing to check", id="nothing to check"),
+        pytest.param(("check-config", "missing.yaml"), "missing.yaml", id="a file that is not there"),
+        pytest.param(("restore", "--sandbox", "small"), "restore works on this machine", id="restoring an emulation"),
+        pytest.param(("status", "--url", "http://127.0.0.1:1"), "no agent answers", id="nobody answers"),
+        pytest.param(("frobnicate",), "invalid choice", id="an unknown command"),
+        pytest.param((), "required", id="no command"),
+        pytest.param(("status", "--sandbox", "small", "--recorded", "x"), "not allowed with", id="two machines"),
+    ],
+)
+def test_bad_words_say_what_to_do(ask: Ask, words: tuple[str, ...], said: str) -> None:
+    answer = ask(*words)
+    assert answer.code in ((1,) if "missing.yaml" in words else (2,))
+    assert said in answer.out + answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("text", ["cpuSupress=enforce", "cpuSuppress=on", "cpuSuppress", "=enforce"])
+def test_a_bad_strategy_option_lists_the_good_ones(run: Ask, manifests: Path, text: str) -> None:
+    answer = run("run", *SANDBOX, manifests, "--once", "--strategy", text)
+    assert answer.code == 2
+    assert repr(text) in answer.err
+    assert "NAME=off|observe|enforce with NAME one of beAllocatable, cpuNormalization, cpuSuppress" in answer.err
+
+
+# ── running ──
+
+
+def test_run_once_prints_what_would_be_done_and_writes_nothing(run: Ask, manifests: Path) -> None:
+    before = sorted(path.name for path in manifests.iterdir())
+    answer = run("run", *SANDBOX, manifests, "--once")
+    assert answer.code == 0, answer.err
+    assert "node-a: observing" in answer.out
+    assert sorted(path.name for path in manifests.iterdir()) == before
+
+
+def test_run_enforces_publishes_and_reports(run: Ask, manifests: Path, tmp_path: Path) -> None:
+    words = ("--mode", "enforce", "--for", "20", "--quiet", "--no-http")
+    folders = ("--report", tmp_path / "report", "--published", tmp_path / "published", "--state-dir", tmp_path / "s")
+    answer = run("run", *SANDBOX, manifests, *words, *folders)
+    assert answer.code == 0, answer.err
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {"run.json", "run.html"}
+    node = json.loads((tmp_path / "published" / "node-node-a.json").read_text())
+    assert "kubernetes.io/batch-cpu" in node["status"]["allocatable"]
+    assert json.loads((tmp_path / "s" / "journal.json").read_text())["entries"]
+    assert str(tmp_path / "report" / "run.html") in answer.out
+
+
+def test_run_with_on_stop_restore_leaves_an_empty_journal(run: Ask, manifests: Path, tmp_path: Path) -> None:
+    words = ("--mode", "enforce", "--on-stop", "restore", "--state-dir", tmp_path / "s", "--no-http", "--quiet")
+    for how in (("--for", "5"), ("--once",)):
+        answer = run("run", *SANDBOX, manifests, *words, *how)
+        assert answer.code == 0, answer.err
+        assert json.loads((tmp_path / "s" / "journal.json").read_text())["entries"] == []
+
+
+def test_a_running_agent_answers_and_stops_when_told(ask: Ask, running: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = running
+    answer = ask("status", "--url", url)
+    deadline = time.monotonic() + 20
+    while "CPU of BE" not in answer.out and time.monotonic() < deadline:
+        answer = ask("status", "--url", url)
+    assert answer.code == 0, answer.err
+    assert "node-a: enforcing" in answer.out
+    assert json.loads(ask("status", "--url", url, "-o", "json").out)["status"] == "enforcing"
+    assert "besteffort" in ask("explain", "besteffort", "--url", url).out
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(manifests: Path) -> None:
+    command = [sys.executable, "-m", "koordlite", "default-config"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0

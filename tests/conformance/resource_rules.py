@@ -1,0 +1,66 @@
+"""Deviations of promised resources: what we expect of ourselves where Koordinator's answer is not ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordlite.model import keys, nrt
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Use
+from tests.conformance.adapters import node_metric, shapes
+
+BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)
+
+
+def application_without_priority(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator offers at most what such applications use more than we do."""
+    apps = (_status(given).get("hostApplicationMetric")) or []
+    extra = [shapes.use(app["usage"]) for app in apps if "priority" not in app]
+    return _less_by(wanted, found, _sum(extra))
+
+
+def sample_missing(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator offers at most what pods without a sample request more than we do."""
+    case = node_metric.case(given, "resourceMetrics")
+    new = [pod for pod in case.pods if pod.active and pod.uid not in case.usage]
+    requests = _sum([Use(pod.request_milli(), pod.request_value("memory")) for pod in new])
+    policies = case.colocation.cpu_calculate_policy, case.colocation.memory_calculate_policy
+    return "maxUsageRequest" in policies and _less_by(wanted, found, requests)
+
+
+def zones_by_place(given: Any, wanted: Any, found: Any) -> bool:
+    """What Koordinator gives to the zone at a place of the list belongs to the NUMA node of that number."""
+    names = [zone["name"] for zone in given.get("nrtZones") or []]
+    ids = [nrt.numa_node_of_zone(name) for name in names]
+    if sorted(ids, key=lambda node: -1 if node is None else node) == ids:
+        return False
+    return all(
+        found[name]["quantity"] == wanted[name]["quantity"]
+        and found[name]["zones"] == {f"node-{at}": wanted[name]["zones"][zone] for at, zone in enumerate(names)}
+        for name in wanted
+    )
+
+
+def zones_given_back(given: Any, wanted: Any, found: Any) -> bool:
+    """What Koordinator leaves in a zone that is offered nothing goes; the rest is the same."""
+    offered = given["nr"].get("zoneResources") or {}
+    zones = [
+        (name, [part for part in parts if part[0] not in BATCH or part[0] in offered.get(name, {})])
+        for name, parts in wanted["zones"]
+    ]
+    return bool(zones != wanted["zones"] and found == {"needUpdate": True, "zones": zones})
+
+
+def _less_by(more: Any, less: Any, most: Use) -> bool:
+    """One side exceeds the other by something, and by `most` at most."""
+    limits = {"batch-cpu": Quantity.of(most.cpu), "batch-memory": Quantity.of(most.memory)}
+    gaps = {name: more[name]["quantity"].nano - less[name]["quantity"].nano for name in limits}
+    return any(gaps.values()) and all(0 <= gap <= limits[name].nano for name, gap in gaps.items())
+
+
+def _sum(uses: list[Use]) -> Use:
+    return Use(sum(use.cpu for use in uses), sum(use.memory for use in uses))
+
+
+def _status(given: Any) -> Any:
+    return given["resourceMetrics"]["nodeMetric"]["status"]

@@ -1,0 +1,117 @@
+"""Rules that explain differences about pools and the NodeResourceTopology: each asserts what ours says instead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from koordlite.model import cpuset, keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.node import SystemQoS
+from koordlite.model.quantity import Quantity
+
+POOLS = ("cpu-shared-pools", "be-cpu-shared-pools")
+
+
+def emptied_set(given: Any, wanted: Any, found: Any) -> bool:
+    """A joined text with a comma too many: what is left of it is the set."""
+    parts = wanted.split(",") if isinstance(wanted, str) else []
+    return "" in parts and found == cpuset.union(CPUSet.parse(part) for part in parts)
+
+
+def emptied_pools(given: Any, wanted: Any, found: Any) -> bool:
+    """Pools without CPUs are listed: the others are the same."""
+    if not isinstance(wanted, dict):
+        return bool(found == [row for row in wanted if row[2]])
+    pools = all(found[name] == [row for row in wanted[name] if row[2]] for name in POOLS if name in wanted)
+    return pools and _equal_but(POOLS, wanted, found)
+
+
+def finished_pod(given: Any, wanted: Any, found: Any) -> bool:
+    """Pools have CPUs of finished pods more, and no other ones; none has fewer."""
+    pods = given.get("pods") or []
+    ended = _promised(pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"))
+    more = {name: (_all(found[name]) - _all(wanted[name])) for name in POOLS if name in wanted}
+    fewer = any(_all(wanted[name]) - _all(found[name]) for name in more)
+    return not fewer and all(cpus <= ended for cpus in more.values()) and _equal_but(POOLS, wanted, found)
+
+
+def pinned_reservation(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator reserves CPUs that pods own or that are set apart; ours are as many, and none of those."""
+    theirs, ours = _reserved(wanted), _reserved(found)
+    taken = _promised(given.get("pods") or []) | _cpus(_note(given, keys.SYSTEM_QOS).get("cpuset"))
+    return bool(theirs & taken) and not ours & taken and len(ours) == len(theirs)
+
+
+def reserved_beyond(given: Any, wanted: Any, found: Any) -> bool:
+    """More is asked for than the machine has: ours is on the machine, leaves it a CPU, and is not shared."""
+    written = _note(given, keys.RESERVATION)
+    machine = CPUSet(cpu["cpu"] for cpu in given["cpus"])
+    count = Quantity.parse((written.get("resources") or {}).get("cpu", "0")).value
+    beyond = not _cpus(written.get("reservedCPUs")) <= machine or count > len(machine)
+    ours = _reserved(found)
+    shared = cpuset.union(_all(found[name]) for name in POOLS if name in found)
+    return beyond and ours <= machine and ours != machine and not ours & shared
+
+
+def system_qos_unread(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator gives up the whole report, or publishes what it cannot read; ours says that nothing is set apart."""
+    if "error" in wanted:
+        return not _note(given, keys.SYSTEM_QOS)
+    name = "system-qos-resource"
+    return name in wanted and found[name] == SystemQoS() and _equal_but((name,), wanted, found)
+
+
+def foreign_gpu(given: Any, wanted: Any, found: Any) -> bool:
+    """A resource that the node does not report stands in a zone, and nothing else differs."""
+    old, new = ({resource["name"] for zone in zones for resource in zone} for zones in _zones(given))
+    return bool(old - new == {"koordinator.sh/gpu"} and wanted["changed"] and not found["changed"])
+
+
+def other_capacity(given: Any, wanted: Any, found: Any) -> bool:
+    """Only the capacity of a zone differs."""
+    old, new = ([[resource["capacity"] for resource in zone] for zone in zones] for zones in _zones(given))
+    return bool(old != new and not wanted["changed"] and found["reason"].endswith("item: resources"))
+
+
+def _equal_but(names: Any, wanted: Any, found: Any) -> bool:
+    return all(found.get(name) == wanted[name] for name in wanted if name not in names)
+
+
+def _all(rows: Any) -> CPUSet:
+    return cpuset.union(row[2] for row in rows)
+
+
+def _reserved(side: Any) -> CPUSet:
+    return _cpus((side.get("reservation") or {}).get("reservedCPUs"))
+
+
+def _promised(pods: Any) -> CPUSet:
+    notes = [pod["metadata"].get("annotations") or {} for pod in pods]
+    return cpuset.union(_cpus(_decoded(note.get(keys.RESOURCE_STATUS)).get("cpuset")) for note in notes)
+
+
+def _note(given: Any, key: str) -> dict[str, Any]:
+    return _decoded((given.get("nodeAnnotations") or {}).get(key))
+
+
+def _decoded(text: str | None) -> dict[str, Any]:
+    """An annotation; empty when it cannot be read."""
+    try:
+        return json.loads(text or "{}") or {}
+    except ValueError:
+        return {}
+
+
+def _cpus(text: str | None) -> CPUSet:
+    """A CPU list; empty when it cannot be read."""
+    try:
+        return CPUSet.parse(text or "")
+    except ValueError:
+        return CPUSet()
+
+
+def _zones(given: Any) -> tuple[list[Any], list[Any]]:
+    """The resources of the old zones and of the new ones."""
+    old, new = (given.get("oldTopo") or {}).get("zones"), given["newTopoStatus"].get("Zones")
+    return [zone.get("resources") or [] for zone in old or []], [zone.get("resources") or [] for zone in new or []]
