@@ -57,8 +57,18 @@ class Agent:
         return steps
 
     def run(self, on_tick: Callable[[Tick], None], *, seconds: float | None = None) -> None:
-        """Tick until the clock says stop, or for `seconds`. A tick that is late is not made up for."""
+        """Tick until the clock says stop, or for `seconds`. A tick that is late is not made up for.
+
+        However it ends, also by an error of `on_tick`, all is put back where that is what a stop does.
+        """
         self.heal()
+        try:
+            self._loop(on_tick, seconds)
+        finally:
+            if self._settings.agent.on_stop == "restore":
+                self.put_back()
+
+    def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
         end = None if seconds is None else clock.monotonic() + seconds
         due = clock.monotonic()
@@ -67,8 +77,6 @@ class Agent:
             due = max(due + interval, clock.monotonic())
             if clock.wait(due - clock.monotonic()):
                 break
-        if self._settings.agent.on_stop == "restore":
-            self.put_back()
 
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""

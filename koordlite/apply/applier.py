@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast, get_args
 
-from koordlite.apply import inherited, promises, writer
+from koordlite.apply import ended, inherited, promises, writer
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
@@ -81,11 +81,21 @@ class Applier:
             except OSError as error:
                 # What cannot be read could not be put back, so it is not written either.
                 unread[change.place] = AppliedStep(change.place, writer.describe(change), False, writer.words(error))
-        self._journal.record(entries)
+        moved = {c.group for c in due if isinstance(c, CgroupChange) and c.field == inherited.FIELD}
+        entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place)
+        self._record(entries, seen)
         able = [c for c in due if c.place not in unread]
         done = [self._write(c) for c in able if not isinstance(c, CLUSTER_CHANGES)]
         self._give_back([c for c in able if isinstance(c, CgroupChange) and c.gives_back], done)
+        self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
         return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, CLUSTER_CHANGES)], seen))
+
+    def _record(self, entries: list[Entry], seen: Snapshot) -> None:
+        """What ended leaves the journal when it has to be written anyway."""
+        known = self._journal.places
+        if any(entry.place not in known for entry in entries):
+            gone = frozenset(ended.places(self._host, self._journal.entries, seen))
+            self._journal.record(entries, gone=gone)
 
     def _give_back(self, changes: list[CgroupChange], done: list[AppliedStep]) -> None:
         """What stands as found is not ours any more: what others make of it now is not ours to undo."""
@@ -94,6 +104,11 @@ class Applier:
         for place in places:
             self._foreign.forget(place)
         self._journal.forget(places)
+
+    def _disown(self, groups: list[ResctrlGroupChange], done: list[AppliedStep]) -> None:
+        """A group the kernel did not let us make is not ours: whoever makes one of that name later keeps it."""
+        refused = {step.place for step in done if not step.ok}
+        self._journal.forget({group.place for group in groups} & refused)
 
     def _write(self, change: Change) -> AppliedStep:
         step = writer.write(self._host, change)

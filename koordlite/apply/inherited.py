@@ -5,30 +5,64 @@ What is found in such a group is not what would stand there without us; that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
 from koordlite.host.journal import Entry, FileEntry
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.snapshot import Cgroup, Snapshot
 
 FIELD: CgroupField = "cpuset.cpus"
 
 
 def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, Entry]) -> bytes:
-    """What to note as found in `group`, where `raw` stands: the parent's noted value if `raw` is a copy of ours."""
+    """What to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
+    group above that has an entry.
+
+    A pod that began a moment ago has no entry of its own, and its containers copied what it had copied.
+    """
     parent = group.rpartition("/")[0]
-    noted = entries.get(f"{parent}/{FIELD}")
-    if host.cgroups.layout.version != 1 or not isinstance(noted, FileEntry):
+    if host.cgroups.layout.version != 1 or not parent:
         return raw
     try:
-        ours = host.cgroups.read_raw(parent, FIELD)
+        above = host.cgroups.read_raw(parent, FIELD)
     except OSError as error:
         if vanished(error):
             return raw
         raise
-    return noted.raw if raw.strip() == ours.strip() else raw
+    if raw.strip() != above.strip():
+        return raw
+    noted = entries.get(f"{parent}/{FIELD}")
+    return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries)
+
+
+def left_behind(
+    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[str, Entry]
+) -> Iterator[FileEntry]:
+    """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.
+
+    Afterwards nothing would tell their set from one of their own.
+    """
+    if host.cgroups.layout.version != 1:
+        return
+    for group in seen.cgroups:
+        above = any(group.startswith(f"{each}/") for each in moved)
+        if above and group not in moved and f"{group}/{FIELD}" not in entries:
+            yield from _if_copy(host, group, seen, entries)
+
+
+def _if_copy(host: Host, group: str, seen: Snapshot, entries: Mapping[str, Entry]) -> Iterator[FileEntry]:
+    try:
+        raw = host.cgroups.read_raw(group, FIELD)
+    except OSError as error:
+        if vanished(error):
+            return
+        raise
+    before = found_before_us(host, group, raw, entries)
+    if before != raw:
+        path = host.cgroups.path(group, FIELD)
+        yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())
 
 
 def copies(

@@ -62,7 +62,7 @@ def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
 
 def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
-    from koordlite.model import node, pod
+    from koordlite.model import node, node_notes, pod
 
     view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()
     yield from view.problems
@@ -70,13 +70,28 @@ def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Proble
     if this_node:
         yield from this_node.problems
         notes, owner = this_node.annotations, f"node/{this_node.name}"
-        yield from _refused(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner))
+        yield from _reservation_problems(notes.get(keys.RESERVATION, ""), owner)
         yield from _refused(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner))
+        unread: list[Problem] = []
+        node_notes.parse(notes, owner, last=node_notes.NodeNotes(), problems=unread)
+        yield from unread
     labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
     owner = f"node/{this_node.name}" if this_node else "node"
     yield from slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner).problems
     for obj in view.pods:
         yield from pod.from_wire(obj).problems
+
+
+def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
+    """Why the reservation cannot be read, else each name in it that means nothing."""
+    from koordlite.model import node
+
+    try:
+        written = node.parse_reservation(text, owner)
+    except InputError as error:
+        return error.problems
+    ignored = written.ignored if written else ()
+    return [Problem(owner, keys.RESERVATION, text, why, "correct the annotation") for why in ignored]
 
 
 def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:

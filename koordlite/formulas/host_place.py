@@ -29,7 +29,7 @@ def group(app: HostApplication, layout: Layout) -> str:
         "KubepodsBesteffort": layout.besteffort,
     }
     parts = [bases.get(app.base, ""), *app.parent_dir.split("/"), *app.relative_path.split("/")]
-    return "/".join(part for part in parts if part)
+    return "/".join(part for part in parts if part not in ("", "."))
 
 
 def cpuset(qos: QoSClass, ls_pools: pools.Pools) -> CPUSet:

@@ -38,7 +38,7 @@ def resolve(*, written: Reservation | None, cpus: Sequence[CPU], pinned: CPUSet 
         source = "quantity" if count else "none"
         if len(held) < count:
             amounts["cpu"] = Quantity.of(len(held))
-    return ResolvedReservation(held, amounts, written, source, _sentence(fallback, negative))
+    return ResolvedReservation(held, amounts, written, source, _sentence(fallback, [*negative, *written.ignored]))
 
 
 def written_resources(written: Reservation | None) -> dict[str, Quantity]:
@@ -132,8 +132,8 @@ def _without_negatives(resources: Resources) -> tuple[dict[str, Quantity], list[
     return {name: max(amount, _ZERO) for name, amount in resources.items()}, negative
 
 
-def _sentence(fallback: str, negative: list[str]) -> str:
-    return "; ".join([fallback, *negative] if fallback else negative)
+def _sentence(fallback: str, others: list[str]) -> str:
+    return "; ".join([fallback, *others] if fallback else others)
 
 
 def _clamped_difference(a: Quantity, b: Quantity) -> Quantity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import assert_never, get_args
 
@@ -73,7 +74,7 @@ class Version:
 
     def cpus(self, raw: bytes) -> CPUSet:
         """A printed CPU list."""
-        return CPUSet.parse(raw.decode().strip())
+        return _cpus(raw)
 
     def quota_us(self, raw: bytes) -> int:
         """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
@@ -95,6 +96,12 @@ class Version:
         """
         prefix = b"total_" if self.number == 1 else b""
         return sum(_counter(raw, prefix + name) for name in _ANONYMOUS_MEMORY)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cpus(raw: bytes) -> CPUSet:
+    # Hundreds of groups hold the same few sets, tick after tick.
+    return CPUSet.parse(raw.decode().strip())
 
 
 def _first_field(raw: bytes, index: int) -> bytes:

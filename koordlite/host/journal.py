@@ -7,7 +7,7 @@ An entry is made once for a place and stays until the place was restored. Only o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -84,14 +84,16 @@ class Journal:
         """All entries by their place."""
         return self._entries
 
-    def record(self, entries: Iterable[Entry]) -> None:
+    def record(self, entries: Iterable[Entry], *, gone: Collection[str] = ()) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.
 
         One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
+        The places `gone` do not exist any more: they are dropped by the same write, and stay where there is none.
         """
         fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
         if fresh:
-            self._replace({**self._entries, **dict(reversed(fresh.items()))})
+            kept = {place: entry for place, entry in self._entries.items() if place not in gone}
+            self._replace({**kept, **dict(reversed(fresh.items()))})
 
     def forget(self, places: Iterable[str]) -> None:
         """Drop places that were restored; those that are not in the journal are ignored."""

@@ -53,8 +53,25 @@ class Published:
     def publish(
         self, changes: Iterable[ClusterChange], *, node: wire.NodeObject, topology: wire.NRTObject | None
     ) -> None:
-        """Apply the changes and write the objects they touch whole; `node` and `topology` are what others wrote."""
+        """Apply the changes and write the objects they touch whole; `node` and `topology` are what others wrote.
+
+        OSError when they cannot be written: then none of the changes holds.
+        """
         changes = tuple(changes)
+        before = dict(self.resources), dict(self.annotations), self.topology
+        self._take_over(changes, node, topology)
+        if self._folder is None:
+            return
+        try:
+            self._write(self._folder, changes, node)
+        except OSError:
+            # What is not on disk was not published: the next tick has to see that, and try again.
+            self.resources, self.annotations, self.topology = before
+            raise
+
+    def _take_over(
+        self, changes: Iterable[ClusterChange], node: wire.NodeObject, topology: wire.NRTObject | None
+    ) -> None:
         for change in changes:
             if isinstance(change, NodeResourceChange):
                 self.resources[change.resource] = change.value
@@ -62,8 +79,6 @@ class Published:
                 self.annotations[change.key] = change.value
             else:
                 self.topology = changed(self.topology or topology or _new_topology(node), change)
-        if self._folder is not None:
-            self._write(self._folder, changes, node)
 
     def over_node(self, obj: wire.NodeObject) -> wire.NodeObject:
         """The node with what was published for it; the same object when nothing was."""

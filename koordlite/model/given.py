@@ -31,6 +31,13 @@ def decode(shape: type[T], text: str) -> T:
     return build(shape(), values)
 
 
+def ignored(shape: type, text: str) -> Iterator[str]:
+    """A sentence for each name in the JSON object `text` that `shape` does not have."""
+    document = Document("", "", "")
+    document.object(document.decode(text), "", settings(shape))
+    return (f"{p.field} is an {p.why}: {p.do}" for p in document.problems if p.why == UNKNOWN)
+
+
 class _Reader:
     """One pass over given members; `in_range` turns false at the first value that cannot be used."""
 

@@ -20,6 +20,8 @@ class Reservation:
     reserved_cpus: CPUSet | None = None
     """Given by number list; wins over resources.cpu. None when only a quantity was given."""
     apply_policy: str = ""
+    ignored: tuple[str, ...] = ()
+    """A sentence for each name in it that means nothing, so that a misspelt one does not reserve nothing unseen."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def parse_reservation(text: str, owner: str) -> Reservation | None:
         cpus = CPUSet.parse(written.reserved_cpus) if written.reserved_cpus else None
     except ValueError as error:
         raise InputError(Problem(owner, keys.RESERVATION, text, str(error), _RESERVATION_HELP)) from error
-    found = Reservation(written.resources, cpus, written.apply_policy)
+    found = Reservation(written.resources, cpus, written.apply_policy, tuple(given.ignored(_ReservationText, text)))
     return None if text.strip() == "null" else found
 
 

@@ -226,12 +226,14 @@ def _full_set(seen: Snapshot, config: Config, reason: str, evidence: dict[str, i
 
 
 def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
-    """Lift a quota of ours; a quota somebody else set is not ours to lift."""
-    change = CgroupChange(seen.layout.besteffort, "cpu.quota", UNLIMITED)
-    limited = seen.cgroups[change.group].quota_us not in (None, UNLIMITED)
-    if limited and change.place in seen.ours:
-        changes = (change, *_quotas_below(seen, UNLIMITED))
-        yield Decision("besteffort/quota", "release", reason, {"quota_us": UNLIMITED}, changes)
+    """Give back what stood there before us; a quota somebody else set is not ours to lift."""
+    group = seen.layout.besteffort
+    place = f"{group}/cpu.quota"
+    found = seen.found[place].value if place in seen.found else UNLIMITED
+    present = seen.cgroups[group].quota_us
+    if place in seen.ours and isinstance(found, int) and present not in (None, found):
+        changes = (CgroupChange(group, "cpu.quota", found), *_quotas_below(seen, found))
+        yield Decision("besteffort/quota", "release", reason, {"quota_us": found}, changes)
 
 
 def _forbidden(seen: Snapshot) -> CPUSet:

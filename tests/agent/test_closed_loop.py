@@ -241,3 +241,21 @@ def test_two_strategies_on_one_file_are_a_problem_and_one_has_it(
     (problem,) = [p for p in tick.problems if p.object == "kubepods/besteffort/cpuset.cpus"]
     assert "cpuSuppress" in problem.do
     assert CPUSet.parse(node.best_effort_cpus()) != CPUSet([3])
+
+
+def test_an_error_of_a_listener_does_not_keep_the_limits(node: Emulated) -> None:
+    node.pod("web", "LS", f"{node.cpus * 450}m")
+    node.pod("batch", "BE", "greedy")
+    node.host()
+    found = node.programmed()
+
+    def broken(tick: Tick) -> None:
+        if tick.time > 2:
+            assert node.changed(found), "there should be something to put back"
+            raise BrokenPipeError
+
+    with node.journal() as journal:
+        agent = node.agent(journal, on_stop="restore")
+        with pytest.raises(BrokenPipeError):
+            agent.run(broken, seconds=30)
+    assert node.changed(found) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,45 @@ def test_a_set_that_differs_from_ours_is_left_as_it_is(tmp_path: Path) -> None:
         node.sandbox.files.write(own, narrower.encode())
         agent.put_back()
     assert sets_below_besteffort(node)[own] == narrower
+
+
+def test_a_pod_whose_first_tick_moves_the_set_gets_the_whole_machine_back(tmp_path: Path) -> None:
+    node = Emulated("small", tmp_path)
+    node.pod("web", "LS", "500m", request="1")
+    node.pod("batch", "BE", "greedy")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 4)
+        narrow = node.best_effort_cpus()
+        node.pod("late", "BE", "greedy")
+        node.slo(percent=30)
+        node.sandbox.advance(1.0)
+        node.cluster.view()
+        node.ticks(agent, 1)
+        moved = {cpus for path, cpus in sets_below_besteffort(node).items() if "uid-late" in path}
+        assert len(moved) == 1 and narrow not in moved, "the tick that saw the pod first should have moved it"
+        agent.put_back()
+    assert set(sets_below_besteffort(node).values()) == {"0-3"}
+
+
+def test_containers_that_keep_a_copied_set_while_their_pod_goes_on_get_the_whole_machine_back(tmp_path: Path) -> None:
+    node = Emulated("small", tmp_path)
+    node.pod("web", "LS", "2500m", request="1")
+    node.pod("batch", "BE", "greedy")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 4)
+        narrow = node.best_effort_cpus()
+        node.pod("late", "BE", "greedy")
+        node.sandbox.advance(1.0)
+        node.cluster.view()
+        kubelet = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+        text = json.dumps({**kubelet, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"})
+        (node.folder / "kubelet.json").write_text(text)
+        node.ticks(agent, 2)
+        late = {path.count("/"): cpus for path, cpus in sets_below_besteffort(node).items() if "uid-late" in path}
+        assert late[max(late)] == narrow != late[min(late)], (
+            "under the static policy the pod widens, its containers not"
+        )
+        agent.put_back()
+    assert set(sets_below_besteffort(node).values()) == {"0-3"}

@@ -43,7 +43,14 @@ def test_a_pod_that_is_fine_is_not_mentioned(folder: Path, capsys: pytest.Captur
     assert check(folder, capsys) == (0, "no problems\n")
 
 
-@pytest.mark.parametrize("key", ["reservation", "system-qos-resource"])
+def test_a_misspelt_name_in_the_reservation_is_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "node.yaml").write_text(NODE.format(notes="""node.koordinator.sh/reservation: '{"reservedCpu":"0"}'"""))
+    code, text = check(folder, capsys)
+    assert code == 1
+    assert "did you mean reservedCPUs?" in text
+
+
+@pytest.mark.parametrize("key", ["reservation", "system-qos-resource", "thirdPartyAllocations", "raw-allocatable"])
 def test_annotations_of_the_node_are_checked(folder: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "node.yaml").write_text(NODE.format(notes=f"node.koordinator.sh/{key}: '{{'"))
     code, text = check(folder, capsys)

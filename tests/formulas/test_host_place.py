@@ -26,6 +26,7 @@ POOLS = (Pool(0, 0, CPUSet.parse("0-3")), Pool(1, 1, CPUSet.parse("8-11")))
         ("", (), "app"),
         ("LS", ("CgroupRoot", "a/b", "c"), "a/b/c"),
         ("LS", ("CgroupRoot", "/a//b/", ""), "a/b"),
+        ("LS", ("CgroupRoot", ".", "./c/."), "c"),
         ("LS", ("Kubepods", "a", ""), "kubepods.slice/a"),
         ("LS", ("KubepodsBurstable", "", "a"), "kubepods.slice/burstable/a"),
         ("BE", ("KubepodsBesteffort", "", "a"), "kubepods.slice/besteffort/a"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.node import Reservation
+from koordlite.model.node import Reservation, parse_reservation
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
 
@@ -69,6 +69,13 @@ def test_resolve_on_four_cores(machine, written, pinned: str, held: str, fallbac
 )
 def test_resolved_cpu_amount(machine, written: Reservation, cpu: str) -> None:
     assert reservation.resolve(written=written, cpus=machine()).resources["cpu"] == Quantity.parse(cpu)
+
+
+def test_a_misspelt_name_does_not_reserve_nothing_unseen(machine) -> None:
+    written = parse_reservation('{"reservedCpu":"1"}', "node/n")
+    assert "reservedCpu is an unknown key: did you mean reservedCPUs?" in (
+        reservation.resolve(written=written, cpus=machine()).fallback
+    )
 
 
 def test_other_amounts_stay_and_the_written_annotation_is_kept(machine) -> None:

@@ -154,3 +154,16 @@ def test_a_folder_that_cannot_be_read_is_a_problem(desk: Any, folder: Path) -> N
     folder.write_text("a file in the way")
     view = desk.cluster(published=folder / "below").view()
     assert "Not a directory" in str(view.problems[0])
+
+
+def test_what_could_not_be_written_is_not_in_a_later_view_either(desk: Any, folder: Path) -> None:
+    cluster = desk.cluster(published=folder)
+    cluster.view()
+    folder.write_text("a file in the way")
+    with pytest.raises(FileExistsError):
+        cluster.publish([NodeResourceChange(CPU, 1)])
+    folder.unlink()
+    cluster.publish([TopologyChange("some/key", "text")])
+    assert CPU not in allocatable(cluster.view())
+    cluster.publish([NodeResourceChange(CPU, 1)])
+    assert allocatable(cluster.view())[CPU] == "1"

@@ -29,7 +29,10 @@ def test_a_reservation_as_written() -> None:
         '{"resources":{"cpu":2,"memory":"4Gi"},"reservedCPUs":"3,1-2","applyPolicy":"Default","more":1}', "node/n1"
     )
     assert found == node.Reservation(
-        {"cpu": Quantity.of(2), "memory": Quantity.parse("4Gi")}, CPUSet([1, 2, 3]), "Default"
+        {"cpu": Quantity.of(2), "memory": Quantity.parse("4Gi")},
+        CPUSet([1, 2, 3]),
+        "Default",
+        ("more is an unknown key: it is ignored; remove it",),
     )
 
 

@@ -205,6 +205,12 @@ def test_quota_left_behind(build: Any, ours: frozenset[str], lifted: dict[str, s
     assert [d.reason for d in found] == ["PolicyIsCPUSet"] * len(lifted)
 
 
+def test_a_quota_that_was_found_comes_back(build: Any) -> None:
+    found = {QUOTA: Found(300_000, "cpuSuppress")}
+    seen = build.snapshot(cgroups=build.best_effort(quota=100_000), ours=frozenset({QUOTA}), found=found)
+    assert build.changes(decide(seen)[1:]) == {QUOTA: "300000"}
+
+
 def test_no_quota_file_is_said(build: Any) -> None:
     seen = build.snapshot(slo=build.suppression(cpu_suppress_policy="cfsQuota"), cgroups=build.best_effort(quota=None))
     assert next((d.verdict, d.reason) for d in decide(seen)) == ("skip", "NoQuotaFile")

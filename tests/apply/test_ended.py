@@ -1,0 +1,73 @@
+"""What ended, or never began, leaves the undo journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emulated import Emulated
+
+Make = Callable[..., Emulated]
+RESCTRL = "/sys/fs/resctrl"
+
+
+def test_pods_that_come_and_go_do_not_make_the_journal_grow(emulate: Make) -> None:
+    node = emulate("small")
+    sizes = []
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 2)
+        for number in range(6):
+            node.pod(f"web-{number}", "LS", "100m")
+            node.ticks(agent, 2)
+            assert any(f"uid-web-{number}/" in place for place in journal.places)
+            sizes.append(len(journal.places))
+            node.remove(f"web-{number}")
+            node.ticks(agent, 1)
+    assert len(set(sizes)) == 1
+
+
+def test_a_group_that_is_only_unreadable_stays_in_the_journal(emulate: Make, wrap: Any) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        node.ticks(node.agent(journal), 2)
+        web = {place for place in journal.places if "uid-web/" in place}
+        assert web
+        blind = node.agent(journal, files=Blind(node.sandbox.files, "uid-web/"))
+        node.pod("late", "LS", "100m")
+        node.ticks(blind, 2)
+        assert any("uid-late/" in place for place in journal.places)
+        assert web <= journal.places
+
+
+def test_a_resctrl_group_we_could_not_make_is_not_removed_when_somebody_else_makes_it(emulate: Make) -> None:
+    node = emulate("intel-2s-ht")
+    files = node.sandbox.files
+    node.host()
+    others = [f"{RESCTRL}/other-{number}" for number in range(7)]
+    for other in others:
+        files.mkdir(other)
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        ticks = node.ticks(agent, 2)
+        assert any("Out of CLOSIDs" in step.error for step in ticks[-1].applied)
+        files.rmdir(others[0])
+        files.mkdir(f"{RESCTRL}/BE")
+        node.ticks(agent, 2)
+        agent.put_back()
+    assert "BE/" in files.list(RESCTRL)
+
+
+class Blind:
+    """Files of which those with `part` in their path answer EIO, as a sick kernel does."""
+
+    def __init__(self, files: Any, part: str) -> None:
+        self._files, self._part = files, part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def read(self, path: str) -> Any:
+        if self._part in path:
+            raise OSError(5, "Input/output error", path)
+        return self._files.read(path)
