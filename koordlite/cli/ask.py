@@ -26,6 +26,8 @@ def ask(args: argparse.Namespace) -> int:
     if args.url or not (args.sandbox or args.recorded or args.cluster):
         return _ask_running(args)
     tick = _look(args)
+    if not tick.node:
+        raise InputError(tick.problems or _no_node(args))
     if args.command == "explain":
         print(_explain(args.subject, tick, args.output), end="")
     elif args.output == "json":
@@ -33,6 +35,10 @@ def ask(args: argparse.Namespace) -> int:
     else:
         print(text.status(tick), end="")
     return 1 if tick.status == "degraded" else 0
+
+
+def _no_node(args: argparse.Namespace) -> Problem:
+    return Problem(str(args.cluster), "Node", "", "there is no Node object", "write its manifest, or name it by --node")
 
 
 def _look(args: argparse.Namespace) -> Tick:

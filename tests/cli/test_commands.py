@@ -76,6 +76,12 @@ def test_explain_of_nothing_known_lists_what_is_known(ask: Ask, manifests: Path)
     assert "besteffort" in answer.err
 
 
+def test_a_look_without_a_node_says_which_there_are(ask: Ask, manifests: Path) -> None:
+    answer = ask("explain", "besteffort", *SANDBOX, str(manifests), "--node", "elsewhere")
+    assert answer.code == 2
+    assert "elsewhere" in answer.err
+
+
 @pytest.mark.parametrize("shape", ["small", "arm", "intel-2s-ht", "amd-ccd"])
 def test_check_node_answers_every_question(ask: Ask, manifests: Path, shape: str) -> None:
     answer = ask("check-node", "--sandbox", shape, "--cluster", manifests)

@@ -189,6 +189,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "zone-identity: a zone is known by its name, never by its place in the list",
     ),
     Deviation(
+        ("GetPodNUMARequestAndUsage",),
+        resource_rules.node_repeated,
+        "zone-repeated: a NUMA node that a pod's promise names twice bears its part once",
+    ),
+    Deviation(
         ("UpdateNRTZoneListIfNeeded", "updateNRT zones"),
         resource_rules.zones_given_back,
         "zone-reset: a zone that is offered nothing gives back what it was offered",

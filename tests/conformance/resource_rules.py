@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from koordlite.model import keys, nrt
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
@@ -38,6 +40,18 @@ def zones_by_place(given: Any, wanted: Any, found: Any) -> bool:
         found[name]["quantity"] == wanted[name]["quantity"]
         and found[name]["zones"] == {f"node-{at}": wanted[name]["zones"][zone] for at, zone in enumerate(names)}
         for name in wanted
+    )
+
+
+def node_repeated(given: Any, wanted: Any, found: Any) -> bool:
+    """A node named twice bears its part once and whole; Koordinator divides by two and gives one of the halves."""
+    text = given["pod"]["metadata"]["annotations"]["scheduling.koordinator.sh/resource-status"]
+    nodes = [entry["node"] for entry in msgspec.json.decode(text)["numaNodeResources"]]
+    pairs = [(_sum(wanted[part]), _sum(found[part])) for part in ("request", "usage")]
+    whole = [shapes.use(given["podRequest"]), shapes.use(given["podUsage"])]
+    return len(set(nodes)) < len(nodes) and all(
+        theirs.cpu <= ours.cpu and ours.cpu >= asked.cpu and ours.memory >= asked.memory
+        for (theirs, ours), asked in zip(pairs, whole, strict=True)
     )
 
 
