@@ -9,38 +9,24 @@ from koordlite.apply import ended, inherited, promises, writer
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.host.cgroupfs import Cgroups
 from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, TasksMoved
 from koordlite.model.decision import (
     CgroupChange,
     CgroupField,
     Change,
     ClusterChange,
-    NodeAnnotationChange,
     NodeResourceChange,
     ResctrlGroupChange,
     SchemataChange,
     TasksChange,
-    TopologyChange,
-    TopologyLabelChange,
     ZoneResourceChange,
-    ZonesChange,
 )
 from koordlite.model.errors import InputError
 from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.plan import Plan
 from koordlite.ports import Cluster
-
-CLUSTER_CHANGES = (
-    NodeResourceChange,
-    NodeAnnotationChange,
-    TopologyChange,
-    TopologyLabelChange,
-    ZonesChange,
-    ZoneResourceChange,
-)
-_AMOUNTS = (NodeResourceChange, ZoneResourceChange)
 
 
 class Applier:
@@ -85,10 +71,10 @@ class Applier:
         entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place)
         self._record(entries, seen)
         able = [c for c in due if c.place not in unread]
-        done = [self._write(c) for c in able if not isinstance(c, CLUSTER_CHANGES)]
+        done = [self._write(c) for c in able if not isinstance(c, ClusterChange)]
         self._give_back([c for c in able if isinstance(c, CgroupChange) and c.gives_back], done)
         self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
-        return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, CLUSTER_CHANGES)], seen))
+        return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, ClusterChange)], seen))
 
     def _record(self, entries: list[Entry], seen: Snapshot) -> None:
         """What ended leaves the journal when it has to be written anyway."""
@@ -122,7 +108,7 @@ class Applier:
         """What stands where we are about to write for the first time; `made` are resctrl groups about to be made."""
         if isinstance(change, TasksChange):
             yield from self._tasks(change, made)
-        elif isinstance(change, CLUSTER_CHANGES):
+        elif isinstance(change, ClusterChange):
             yield from promises.found(change, strategy, seen)
         elif change.place not in self._journal.places:
             yield from self._found(change, strategy, made)
@@ -131,7 +117,7 @@ class Applier:
         wall = self._host.clock.wall()
         match change:
             case CgroupChange(group, field, _):
-                raw = self._read(group, field)
+                raw = self._host.cgroups.read_present(group, field)
                 if raw is not None:
                     if field == inherited.FIELD:
                         raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place)
@@ -148,14 +134,6 @@ class Applier:
                     found_at=wall,
                     strategy=strategy,
                 )
-
-    def _read(self, group: str, field: str) -> bytes | None:
-        try:
-            return self._host.cgroups.read_raw(group, field)
-        except OSError as error:
-            if vanished(error):
-                return None
-            raise
 
     def _is_ours(self, group: str) -> bool:
         """A group we made needs no notes: removing it undoes all that happened to it."""
@@ -182,7 +160,9 @@ class Applier:
         except InputError as refused:
             error = str(refused)
         if not error:
-            self.last_sync |= {c.place: seen.time for c in changes if isinstance(c, _AMOUNTS)}
+            self.last_sync |= {
+                c.place: seen.time for c in changes if isinstance(c, NodeResourceChange | ZoneResourceChange)
+            }
         seconds = self._host.clock.monotonic() - started
         return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c in changes]
 

@@ -25,13 +25,8 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, En
     parent = group.rpartition("/")[0]
     if host.cgroups.layout.version != 1 or not parent:
         return raw
-    try:
-        above = host.cgroups.read_raw(parent, FIELD)
-    except OSError as error:
-        if vanished(error):
-            return raw
-        raise
-    if raw.strip() != above.strip():
+    above = host.cgroups.read_present(parent, FIELD)
+    if above is None or raw.strip() != above.strip():
         return raw
     noted = entries.get(f"{parent}/{FIELD}")
     return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries)
@@ -53,14 +48,9 @@ def left_behind(
 
 
 def _if_copy(host: Host, group: str, seen: Snapshot, entries: Mapping[str, Entry]) -> Iterator[FileEntry]:
-    try:
-        raw = host.cgroups.read_raw(group, FIELD)
-    except OSError as error:
-        if vanished(error):
-            return
-        raise
-    before = found_before_us(host, group, raw, entries)
-    if before != raw:
+    raw = host.cgroups.read_present(group, FIELD)
+    before = raw if raw is None else found_before_us(host, group, raw, entries)
+    if before is not None and before != raw:
         path = host.cgroups.path(group, FIELD)
         yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())
 

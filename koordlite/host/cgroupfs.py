@@ -71,10 +71,10 @@ class Cgroups:
 
     def state(self, group: str) -> Cgroup:
         """The present limits; None where a file is absent, FileNotFoundError when the whole group is gone."""
-        cpus = self._present(group, "cpuset.cpus")
-        effective = cpus if self.layout.version == 1 else self._present(group, "cpuset.effective")
-        quota = self._present(group, "cpu.quota")
-        period = quota if self.layout.version == 2 else self._present(group, "cpu.period")
+        cpus = self.read_present(group, "cpuset.cpus")
+        effective = cpus if self.layout.version == 1 else self.read_present(group, "cpuset.effective")
+        quota = self.read_present(group, "cpu.quota")
+        period = quota if self.layout.version == 2 else self.read_present(group, "cpu.period")
         if cpus is None and quota is None and not self.exists(group):
             raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
         return Cgroup(
@@ -112,6 +112,15 @@ class Cgroups:
         """The file of `field` as it is, newline and all: what the undo journal keeps."""
         return self._files.read(self.path(group, field))
 
+    def read_present(self, group: str, field: str) -> bytes | None:
+        """As `read_raw`; None when the file or the whole group is gone."""
+        try:
+            return self.read_raw(group, field)
+        except OSError as error:
+            if vanished(error):
+                return None
+            raise
+
     def write(self, group: str, field: CgroupField, value: CPUSet | int) -> None:
         """Give `field` of `group` the value."""
         self.write_raw(group, field, self.encode(field, value))
@@ -139,14 +148,6 @@ class Cgroups:
     def _folder(self, controller: str, group: str) -> str:
         point = self._points[controller]
         return f"{point}/{group}" if group else point
-
-    def _present(self, group: str, field: str) -> bytes | None:
-        try:
-            return self.read_raw(group, field)
-        except OSError as error:
-            if vanished(error):
-                return None
-            raise
 
     def _members(self, group: str, field: str) -> list[int]:
         members = [int(line) for line in self.read_raw(group, field).split()]

@@ -46,6 +46,11 @@ class SystemQoS:
     cpuset: CPUSet = EMPTY
     exclusive: bool = True
 
+    @property
+    def exclusive_cpus(self) -> CPUSet:
+        """CPUs nobody but SYSTEM pods may use."""
+        return self.cpuset if self.exclusive else EMPTY
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:

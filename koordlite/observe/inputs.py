@@ -80,7 +80,7 @@ class Inputs:
     def _reserve(self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology) -> nodes.ResolvedReservation:
         """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
         pinned = [held for _, held in pools.pinned(pods)]
-        system = self._system_qos.cpuset if self._system_qos.exclusive else cpuset.EMPTY
+        system = self._system_qos.exclusive_cpus
         taken = cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system])
         key = (self._reservation, topology, taken)
         if self._reserved is None or self._reserved[0] != key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import types
 from collections.abc import Iterable, Mapping
@@ -113,7 +114,7 @@ class Observer:
             return read
         self._tasks_at = now
         groups = [g for place in found.values() for g in (*place.containers.values(), *place.sandboxes)]
-        return _with_threads(read, {group: self._threads(group) for group in groups})
+        return dataclasses.replace(read, threads={group: self._threads(group) for group in groups})
 
     def _threads(self, group: str) -> tuple[int, ...]:
         try:
@@ -131,10 +132,6 @@ class Observer:
             self._placement = text, now
         since = self._placement[1]
         return {**view.ages, "usage": self._sampler.age, **({} if since is None else {"placement": now - since})}
-
-
-def _with_threads(read: snapshot.Resctrl, threads: Mapping[str, tuple[int, ...]]) -> snapshot.Resctrl:
-    return snapshot.Resctrl(caches=read.caches, bandwidths=read.bandwidths, groups=read.groups, threads=threads)
 
 
 def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) -> snapshot.Published:

@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.formulas import schemata
 from koordlite.model import cpuset
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.qos import QoSClass
 from koordlite.model.snapshot import Snapshot
@@ -157,5 +157,5 @@ def _owners(snapshot: Snapshot) -> dict[int, str]:
         if pod.active and pod.raw_qos in (QoSClass.LSR, QoSClass.LSE):
             pinned.append((pod.resource_status.cpuset, pod.raw_qos))
     owners = {cpu: owner.value for cpus, owner in pinned for cpu in cpus}
-    system = snapshot.system_qos.cpuset if snapshot.system_qos.exclusive else EMPTY
+    system = snapshot.system_qos.exclusive_cpus
     return owners | dict.fromkeys(system, "system") | dict.fromkeys(snapshot.reserved.cpus, "reserved")

@@ -238,14 +238,21 @@ def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
 
 def _forbidden(seen: Snapshot) -> CPUSet:
     """Reserved CPUs, CPUs of SYSTEM pods alone, CPUs of LSE pods, CPUs kubelet gave to a pod exclusively."""
+    return cpuset.union([_owned(seen), seen.system_qos.exclusive_cpus, seen.reserved.cpus])
+
+
+def _owned(seen: Snapshot) -> CPUSet:
     lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
-    system = seen.system_qos.cpuset if seen.system_qos.exclusive else cpuset.EMPTY
-    kubelet = [held.cpus for held in seen.kubelet.pod_cpus]
-    return cpuset.union([*lse, *kubelet, system, seen.reserved.cpus])
+    return cpuset.union([*lse, *(held.cpus for held in seen.kubelet.pod_cpus)])
 
 
 def _allowed(seen: Snapshot) -> CPUSet:
-    return seen.topology.cpuset - _forbidden(seen)
+    return cpu_select.be_full_set(
+        cpus=seen.topology.cpus,
+        reserved=seen.reserved.cpus,
+        system_exclusive=seen.system_qos.exclusive_cpus,
+        lse=_owned(seen),
+    )
 
 
 def _tree(seen: Snapshot) -> list[str]:

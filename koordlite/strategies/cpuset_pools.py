@@ -49,7 +49,7 @@ def _pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
         exclusive=cpuset.union(held.cpus for held in seen.kubelet.pod_cpus),
         pinned=pools.pinned(seen.pods),
         reserved=seen.reserved.cpus,
-        system_exclusive=seen.system_qos.cpuset if seen.system_qos.exclusive else cpuset.EMPTY,
+        system_exclusive=seen.system_qos.exclusive_cpus,
     )
 
 
