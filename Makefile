@@ -8,7 +8,7 @@ OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 
-.PHONY: run test lint clean
+.PHONY: run test lint perf clean
 
 run: $(READY)
 	@scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -30,6 +30,11 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q koordlite descheduler
 	@touch $(READY)
+
+perf: $(READY)
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
 
 clean:
 	rm -rf $(VENV) out

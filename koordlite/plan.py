@@ -2,8 +2,8 @@
 
 Rules (docs/design.md, "Every step on the way is legal"): a set that moves is first widened to the union of old and new,
 parents before children, then narrowed, children before parents; a limit that grows grows from the top, one that shrinks
-shrinks from the bottom; a resctrl group exists before its schemata, its schemata before its tasks; the cluster is told
-last.
+shrinks from the bottom; a burst is at no step above its quota; shares are not written while a group is idle; a resctrl
+group exists before its schemata, its schemata before its tasks; the cluster is told last.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ from koordlite.model.decision import (
     CgroupChange,
     Change,
     Decision,
+    EvictPod,
     NodeAnnotationChange,
     NodeResourceChange,
+    OOMScoreChange,
     ResctrlGroupChange,
+    ResctrlMountChange,
+    ResctrlReturn,
     SchemataChange,
+    SystemFileChange,
     TasksChange,
     TopologyChange,
     TopologyLabelChange,
@@ -30,6 +35,12 @@ from koordlite.model.errors import PlanConflict
 from koordlite.model.snapshot import Cgroup
 
 UNLIMITED = -1
+_RESCTRL = (ResctrlMountChange, ResctrlGroupChange, SchemataChange, TasksChange, ResctrlReturn)
+"""In this order: threads that leave a group of ours for another are out before the group is given back."""
+_UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED}
+"""What a kernel has where nobody wrote; 0 for the others."""
+_BY_LEVEL = ("memory.high", "memory.low", "memory.min")
+_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", *_BY_LEVEL})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,26 +68,29 @@ def merge(decisions: Iterable[Decision]) -> tuple[list[Change], tuple[PlanConfli
         for change in decision.changes:
             held = chosen.setdefault(change.place, change)
             owner = owners.setdefault(change.place, decision.strategy)
-            if held != change:
+            # Two strategies may want one pod gone for different reasons: it goes once.
+            if held != change and not isinstance(held, EvictPod):
                 conflicts.append(PlanConflict(change.place, owner, decision.strategy))
     return list(chosen.values()), tuple(conflicts), owners
 
 
 def order(changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> tuple[Change, ...]:
     """`changes` as steps whose every intermediate state the kernel accepts."""
-    sets = [c for c in changes if isinstance(c, CgroupChange) and c.field == "cpuset.cpus"]
-    quotas = [c for c in changes if isinstance(c, CgroupChange) and c.field == "cpu.quota"]
+    files = [c for c in changes if isinstance(c, CgroupChange)]
     return (
-        *_move_sets(sets, cgroups),
-        *_move_quotas(quotas, cgroups),
-        *(c for c in changes if isinstance(c, ResctrlGroupChange)),
-        *(c for c in changes if isinstance(c, SchemataChange)),
-        *(c for c in changes if isinstance(c, TasksChange)),
+        *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
+        *_move_bandwidth(files, cgroups),
+        *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
+        *_others(files),
+        *(c for kind in _RESCTRL for c in changes if isinstance(c, kind)),
         *(c for c in changes if isinstance(c, NodeResourceChange)),
         *(c for c in changes if isinstance(c, NodeAnnotationChange)),
         *(c for c in changes if isinstance(c, TopologyChange | TopologyLabelChange | ZonesChange)),
         # The zones have to be there before their resources.
         *(c for c in changes if isinstance(c, ZoneResourceChange)),
+        *(c for c in changes if isinstance(c, SystemFileChange | OOMScoreChange)),
+        # What cannot be undone comes last, when all else has been tried.
+        *(c for c in changes if isinstance(c, EvictPod)),
     )
 
 
@@ -103,16 +117,49 @@ def _present(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
     return (cgroup.cpuset if cgroup else None) or CPUSet()
 
 
-def _move_quotas(changes: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
-    top_down = sorted(changes, key=_depth)
-    grow = [c for c in top_down if _grows(c, cgroups)]
-    return [*grow, *(c for c in reversed(top_down) if c not in grow)]
+def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """The kernel refuses a burst above the quota, whichever of the two is written last."""
+    more_quota, less_quota = _passes(files, "cpu.quota", cgroups)
+    more_burst, less_burst = _passes(files, "cpu.burst", cgroups)
+    return [*more_quota, *less_burst, *less_quota, *more_burst]
+
+
+def _move_levels(files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    grow, shrink = _passes(files, field, cgroups)
+    return [*grow, *shrink]
+
+
+def _passes(
+    files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]
+) -> tuple[list[CgroupChange], list[CgroupChange]]:
+    """What grows, from the top, and what shrinks, from the bottom."""
+    top_down = sorted((c for c in files if c.field == field), key=_depth)
+    growing = [_grows(c, cgroups) for c in top_down]
+    grow = [c for c, grows in zip(top_down, growing, strict=True) if grows]
+    shrink = [c for c, grows in zip(top_down, growing, strict=True) if not grows]
+    return grow, shrink[::-1]
 
 
 def _grows(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> bool:
-    cgroup = cgroups.get(change.group)
-    present = cgroup.quota_us if cgroup and cgroup.quota_us is not None else UNLIMITED
+    assert isinstance(change.value, int)
+    present = _present_number(change, cgroups.get(change.group))
     if UNLIMITED in (change.value, present):
         return change.value == UNLIMITED
-    assert isinstance(change.value, int)
     return change.value > present
+
+
+def _present_number(change: CgroupChange, cgroup: Cgroup | None) -> int:
+    unset = _UNSET.get(change.field, 0)
+    if cgroup is None:
+        return unset
+    if change.field == "cpu.quota":
+        return unset if cgroup.quota_us is None else cgroup.quota_us
+    return cgroup.values.get(change.field, unset)
+
+
+def _others(files: Sequence[CgroupChange]) -> list[CgroupChange]:
+    """From the top. An idle group takes no shares: it stops being idle before, and becomes idle after."""
+    plain = sorted((c for c in files if c.field not in _IN_PASSES), key=_depth)
+    waking = [c for c in plain if c.field == "cpu.idle" and c.value == 0]
+    resting = [c for c in plain if c.field == "cpu.idle" and c.value != 0]
+    return [*waking, *(c for c in plain if c.field != "cpu.idle"), *resting]

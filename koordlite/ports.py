@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from koordlite.model import wire
-from koordlite.model.decision import ClusterChange
+from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet
 
@@ -72,3 +72,9 @@ class Cluster(Protocol):
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write the node's extended resources and its NodeResourceTopology."""
+
+    def evict(self, pod: EvictPod) -> None:
+        """Ask for the eviction of one pod and return once it is accepted; a pod that is gone is accepted.
+
+        EvictionRefused when a disruption budget or the API server says no, OSError when it cannot be reached.
+        """

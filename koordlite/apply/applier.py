@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast, get_args
 
-from koordlite.apply import ended, inherited, promises, writer
+from koordlite.apply import ended, inherited, promises, resctrl, resctrl_undo, system, writer
+from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.host import procfs
 from koordlite.host.bundle import Host
+from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.host.cgroupfs import Cgroups
-from koordlite.host.journal import Entry, FileEntry, GroupMade, Journal, TasksMoved
+from koordlite.host.journal import Entry, FileEntry, Journal
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
     CgroupChange,
     CgroupField,
     Change,
     ClusterChange,
+    EvictPod,
     NodeResourceChange,
+    OOMScoreChange,
+    ResctrlChange,
     ResctrlGroupChange,
-    SchemataChange,
-    TasksChange,
+    ResctrlReturn,
+    SystemFileChange,
     ZoneResourceChange,
 )
 from koordlite.model.errors import InputError
@@ -36,6 +42,8 @@ class Applier:
         self._host, self._cluster, self._journal = host, cluster, journal
         self._foreign = ForeignWriters()
         self._decoded: tuple[tuple[Entry, ...], dict[str, Found]] = ((), {})
+        self.evictions = Evictions(cluster, host.clock)
+        """What the cluster answered to evictions of this run."""
         self.last_sync: dict[str, float] = {}
         """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
 
@@ -57,24 +65,28 @@ class Applier:
 
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is told and does not stop the others; JournalError stops them all."""
-        due = [c for c in plan.steps if not self._foreign.keep_off(c.place, seen.time)]
-        made = {c.group for c in due if isinstance(c, ResctrlGroupChange)}
+        due = [c for c in plan.steps if not self._foreign.keep_off(c.place, seen.time) and not self._stands(c, seen)]
+        made = resctrl.about_to_be_made(self._host, due)
         unread: dict[str, AppliedStep] = {}
         entries: list[Entry] = []
         for change in due:
             try:
                 entries += self._entries(change, plan.owners.get(change.place, ""), made, seen)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 # What cannot be read could not be put back, so it is not written either.
                 unread[change.place] = AppliedStep(change.place, writer.describe(change), False, writer.words(error))
         moved = {c.group for c in due if isinstance(c, CgroupChange) and c.field == inherited.FIELD}
         entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place)
         self._record(entries, seen)
         able = [c for c in due if c.place not in unread]
-        done = [self._write(c) for c in able if not isinstance(c, ClusterChange)]
-        self._give_back([c for c in able if isinstance(c, CgroupChange) and c.gives_back], done)
+        done: list[AppliedStep] = []
+        for change in (c for c in able if not isinstance(c, ClusterChange | EvictPod)):
+            done.append(resctrl.without_group(change, done) or self._write(change))
+        self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
         self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
-        return (*unread.values(), *done, *self._publish([c for c in able if isinstance(c, ClusterChange)], seen))
+        published = self._publish([c for c in able if isinstance(c, ClusterChange)], seen)
+        asked = self.evictions.take((c for c in able if isinstance(c, EvictPod)), time=seen.time)
+        return (*unread.values(), *done, *published, *asked)
 
     def _record(self, entries: list[Entry], seen: Snapshot) -> None:
         """What ended leaves the journal when it has to be written anyway."""
@@ -83,7 +95,7 @@ class Applier:
             gone = frozenset(ended.places(self._host, self._journal.entries, seen))
             self._journal.record(entries, gone=gone)
 
-    def _give_back(self, changes: list[CgroupChange], done: list[AppliedStep]) -> None:
+    def _give_back(self, changes: list[Change], done: list[AppliedStep]) -> None:
         """What stands as found is not ours any more: what others make of it now is not ours to undo."""
         refused = {step.place for step in done if not step.ok}
         places = {change.place for change in changes} - refused
@@ -93,61 +105,71 @@ class Applier:
 
     def _disown(self, groups: list[ResctrlGroupChange], done: list[AppliedStep]) -> None:
         """A group the kernel did not let us make is not ours: whoever makes one of that name later keeps it."""
-        refused = {step.place for step in done if not step.ok}
+        refused = {step.place for step in done if not step.ok or step.value == resctrl.THERE}
         self._journal.forget({group.place for group in groups} & refused)
 
+    def _return(self, change: ResctrlReturn) -> AppliedStep:
+        """What is undone leaves the journal: from then on the group is not ours."""
+        steps = resctrl_undo.undo(self._host, resctrl_undo.of_group(change, self._journal.entries), writer.words)
+        refused = [step for step in steps if not step.ok]
+        self._journal.forget({step.place for step in steps} - {step.place for step in refused})
+        error = refused[0].error if refused else ""
+        return AppliedStep(change.place, resctrl.describe(change), not refused, error)
+
     def _write(self, change: Change) -> AppliedStep:
+        if isinstance(change, ResctrlReturn):
+            return self._return(change)
+        if isinstance(change, CgroupChange) and change.place not in self._journal.places:
+            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
+            return AppliedStep(change.place, writer.GONE)
         step = writer.write(self._host, change)
         if isinstance(change, CgroupChange) and step.value == writer.GONE:
             self._foreign.forget(change.place)
         elif isinstance(change, CgroupChange) and step.ok:
-            self._foreign.wrote(change)
+            value = self._host.cgroups.settled(change.field, change.value)
+            self._foreign.wrote(dataclasses.replace(change, value=value))
         return step
 
     def _entries(self, change: Change, strategy: str, made: set[str], seen: Snapshot) -> Iterator[Entry]:
         """What stands where we are about to write for the first time; `made` are resctrl groups about to be made."""
-        if isinstance(change, TasksChange):
-            yield from self._tasks(change, made)
+        if isinstance(change, ResctrlChange):
+            yield from resctrl.found(self._host, change, strategy, made=made, journal=self._journal.by_place)
         elif isinstance(change, ClusterChange):
             yield from promises.found(change, strategy, seen)
+        elif change.place not in self._journal.places and isinstance(change, SystemFileChange | OOMScoreChange):
+            yield from system.entries(self._host, change, strategy)
         elif change.place not in self._journal.places:
-            yield from self._found(change, strategy, made)
+            yield from self._found(change, strategy)
 
-    def _found(self, change: Change, strategy: str, made: set[str]) -> Iterator[Entry]:
-        wall = self._host.clock.wall()
+    def _found(self, change: Change, strategy: str) -> Iterator[Entry]:
         match change:
-            case CgroupChange(group, field, _):
-                raw = self._host.cgroups.read_present(group, field)
-                if raw is not None:
-                    if field == inherited.FIELD:
-                        raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place)
-                    path = self._host.cgroups.path(group, field)
-                    yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
-            case ResctrlGroupChange(group):
-                yield GroupMade(group=group)
-            case SchemataChange(group, resource, _) if group not in made and not self._is_ours(group):
-                yield FileEntry.of(
-                    path=f"{self._host.resctrl.root}/{group}/schemata",
-                    group=f"resctrl/{group}",
-                    field=resource,
-                    raw=self._host.resctrl.schemata_raw(group, resource),
-                    found_at=wall,
-                    strategy=strategy,
-                )
+            case CgroupChange(group, field, value):
+                yield from self._file(group, field, strategy)
+                if field == "cpu.idle" and value and f"{group}/cpu.shares" not in self._journal.places:
+                    # An idle group loses its shares, and does not get them back when it stops being idle.
+                    yield from self._file(group, "cpu.shares", strategy)
 
-    def _is_ours(self, group: str) -> bool:
-        """A group we made needs no notes: removing it undoes all that happened to it."""
-        return ResctrlGroupChange(group).place in self._journal.places
+    def _file(self, group: str, field: CgroupField, strategy: str) -> Iterator[FileEntry]:
+        raw = self._host.cgroups.read_present(group, field)
+        if raw is None:
+            return
+        if field == inherited.FIELD:
+            raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place)
+        path, wall = self._host.cgroups.path(group, field), self._host.clock.wall()
+        yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
 
-    def _tasks(self, change: TasksChange, made: set[str]) -> Iterator[Entry]:
-        """Threads whose way back is not simply the end of a group of ours."""
-        own = change.group in made or self._is_ours(change.group)
-        for tid in change.tids:
-            group = self._host.resctrl.group_of(tid)
-            started = procfs.start_time(self._host.files, tid)
-            if group is None or started is None or (own and group == "") or self._is_ours(group):
-                continue
-            yield TasksMoved(tid=tid, start_time=started, group=group)
+    def _stands(self, change: Change, seen: Snapshot) -> bool:
+        """Whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
+        if not isinstance(change, CgroupChange) or change.gives_back or change.field not in NUMBERS:
+            return False
+        cgroup = seen.cgroups.get(change.group)
+        return cgroup is not None and cgroup.values.get(change.field) == self._settled(change)
+
+    def _settled(self, change: CgroupChange) -> CPUSet | int | None:
+        try:
+            return self._host.cgroups.settled(change.field, change.value)
+        except ValueError:
+            return None  # No value of this field: the write says so.
 
     def _publish(self, changes: list[ClusterChange], seen: Snapshot) -> list[AppliedStep]:
         if not changes:
@@ -167,9 +189,10 @@ class Applier:
         return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c in changes]
 
 
-def _found_values(entries: Iterable[Entry], cgroups: Cgroups) -> Iterator[tuple[str, Found]]:
-    """The values of cgroup files among the entries, with the strategy that wrote first."""
+def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[str, Found]]:
+    """The values of cgroup files and kernel settings among the entries, with the strategy that wrote first."""
     for entry in entries:
         if isinstance(entry, FileEntry) and entry.field in get_args(CgroupField):
             value = cgroups.decode(cast(CgroupField, entry.field), entry.raw)
             yield entry.place, Found(value, entry.strategy)
+    yield from system.found_values(entries)

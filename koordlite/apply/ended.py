@@ -8,7 +8,7 @@ from typing import get_args
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, TasksMoved
+from koordlite.host.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
 from koordlite.model.decision import CgroupField
 from koordlite.model.snapshot import Snapshot
 
@@ -25,6 +25,8 @@ def _ended(host: Host, entry: Entry, seen: Snapshot) -> bool:
             return _vanished(host, group, field)
         case TasksMoved(tid=tid, start_time=started):
             return procfs.start_time(host.files, tid) != started
+        case OOMScoreFound(pid=pid, start_time=started):
+            return procfs.start_time(host.files, pid) != started
         case _:
             return False
 

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 import dataclasses
 
-from koordlite.model.decision import CgroupChange
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.outcome import ForeignWrite
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Cgroup, Snapshot
 
 MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
+
+
+def present_value(cgroup: Cgroup, field: CgroupField) -> CPUSet | int | None:
+    """What stands in the file of `field`; None where it is absent or nobody asked to see it."""
+    match field:
+        case "cpuset.cpus":
+            return cgroup.cpuset
+        case "cpu.quota":
+            return cgroup.quota_us
+        case _:
+            return cgroup.values.get(field)
 
 
 @dataclasses.dataclass(slots=True)
@@ -31,7 +43,7 @@ class ForeignWriters:
         self._fights: dict[str, _Fight] = {}
 
     def wrote(self, change: CgroupChange) -> None:
-        """We wrote this value."""
+        """We wrote this value, or what the kernel makes of it."""
         self._ours[change.place] = change
 
     def forget(self, place: str) -> None:
@@ -47,7 +59,7 @@ class ForeignWriters:
             if cgroup is None:
                 self.forget(place)
                 continue
-            present = cgroup.cpuset if change.field == "cpuset.cpus" else cgroup.quota_us
+            present = present_value(cgroup, change.field)
             if present is not None and present != change.value:
                 found.append(ForeignWrite(place, str(change.value), str(present)))
                 self._note(place, seen.time)

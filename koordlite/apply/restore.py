@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import cast
 
 from koordlite import plan
-from koordlite.apply import inherited, promises, writer
-from koordlite.host import procfs, sysfs
+from koordlite.apply import inherited, promises, resctrl_undo, system, writer
+from koordlite.host import sysfs
 from koordlite.host.bundle import Host
+from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import ClusterEntry, Entry, FileEntry, GroupMade, Journal, TasksMoved, TopologyNote
+from koordlite.host.journal import (
+    ClusterEntry,
+    Entry,
+    FileEntry,
+    GroupMade,
+    Journal,
+    MountMade,
+    OOMScoreFound,
+    TasksMoved,
+    TopologyNote,
+)
 from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Cgroup
 from koordlite.ports import Cluster
 
-_RESCTRL = "resctrl/"
+_RESCTRL = resctrl_undo.PREFIX
 
 
 def restore(
@@ -31,15 +43,19 @@ def restore(
     entries = journal.entries
     promised = [e for e in entries if isinstance(e, ClusterEntry) and e.strategy not in staying]
     steps = [
-        *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not e.group.startswith(_RESCTRL)]),
-        *(_task(host, e) for e in entries if isinstance(e, TasksMoved)),
-        *(_schemata(host, e) for e in entries if isinstance(e, FileEntry) and e.group.startswith(_RESCTRL)),
-        *(_group(host, e) for e in entries if isinstance(e, GroupMade)),
+        *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)]),
+        *(writer.write(host, system.undo(e)) for e in entries if system.is_ours(e)),
+        *resctrl_undo.undo(host, entries, writer.words),
         *(promises.take_back(cluster, promised) if cluster else ()),
     ]
     refused = {step.place for step in steps if not step.ok}
     journal.forget({step.place for step in steps} - refused)
     return tuple(steps)
+
+
+def _elsewhere(entry: FileEntry) -> bool:
+    """Whether the file is none of a cgroup."""
+    return resctrl_undo.is_ours(entry) or system.is_ours(entry)
 
 
 def undo_list(host: Host, entries: Iterable[Entry]) -> list[tuple[str, str, str]]:
@@ -49,6 +65,8 @@ def undo_list(host: Host, entries: Iterable[Entry]) -> list[tuple[str, str, str]
 
 def _present(host: Host, entry: Entry) -> str:
     try:
+        if system.is_ours(entry):
+            return system.present(host, entry) or writer.GONE
         match entry:
             case FileEntry(group=group) if group.startswith(_RESCTRL):
                 return host.resctrl.schemata_raw(group.removeprefix(_RESCTRL), entry.field).decode().strip()
@@ -56,7 +74,7 @@ def _present(host: Host, entry: Entry) -> str:
                 return host.cgroups.read_raw(group, field).decode().strip()
             case TasksMoved(tid=tid):
                 return host.resctrl.group_of(tid) or "root group"
-    except (OSError, KeyError):
+    except OSError:
         return writer.GONE
     return "ours"
 
@@ -65,8 +83,10 @@ def _found(entry: Entry) -> str:
     match entry:
         case FileEntry(text=text):
             return text.strip() or "(empty)"
-        case GroupMade():
-            return "(removed)"
+        case OOMScoreFound(value=value):
+            return str(value)
+        case GroupMade() | MountMade():
+            return "(unmounted)" if isinstance(entry, MountMade) else "(removed)"
         case TasksMoved(group=group):
             return group or "root group"
         case TopologyNote(previous=previous):
@@ -77,7 +97,7 @@ def _found(entry: Entry) -> str:
 
 def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
     """Values back in legal order. The last write of each file is of the very bytes that were found."""
-    present = {entry.group: state for entry in entries if (state := _state(host, entry.group)) is not None}
+    present = dict(_states(host, entries))
     found = {entry.place: entry for entry in entries}
     wanted = [_change(host, entry) for entry in entries if entry.group in present]
     sets = {entry.group: entry for entry in entries if entry.field == inherited.FIELD}
@@ -96,7 +116,7 @@ def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
 
 
 def _change(host: Host, entry: FileEntry) -> CgroupChange:
-    field: CgroupField = "cpu.quota" if entry.field == "cpu.quota" else "cpuset.cpus"
+    field = cast(CgroupField, entry.field)
     return CgroupChange(entry.group, field, host.cgroups.decode(field, entry.raw))
 
 
@@ -120,36 +140,14 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     return dataclasses.replace(step, value=f"{everything} (inherits; the kernel takes no empty set here)")
 
 
-def _state(host: Host, group: str) -> Cgroup | None:
-    try:
-        return host.cgroups.state(group)
-    except OSError as error:
-        if vanished(error):
-            return None
-        raise
-
-
-def _task(host: Host, entry: TasksMoved) -> AppliedStep:
-    """A thread id that was given to another thread since is left alone."""
-    if procfs.start_time(host.files, entry.tid) != entry.start_time:
-        return AppliedStep(entry.place, writer.GONE)
-    return _try(entry.place, _found(entry), lambda: host.resctrl.move(entry.group, (entry.tid,)))
-
-
-def _schemata(host: Host, entry: FileEntry) -> AppliedStep:
-    group = entry.group.removeprefix(_RESCTRL)
-    return _try(entry.place, _found(entry), lambda: host.resctrl.write_raw(group, entry.raw))
-
-
-def _group(host: Host, entry: GroupMade) -> AppliedStep:
-    return _try(entry.place, "removed", lambda: host.resctrl.remove_group(entry.group))
-
-
-def _try(place: str, value: str, act: Callable[[], object]) -> AppliedStep:
-    try:
-        act()
-    except OSError as error:
-        if vanished(error):
-            return AppliedStep(place, writer.GONE)
-        return AppliedStep(place, value, False, writer.words(error))
-    return AppliedStep(place, value)
+def _states(host: Host, entries: Iterable[FileEntry]) -> Iterator[tuple[str, Cgroup]]:
+    """Present values of the groups that are still there: of their sets, quotas and whatever is to come back."""
+    fields: dict[str, list[str]] = {}
+    for entry in entries:
+        fields.setdefault(entry.group, []).append(entry.field)
+    for group, named in fields.items():
+        try:
+            yield group, host.cgroups.state(group, NUMBERS.keys() & set(named))
+        except OSError as error:
+            if not vanished(error):
+                raise

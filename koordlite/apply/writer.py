@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import errno
 
+from koordlite.apply import resctrl, system
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, ResctrlGroupChange, SchemataChange, TasksChange
+from koordlite.model.decision import (
+    CgroupChange,
+    Change,
+    EvictPod,
+    OOMScoreChange,
+    ResctrlChange,
+    SystemFileChange,
+)
 from koordlite.model.outcome import AppliedStep
 
 GONE = "gone meanwhile"
@@ -19,15 +27,22 @@ def write(host: Host, change: Change) -> AppliedStep:
     started = host.clock.monotonic()
     try:
         value = _write(host, change)
-    except OSError as error:
-        if isinstance(change, CgroupChange) and vanished(error):
+    except (OSError, ValueError) as error:
+        if isinstance(change, CgroupChange) and _went(host, change, error):
             return AppliedStep(change.place, GONE)
         return AppliedStep(change.place, describe(change), False, words(error), host.clock.monotonic() - started)
     return AppliedStep(change.place, value, seconds=host.clock.monotonic() - started)
 
 
-def words(error: OSError) -> str:
-    """`EBUSY: Device or resource busy (/sys/fs/…)`: errno, the kernel's text and the file."""
+def _went(host: Host, change: CgroupChange, error: OSError | ValueError) -> bool:
+    """Whether the group is gone; one that only lacks the file is there, and the refusal stands."""
+    return isinstance(error, OSError) and vanished(error) and not host.cgroups.exists(change.group)
+
+
+def words(error: OSError | ValueError) -> str:
+    """`EBUSY: Device or resource busy (/sys/fs/…)`: errno, the kernel's text and the file; or our own refusal."""
+    if not isinstance(error, OSError):
+        return str(error)
     name = errno.errorcode.get(error.errno or 0, str(error.errno))
     where = f" ({error.filename})" if error.filename else ""
     return f"{name}: {error.strerror}{where}"
@@ -36,15 +51,12 @@ def words(error: OSError) -> str:
 def describe(change: Change) -> str:
     """The value of a change in one line."""
     match change:
-        case SchemataChange(values=values):
-            base = "d" if change.resource in ("MB", "SMBA") else "x"
-            return ";".join(f"{cache}={value:{base}}" for cache, value in sorted(values.items()))
-        case TasksChange(tids=tids):
-            return f"{len(tids)} threads"
-        case ResctrlGroupChange():
-            return "made"
+        case _ if isinstance(change, ResctrlChange):
+            return resctrl.describe(change)
         case CgroupChange(value=value):
             return str(value)
+        case EvictPod(reason=reason):
+            return f"evicted: {reason}"
     return str(getattr(change, "value", ""))
 
 
@@ -54,13 +66,10 @@ def _write(host: Host, change: Change) -> str:
             return _write_set(host, group, cpus)
         case CgroupChange(group, field, value):
             host.cgroups.write(group, field, value)
-        case ResctrlGroupChange(group):
-            host.resctrl.make_group(group)
-        case SchemataChange(group, resource, values):
-            host.resctrl.write_schemata(group, {resource: values})
-        case TasksChange(group, tids):
-            moved = host.resctrl.move(group, tids)
-            return f"{moved} of {len(tids)} threads"
+        case _ if isinstance(change, ResctrlChange):
+            return resctrl.write(host, change)
+        case SystemFileChange() | OOMScoreChange():
+            return describe(change) if system.write(host, change) else GONE
         case _:
             raise TypeError(f"{change.place} is not the kernel's")
     return describe(change)

@@ -6,7 +6,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from koordlite.model.cpuset import CPUSet
+from koordlite.formulas import cpu_keep
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 
 Picked = dict[int, None]
@@ -28,8 +29,10 @@ def spread(count: int, pool: Sequence[CPU]) -> tuple[int, ...]:
     return tuple(picked)
 
 
-def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet) -> CPUSet:
+def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet, held: CPUSet = EMPTY) -> CPUSet:
     """spread(count × |LSR| / (|LSR| + |LS|)) of the LSR CPUs and the rest of `count` from the others.
+
+    Of all sets that are spread like these, it is the one with most CPUs of `held` (`cpu_keep.least_change`).
 
     `lsr` are CPUs pinned by LSR pods: best-effort work shares them in proportion. `forbidden` are the CPUs of LSE pods,
     reserved ones and exclusive system ones; the answer never holds one of them. Where fewer than `count` CPUs are
@@ -43,7 +46,11 @@ def be_cpuset(*, count: int, cpus: Sequence[CPU], lsr: CPUSet, forbidden: CPUSet
     others = [cpu for cpu in allowed if cpu.id not in lsr]
     wanted = min(count, len(allowed))
     from_lsr = wanted * len(shared) // len(allowed)
-    return CPUSet((*spread(from_lsr, shared), *spread(wanted - from_lsr, others)))
+    return _chosen(from_lsr, shared, held) | _chosen(wanted - from_lsr, others, held)
+
+
+def _chosen(count: int, pool: Sequence[CPU], held: CPUSet) -> CPUSet:
+    return cpu_keep.least_change(_buckets(pool), CPUSet(spread(count, pool)), held)
 
 
 def be_full_set(*, cpus: Sequence[CPU], reserved: CPUSet, system_exclusive: CPUSet, lse: CPUSet) -> CPUSet:

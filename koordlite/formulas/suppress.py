@@ -63,3 +63,17 @@ def cpu_target(*, budget_milli: int, present: int, cpus: int) -> int:
     """
     wanted = max(-(-budget_milli // 1000), MIN_CPUS)
     return min(wanted, present + math.ceil(cpus * GROWTH))
+
+
+def followed_budget(*, budget_milli: int, before_milli: int | None, band_milli: int, held_down: bool = False) -> int:
+    """before while |budget − before| ≤ band, else budget; never more than before while held down: millicores to follow.
+
+    `before_milli` is the budget that is followed so far, None at first. A budget that moves within a span no wider than
+    the band is followed by one value for good. `held_down`: a spike has taken CPU away of late, so nothing grows. The
+    rule is ours; Koordinator follows every sample under the cpuset policy.
+    """
+    if before_milli is None:
+        return budget_milli
+    if abs(budget_milli - before_milli) <= band_milli or (held_down and budget_milli > before_milli):
+        return before_milli
+    return budget_milli

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.files import RealFiles
+from koordlite.host.resctrl_mount import Mounts, NoMounts, RealMounts
 from koordlite.host.resctrlfs import ResctrlFS
+from koordlite.model import resctrl_wish
 from koordlite.ports import Clock, Files
 
 
@@ -19,6 +22,15 @@ class Host:
     resctrl: ResctrlFS
 
 
-def bind(files: Files, clock: Clock, *, kubepods: str = "") -> Host:
+def bind(files: Files, clock: Clock, *, kubepods: str = "", mounts: Mounts | None = None) -> Host:
     """The machine behind `files`; HardwareAbsent when it has no cgroups, or kubelet's group is not there."""
-    return Host(files, clock, Cgroups.detect(files, kubepods=kubepods), ResctrlFS(files))
+    return Host(files, clock, Cgroups.detect(files, kubepods=kubepods), resctrl(files, mounts))
+
+
+def resctrl(files: Files, mounts: Mounts | None = None) -> ResctrlFS:
+    """resctrl of the machine behind `files`. Without `mounts` it can be mounted only where this is the real machine.
+
+    Groups the protocol does not know are never made or removed.
+    """
+    mounts = mounts or (RealMounts() if isinstance(files, RealFiles) else NoMounts())
+    return ResctrlFS(files, mounts=mounts, owns=resctrl_wish.may_be_ours)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import assert_never, get_args
+from typing import get_args
 
+from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupField
 
 UNLIMITED = -1
 WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))
 
+_PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
+"""On v1 only Anolis has them, beside `cpuacct.usage`."""
 _V1: Mapping[str, tuple[str, str]] = {
     "cpuset.cpus": ("cpuset", "cpuset.cpus"),
     "cpuset.effective": ("cpuset", "cpuset.cpus"),
@@ -22,8 +25,11 @@ _V1: Mapping[str, tuple[str, str]] = {
     "cpu.usage": ("cpuacct", "cpuacct.usage"),
     "memory.stat": ("memory", "memory.stat"),
     "memory.current": ("memory", "memory.usage_in_bytes"),
+    "memory.numa_stat": ("memory", "memory.numa_stat"),
+    **{name: ("cpuacct", name) for name in _PRESSURES},
     "threads": ("cpu", "tasks"),
     "procs": ("cpu", "cgroup.procs"),
+    **{field: number.v1 for field, number in NUMBERS.items() if number.v1},
 }
 _V2: Mapping[str, tuple[str, str]] = {
     "cpuset.cpus": ("", "cpuset.cpus"),
@@ -34,10 +40,23 @@ _V2: Mapping[str, tuple[str, str]] = {
     "cpu.usage": ("", "cpu.stat"),
     "memory.stat": ("", "memory.stat"),
     "memory.current": ("", "memory.current"),
+    "memory.numa_stat": ("", "memory.numa_stat"),
+    **{name: ("", name) for name in _PRESSURES},
     "threads": ("", "cgroup.threads"),
     "procs": ("", "cgroup.procs"),
+    **{field: ("", number.v2) for field, number in NUMBERS.items()},
 }
 _ANONYMOUS_MEMORY = (b"inactive_anon", b"active_anon", b"unevictable")
+_TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Throttled:
+    """How many periods a group has had with a quota, in how many of them it was stopped, and for how long in all."""
+
+    periods: int
+    throttled: int
+    time_ns: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,9 +65,10 @@ class Version:
 
     number: int
 
-    def file(self, field: str) -> tuple[str, str]:
-        """Controller (empty on v2) and file name of a logical field."""
-        return (_V1 if self.number == 1 else _V2)[field]
+    @property
+    def files(self) -> Mapping[str, tuple[str, str]]:
+        """Controller (empty on v2) and file name of every logical field."""
+        return _V1 if self.number == 1 else _V2
 
     def encode(self, field: str, value: CPUSet | int) -> bytes:
         """`value` as the kernel wants it; ValueError when it is no value of `field`.
@@ -60,17 +80,29 @@ class Version:
             return str(value).encode() or b"\n"
         if field == "cpu.quota" and isinstance(value, int) and value >= UNLIMITED:
             return b"max" if self.number == 2 and value == UNLIMITED else b"%d" % value
-        raise ValueError(f"{value!r} is no value for {field}: a CPUSet for cpuset.cpus, µs or -1 for cpu.quota")
+        number = NUMBERS.get(field)
+        if number and self.has(field) and isinstance(value, int) and number.allows(value):
+            return number.print_v1(value) if self.number == 1 else number.print_v2(value)
+        raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_wanted(field)}")
 
     def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
         """The value the kernel printed; ValueError when it does not look like one."""
-        match field:
-            case "cpuset.cpus":
-                return self.cpus(raw)
-            case "cpu.quota":
-                return self.quota_us(raw)
-            case _:
-                assert_never(field)
+        if field == "cpuset.cpus":
+            return self.cpus(raw)
+        return self.quota_us(raw) if field == "cpu.quota" else self.integer(field, raw)
+
+    def integer(self, field: str, raw: bytes) -> int:
+        """A number of the table in `cgroup_fields`; ValueError when the file holds something else."""
+        number = NUMBERS[field]
+        return number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw)
+
+    def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
+        """What will be read after `value` was written: on v2, shares pass through a coarser weight."""
+        return self.decode(field, self.encode(field, value)) if field == "cpu.shares" else value
+
+    def has(self, field: str) -> bool:
+        """Whether this version has a file for the field at all."""
+        return field in self.files
 
     def cpus(self, raw: bytes) -> CPUSet:
         """A printed CPU list."""
@@ -89,13 +121,29 @@ class Version:
         """CPU time used, in nanoseconds, from `cpuacct.usage` or v2's `cpu.stat`."""
         return int(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
 
+    def throttling(self, raw: bytes) -> Throttled:
+        """nr_periods, nr_throttled and the throttled time of `cpu.stat`: v1 prints ns, v2 µs."""
+        periods, throttled = _counter(raw, b"nr_periods"), _counter(raw, b"nr_throttled")
+        v1 = self.number == 1
+        time_ns = _counter(raw, b"throttled_time") if v1 else _counter(raw, b"throttled_usec") * 1000
+        return Throttled(periods, throttled, time_ns)
+
     def working_memory(self, raw: bytes) -> int:
         """inactive_anon + active_anon + unevictable of `memory.stat`: bytes in use without page cache.
 
         v1 counts the groups below only in the total_ lines. Source: Koordinator's pod resource collector.
         """
-        prefix = b"total_" if self.number == 1 else b""
-        return sum(_counter(raw, prefix + name) for name in _ANONYMOUS_MEMORY)
+        names = _TOTAL_ANONYMOUS if self.number == 1 else _ANONYMOUS_MEMORY
+        return sum([_counter(raw, name) for name in names])
+
+
+def _wanted(field: str) -> str:
+    if field not in WRITABLE:
+        return f"{field} is only read"
+    number = NUMBERS.get(field)
+    if number is None:
+        return "a CPUSet for cpuset.cpus, µs or -1 for cpu.quota"
+    return f"it takes {number.minimum} to {number.maximum}"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -116,8 +164,9 @@ def _counter(raw: bytes, name: bytes) -> int:
 
     Searched for, since splitting all the lines of memory.stat costs five times as much.
     """
-    wanted = name + b" "
-    begin = 0 if raw.startswith(wanted) else raw.find(b"\n" + wanted) + 1
-    if not raw.startswith(wanted, begin):
+    begin = 0 if raw.startswith(name + b" ") else raw.find(b"\n" + name + b" ") + 1
+    if not begin and not raw.startswith(name + b" "):
         raise ValueError(f"no line {name.decode()} in {raw[:80]!r}")
-    return int(raw[begin + len(wanted) :].split(b"\n", 1)[0])
+    begin += len(name) + 1
+    end = raw.find(b"\n", begin)
+    return int(raw[begin:] if end < 0 else raw[begin:end])

@@ -25,8 +25,9 @@ def vanished(error: OSError) -> bool:
 class Cgroups:
     """Reads and writes groups by their path below the cgroup root, without a leading slash; the root is empty.
 
-    Fields are `cpuset.cpus` and `cpu.quota`, which can be written, and for reading `cpuset.effective`, `cpu.period`,
-    `cpu.stat`, `cpu.usage`, `memory.stat`, `memory.current`, `threads`, `procs`.
+    Fields are every `CgroupField`, which can be written, and for reading `cpuset.effective`, `cpu.period`, `cpu.stat`,
+    `cpu.usage`, `cpu.pressure`, `memory.stat`, `memory.current`, `memory.numa_stat`, `memory.pressure`, `io.pressure`,
+    `threads`, `procs`.
     """
 
     def __init__(self, files: Files, layout: Layout, points: Mapping[str, str]) -> None:
@@ -35,6 +36,8 @@ class Cgroups:
         self._files = files
         self._points = points
         self._version = cgroup_versions.Version(layout.version)
+        self._at = {field: (points[place], name) for field, (place, name) in self._version.files.items()}
+        self._written: set[str] = set()
 
     @classmethod
     def detect(cls, files: Files, *, kubepods: str = "") -> Cgroups:
@@ -48,12 +51,12 @@ class Cgroups:
         return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
 
     def path(self, group: str, field: str) -> str:
-        """The file that holds `field` of `group`; ValueError for a field we do not know."""
+        """The file that holds `field` of `group`; ValueError for a field we do not know on this version."""
         try:
-            controller, name = self._version.file(field)
+            folder, name = self._at[field]
         except KeyError:
-            raise ValueError(f"{field!r} is no cgroup field we know") from None
-        return f"{self._folder(controller, group)}/{name}"
+            raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}") from None
+        return f"{folder}/{group}/{name}" if group else f"{folder}/{name}"
 
     def exists(self, group: str) -> bool:
         """Whether the group is there."""
@@ -69,12 +72,30 @@ class Cgroups:
         """Names of the groups directly below, sorted; FileNotFoundError when `group` is gone."""
         return _folders(self._files.list(self._folder(self._main, group)))
 
-    def state(self, group: str) -> Cgroup:
-        """The present limits; None where a file is absent, FileNotFoundError when the whole group is gone."""
+    def supported(self, fields: Iterable[str]) -> tuple[str, ...]:
+        """Those of `fields` this kernel has. Asked of kubelet's top group, and each time anew: a file may come with a
+        controller that is enabled later, and the group itself with kubelet."""
+        has = (field for field in fields if self._version.has(field))
+        return tuple(field for field in has if self._optional(self.layout.kubepods, field) is not None)
+
+    def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
+        """What will be read after `value` was written."""
+        return self._version.settled(field, value)
+
+    def state(self, group: str, fields: Iterable[str] = ()) -> Cgroup:
+        """The present limits, and `fields` in `values`; None where a file is absent, missing there also where it cannot
+        be read.
+
+        FileNotFoundError when the whole group is gone.
+        """
         cpus = self.read_present(group, "cpuset.cpus")
         effective = cpus if self.layout.version == 1 else self.read_present(group, "cpuset.effective")
         quota = self.read_present(group, "cpu.quota")
-        period = quota if self.layout.version == 2 else self.read_present(group, "cpu.period")
+        period = quota
+        if quota is not None and self.layout.version == 1:
+            # Without a quota the period means nothing; it is a file of its own to read.
+            unlimited = self._version.quota_us(quota) == cgroup_versions.UNLIMITED
+            period = None if unlimited else self.read_present(group, "cpu.period")
         if cpus is None and quota is None and not self.exists(group):
             raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
         return Cgroup(
@@ -82,11 +103,27 @@ class Cgroups:
             effective=None if effective is None else self._version.cpus(effective),
             quota_us=None if quota is None else self._version.quota_us(quota),
             period_us=_DEFAULT_PERIOD_US if period is None else self._version.period_us(period),
+            values=self._values(group, fields),
         )
+
+    def _values(self, group: str, fields: Iterable[str]) -> dict[str, int]:
+        found = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
+        return {field: self._version.integer(field, raw) for field, raw in found if raw is not None}
+
+    def _optional(self, group: str, field: str) -> bytes | None:
+        """None also where the file refuses to be read: one such file must not cost the whole picture."""
+        try:
+            return self.read_raw(group, field)
+        except OSError:
+            return None
 
     def cpu_usage_ns(self, group: str) -> int:
         """CPU time the group and those below it have used, in nanoseconds."""
         return self._version.usage_ns(self.read_raw(group, "cpu.usage"))
+
+    def throttling(self, group: str) -> cgroup_versions.Throttled:
+        """Periods and throttled periods of the group since it was made."""
+        return self._version.throttling(self.read_raw(group, "cpu.stat"))
 
     def memory(self, group: str) -> int:
         """Bytes the group and those below it hold without page cache."""
@@ -131,7 +168,13 @@ class Cgroups:
             raise ValueError(
                 f"{field} is only read; what can be written: {', '.join(sorted(cgroup_versions.WRITABLE))}"
             )
+        self._written.add(group)
         self._files.write(self.path(group, field), raw)
+
+    def take_written(self) -> frozenset[str]:
+        """Groups written to since the last call."""
+        written, self._written = frozenset(self._written), set()
+        return written
 
     def pod_group(self, uid: str, kube_qos: KubeQoS) -> str:
         """The group of a pod; it need not exist yet."""

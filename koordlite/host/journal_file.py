@@ -63,11 +63,39 @@ class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Ticks after boot, column 22 of /proc/TID/stat."""
     group: str
     """Where it was found; empty is the root group."""
+    into: str = ""
+    """Where we put it. What somebody else moved on since is not put back."""
 
     @property
     def place(self) -> str:
         """One place a thread: threads of one group may have come from several."""
-        return f"resctrl/tasks/{self.tid}@{self.start_time}"
+        return f"resctrl/{self.into}/tasks/{self.tid}@{self.start_time}"
+
+
+class MountMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="mount"):
+    """resctrl was not mounted before us; undone by unmounting it."""
+
+    point: str
+
+    @property
+    def place(self) -> str:
+        """The place as `ResctrlMountChange` names it."""
+        return "resctrl/mount"
+
+
+class OOMScoreFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="oomScore"):
+    """The oom_score_adj of a process before us; `start_time` tells it from a later process of the same id."""
+
+    pid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/PID/stat."""
+    value: int
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `OOMScoreChange` names it."""
+        return f"oom_score_adj/{self.pid}/{self.start_time}"
 
 
 class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeResource"):
@@ -124,8 +152,8 @@ class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
 
 ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
 """What a cluster has to take back."""
-Entry = FileEntry | GroupMade | TasksMoved | ClusterEntry | TopologyNote
-_DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved)
+Entry = FileEntry | GroupMade | TasksMoved | MountMade | OOMScoreFound | ClusterEntry | TopologyNote
+_DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved, MountMade, OOMScoreFound)
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

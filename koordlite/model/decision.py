@@ -9,12 +9,32 @@ from typing import Literal
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.wire import Zone, ZoneResource
 
-Verdict = Literal["set", "shrink", "grow", "hold", "release", "skip", "refuse"]
-"""set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; skip: cannot judge, with
-the reason; refuse: the input is wrong, the last good state stays."""
+Verdict = Literal["set", "shrink", "grow", "hold", "release", "evict", "skip", "refuse"]
+"""set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; evict: pods have to go;
+skip: cannot judge, with the reason; refuse: the input is wrong, the last good state stays."""
 
-CgroupField = Literal["cpuset.cpus", "cpu.quota"]
-"""Logical cgroup values, the same for v1 and v2: a CPUSet, and µs of CPU per period (-1 unlimited)."""
+CgroupField = Literal[
+    "cpuset.cpus",
+    "cpu.quota",
+    "cpu.shares",
+    "cpu.burst",
+    "cpu.idle",
+    "cpu.bvt_warp_ns",
+    "memory.min",
+    "memory.low",
+    "memory.high",
+    "memory.wmark_ratio",
+    "memory.wmark_scale_factor",
+    "memory.wmark_min_adj",
+    "memory.priority",
+    "memory.use_priority_oom",
+    "memory.oom.group",
+    "memory.pagecache_limit.enable",
+    "memory.pagecache_limit.size",
+    "memory.pagecache_limit.sync",
+]
+"""Logical cgroup values, the same for v1 and v2: a CPUSet; µs of CPU per period (-1 unlimited); shares as v1 counts
+them; µs of burst; bytes (-1 unlimited); the numbers of kernel extensions as the kernel takes them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,8 +54,18 @@ class CgroupChange:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ResctrlMountChange:
+    """Mount the resctrl file system where it belongs, without options."""
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return "resctrl/mount"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ResctrlGroupChange:
-    """Make the control group `group` if it is absent."""
+    """Make the group `group` if it is absent: a control group, or `CONTROL/mon_groups/NAME` for monitoring."""
 
     group: str
 
@@ -65,11 +95,26 @@ class TasksChange:
 
     group: str
     tids: tuple[int, ...]
+    cgroups: tuple[str, ...] = ()
+    """Where they were found: threads that begin there while the others are moved follow."""
 
     @property
     def place(self) -> str:
         """What is changed."""
         return f"resctrl/{self.group}/tasks"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResctrlReturn:
+    """Undo what we did to resctrl group `group`: threads to where they were found, values as found, and the group is
+    removed if we made it."""
+
+    group: str
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"resctrl/{self.group}/return"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,9 +199,58 @@ class ZoneResourceChange:
         return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Ask the cluster's Eviction API to evict one pod. What became of it, `Snapshot.evicted` says afterwards."""
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    """One sentence for people: it becomes the event's message."""
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"pod/{self.namespace}/{self.name}/{self.uid}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SystemFileChange:
+    """Give the kernel setting `name` (`vm.min_free_kbytes`, a key of `host.system_files`) the text `value`."""
+
+    name: str
+    value: str
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"system/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OOMScoreChange:
+    """Give the process `pid`, started at `start_time` (clock ticks since boot), this `oom_score_adj`."""
+
+    pid: int
+    start_time: int
+    value: int
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @property
+    def place(self) -> str:
+        """What is changed; the start tells a process from a later one with the same number."""
+        return f"oom_score_adj/{self.pid}/{self.start_time}"
+
+
 NodeChange = NodeResourceChange | NodeAnnotationChange
 ClusterChange = NodeChange | TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
-Change = CgroupChange | ResctrlGroupChange | SchemataChange | TasksChange | ClusterChange
+ResctrlChange = ResctrlMountChange | ResctrlGroupChange | SchemataChange | TasksChange | ResctrlReturn
+KernelChange = CgroupChange | ResctrlChange | SystemFileChange | OOMScoreChange
+Change = KernelChange | ClusterChange | EvictPod
 
 Evidence = Mapping[str, int | float | str]
 
@@ -175,3 +269,6 @@ class Decision:
     changes: tuple[Change, ...] = ()
     strategy: str = ""
     """Filled in by `strategies.decide_all`."""
+    remember: Mapping[str, float] | None = None
+    """What this strategy wants to find in `Snapshot.remembered` next time; None leaves what is there. The last
+    decision of a strategy that says something wins."""

@@ -75,3 +75,11 @@ class PlanConflict(KoordliteError):
 
 class JournalError(KoordliteError):
     """The undo journal exists but cannot be read, so nothing may be written over what it might describe."""
+
+
+class EvictionRefused(KoordliteError):
+    """The cluster does not let this pod go at present; `why` is its own words."""
+
+    def __init__(self, pod: str, why: str, *, retry_after_seconds: float | None = None) -> None:
+        self.pod, self.why, self.retry_after_seconds = pod, why, retry_after_seconds
+        super().__init__(f"{pod} was not evicted: {why}")

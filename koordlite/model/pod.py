@@ -32,6 +32,8 @@ class ContainerInfo:
     running: bool
     requests: Mapping[str, Quantity]
     limits: Mapping[str, Quantity]
+    one_shot: bool = False
+    """An init container that ends before the others start, unlike a sidecar."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -283,9 +285,11 @@ def _native(container: wire.Container, which: str) -> dict[str, int]:
 def _containers(obj: wire.PodObject, owner: str, problems: list[Problem]) -> tuple[ContainerInfo, ...]:
     reported = (*(obj.status.container_statuses or ()), *(obj.status.init_container_statuses or ()))
     statuses = {status.name: status for status in reported}
-    return tuple(
-        _container(c, statuses.get(c.name), owner, problems)
-        for c in (*(obj.spec.init_containers or ()), *(obj.spec.containers or ()))
+    first = [_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.init_containers or ()]
+    sidecars = {c.name for c in obj.spec.init_containers or () if c.restart_policy == "Always"}
+    return (
+        *(dataclasses.replace(container, one_shot=container.name not in sidecars) for container in first),
+        *(_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.containers or ()),
     )
 
 

@@ -15,6 +15,7 @@ from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.pod import Pod
+from koordlite.model.resctrl import Resctrl
 from koordlite.model.slo import SLO
 from koordlite.model.topology import Topology
 from koordlite.model.wire import Zone, ZoneResource
@@ -31,6 +32,9 @@ class Cgroup:
     quota_us: int | None = None
     """CPU time per period, -1 unlimited."""
     period_us: int = 100_000
+    values: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Other `CgroupField`s some strategy asked to see (`reads`), in the units of `CgroupField`; a file this kernel
+    does not have is missing here."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +66,14 @@ class Usage:
     """By application name."""
     best_effort_cpu: int | None = None
     """CPU of the whole besteffort group."""
+    best_effort_request: int | None = None
+    """batch-cpu requested by active BE pods, in millicores."""
+    best_effort_limit: int | None = None
+    """CPU the besteffort group may use, by its set and its quota, in millicores."""
+    containers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """CPU of containers in millicores, by group; only while a strategy asks for `cpu.stat`."""
+    throttled: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
     samples: int = 1
     """How many samples the mean is over; 1 for the last sample."""
 
@@ -102,57 +114,6 @@ class Kubelet:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CacheCapability:
-    """What `info/L3` (or L2, L3CODE …) says about cache allocation."""
-
-    cbm_mask: int
-    min_cbm_bits: int
-    shareable_bits: int = 0
-    sparse_masks: bool = False
-    num_closids: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class BandwidthCapability:
-    """What `info/MB` (or SMBA) says about bandwidth allocation, and the value that means no limit."""
-
-    min_bandwidth: int
-    bandwidth_gran: int
-    maximum: int
-    """100 for percent (Intel, ARM); 2048 or more for AMD, read from the machine."""
-    delay_linear: bool = True
-    mbps: bool = False
-    """Mounted with mba_MBps: values are MB/s."""
-    num_closids: int = 0
-
-    @property
-    def absolute(self) -> bool:
-        """AMD: values are absolute, in 1/8 GB/s, not percent."""
-        return self.min_bandwidth == 0 or not self.delay_linear
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResctrlGroup:
-    """One control group: values by resource and cache id, and its threads (None when not read this time)."""
-
-    schemata: Mapping[str, Mapping[int, int]]
-    tasks: frozenset[int] | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resctrl:
-    """The resctrl file system as found. `absent` says why there is none, else it is empty."""
-
-    absent: str = ""
-    caches: Mapping[str, CacheCapability] = dataclasses.field(default_factory=dict)
-    bandwidths: Mapping[str, BandwidthCapability] = dataclasses.field(default_factory=dict)
-    groups: Mapping[str, ResctrlGroup] = dataclasses.field(default_factory=dict)
-    """By name; the root group is the empty name."""
-    threads: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    """Threads by cgroup, for containers; empty when not read this time."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Published:
     """What the cluster holds of ours."""
 
@@ -171,6 +132,16 @@ class Published:
         """What a zone holds of a resource; None without either."""
         held = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
         return next(held, None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a container and its place in the queue of the OOM killer."""
+
+    pid: int
+    start_time: int
+    """Clock ticks since boot: tells it from a later process with the same number."""
+    oom_score_adj: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -217,6 +188,20 @@ class Snapshot:
     """Places (`Change.place`) that hold a value of ours: they are in the undo journal."""
     found: Mapping[str, Found] = dataclasses.field(default_factory=dict)
     """What stood in those places that are cgroup files before our first write."""
+    windows: Mapping[int, Usage] = dataclasses.field(default_factory=dict)
+    """Means over the last so many seconds, for the lengths that strategies ask for (`windows`); a window that has no
+    sample is missing."""
+    remembered: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """By strategy name: the last `Decision.remember`."""
+    evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
+    refused_evictions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Pods, by uid, whose eviction was refused of late (a disruption budget) → the refusal; not to be asked for again
+    while they are in here."""
+    system: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Kernel settings by name (`vm.min_free_kbytes`) a strategy asked to see; missing where the kernel has none."""
+    oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
+    """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed: node, pods, config, usage."""
     problems: tuple[Problem, ...] = ()

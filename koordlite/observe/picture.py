@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import types
 from collections.abc import Iterable, Mapping
 
-from koordlite.formulas import host_place
+from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys, slo, snapshot
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.pod import Pod
+from koordlite.model.qos import QoSClass
+from koordlite.model.resctrl import Resctrl
 from koordlite.model.topology import Topology
-from koordlite.observe import places
+from koordlite.observe import resctrl as resctrl_look
+from koordlite.observe import system, wants
 from koordlite.observe.inputs import Inputs, Known
-from koordlite.observe.usage import Sampler
+from koordlite.observe.places import Places
+from koordlite.observe.usage import Sampler, Subjects
 from koordlite.ports import Cluster, ClusterView
 
 ONLINE = "/sys/devices/system/cpu/online"
@@ -24,12 +28,21 @@ ONLINE = "/sys/devices/system/cpu/online"
 class Observer:
     """Looks at one node. Keeps what needs memory: counters, last good inputs, the topology while CPUs stay the same."""
 
-    def __init__(self, host: Host, cluster: Cluster, *, tasks_seconds: float) -> None:
-        self._files, self._cgroups, self._resctrl = host.files, host.cgroups, host.resctrl
+    def __init__(
+        self,
+        host: Host,
+        cluster: Cluster,
+        *,
+        tasks_seconds: float,
+        monitor_seconds: float = 0.0,
+        wanted: wants.Asked = wants.nothing,
+    ) -> None:
+        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl`."""
+        self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
-        self._tasks_seconds = tasks_seconds
-        self._tasks_at: float | None = None
-        self._inputs = Inputs()
+        self._wanted = wanted
+        self._resctrl = resctrl_look.Look(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
+        self._inputs, self._places = Inputs(), Places(host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
         self._processor: procfs.Processor | None = None
@@ -46,14 +59,23 @@ class Observer:
         among them, `last_sync` when we last published which amount, by place."""
         view, topology = self._cluster.view(), self._look_at_topology()
         known = self._inputs.read(view, topology)
-        pods = places.find(self._cgroups, known.pods)
+        self._places.begin(self._clock.monotonic())
+        pods = self._places.find(known.pods)
         hosts = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
+        wanted = self._wanted(known.slo)
+        cgroups = self._places.states(pods.values(), (*hosts.values(), *_groups(found)), fields=wanted.fields)
         self._sampler.sample(
-            pods={uid: place.group for uid, place in pods.items()},
-            host_apps=hosts,
+            Subjects(
+                pods={uid: place.group for uid, place in pods.items()},
+                host_apps=hosts,
+                containers=_containers(pods.values()) if wanted.containers else (),
+                best_effort_request=_best_effort_request(known.pods),
+                best_effort_limit=_best_effort_limit(cgroups.get(self._cgroups.layout.besteffort)),
+            ),
             seconds=(slo.metric_policy(known.slo.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds,
+            windows=wanted.windows,
         )
-        resctrl = self._look_at_resctrl(known, pods, ours)
+        resctrl = self._resctrl.look(resctrl_look.Subjects(known.slo, known.pods, pods, hosts, ours))
         return snapshot.Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
@@ -67,10 +89,13 @@ class Observer:
             layout=self._cgroups.layout,
             pods=known.pods,
             places=pods,
-            cgroups=places.states(self._cgroups, pods.values(), (*hosts.values(), *_groups(found))),
+            cgroups=cgroups,
             usage=self._sampler.last(),
             average=self._sampler.average(),
+            windows=self._sampler.means(wanted.windows),
             resctrl=resctrl,
+            system=system.settings(self._files, wanted.reads),
+            oom_scores=system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, ours=ours),
             cpu_info=self._look_at_cpus(topology, resctrl),
             published=_published(view, known, last_sync),
             host_groups=hosts,
@@ -84,9 +109,10 @@ class Observer:
         online = self._files.read(ONLINE)
         if self._topology is None or self._topology[0] != online:
             self._topology = online, sysfs.topology(self._files)
+            self._places.forget()
         return self._topology[1]
 
-    def _look_at_cpus(self, topology: Topology, resctrl: snapshot.Resctrl) -> CPUBasicInfo:
+    def _look_at_cpus(self, topology: Topology, resctrl: Resctrl) -> CPUBasicInfo:
         """The model is read once; turbo can be switched at any time."""
         if self._processor is None:
             self._processor = procfs.processor(self._files)
@@ -99,28 +125,6 @@ class Observer:
             cache_mask=f"{cache.cbm_mask:x}" if cache else "",
             vendor=self._processor.vendor,
         )
-
-    def _look_at_resctrl(
-        self, known: Known, found: Mapping[str, snapshot.Place], ours: frozenset[str]
-    ) -> snapshot.Resctrl:
-        """Threads are looked at less often than the rest: there may be thousands. In groups of ours also when no class
-        is enabled any more, since they have to go back."""
-        now = self._clock.monotonic()
-        due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds
-        used = any(config.enable for config in known.slo.resctrl.values())
-        wanted = due and (used or any(place.startswith("resctrl/") for place in ours))
-        read = self._resctrl.read(with_tasks=[str(c) for c in slo.RESCTRL_CLASSES] if wanted else None)
-        if read.absent or not wanted:
-            return read
-        self._tasks_at = now
-        groups = [g for place in found.values() for g in (*place.containers.values(), *place.sandboxes)]
-        return dataclasses.replace(read, threads={group: self._threads(group) for group in groups})
-
-    def _threads(self, group: str) -> tuple[int, ...]:
-        try:
-            return self._cgroups.threads(group)
-        except OSError:
-            return ()  # Gone since we listed it.
 
     def _ages(self, view: ClusterView) -> dict[str, float]:
         now = self._clock.monotonic()
@@ -148,9 +152,25 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) 
     )
 
 
+def _containers(found: Iterable[snapshot.Place]) -> tuple[str, ...]:
+    return tuple(group for place in found for group in place.containers.values())
+
+
+def _best_effort_request(pods: Iterable[Pod]) -> int:
+    """Pods that say they are BE and are not over; source: Koordinator `getBECPURequestMilliCores`."""
+    return sum(pod.request_value(keys.BATCH_CPU) for pod in pods if pod.raw_qos is QoSClass.BE and pod.active)
+
+
+def _best_effort_limit(root: snapshot.Cgroup | None) -> int | None:
+    if root is None or root.effective is None or root.quota_us is None:
+        return None
+    return measured.be_limit_milli(cpus=len(root.effective), quota_us=root.quota_us, period_us=root.period_us)
+
+
 def _groups(found: Iterable[str]) -> set[str]:
     """Groups of the places that hold a value of ours, also when nothing names them any more."""
-    return {place.rpartition("/")[0] for place in found}
+    kernel = ("system/", "oom_score_adj/")
+    return {place.rpartition("/")[0] for place in found if not place.startswith(kernel)}
 
 
 def rfc3339(wall: float) -> str:

@@ -1,4 +1,9 @@
-"""Which cgroup belongs to which pod and container, and what the groups hold at present."""
+"""Which cgroup belongs to which pod and container, and what the groups hold at present.
+
+Listing every folder and reading every limit of a full node each second would be most of the agent's cost. Kubelet's own
+groups are looked at each tick, the others when they are fresh, when we wrote to them, when a pod names a container that
+was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
+"""
 
 from __future__ import annotations
 
@@ -7,41 +12,109 @@ from collections.abc import Iterable, Iterator
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.model.pod import Pod
 from koordlite.model.snapshot import Cgroup, Place
+from koordlite.observe.rotation import Rotation
+
+LIMITS_SECONDS = 5.0
+"""Within which a foreign write to a limit is seen, on a node of any size."""
+FOLDERS_SECONDS = 15.0
+"""Within which a group that nobody names is found below a container or a known pod."""
+AT_LEAST_LIMITS = 128
+AT_LEAST_FOLDERS = 24
+
+_Children = tuple[str, ...]
 
 
-def find(cgroups: Cgroups, pods: Iterable[Pod]) -> dict[str, Place]:
-    """Place by pod uid; a pod whose group is not there (yet, or any more) has none."""
-    found: dict[str, Place] = {}
-    for pod in pods:
-        place = _place(cgroups, pod)
-        if place:
-            found[pod.uid] = place
-    return found
+class Places:
+    """Looks at the groups of one node, and remembers what it saw."""
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self._fields: tuple[str, ...] = ()
+        self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
+        self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
+        self._known: dict[str, tuple[Pod, _Children, Place]] = {}
+
+    def begin(self, now: float) -> None:
+        """A new look. What was written since the last one is read anew."""
+        layout = self._cgroups.layout
+        roots = (layout.kubepods, layout.burstable, layout.besteffort)
+        self._folders.begin(now, fresh=roots)
+        written = self._cgroups.take_written()
+        if written and layout.version == 2:
+            self._limits.clear()  # The CPUs a group may really use follow the groups above it.
+        self._limits.begin(now, fresh={*roots, *written})
+
+    def forget(self) -> None:
+        """The machine itself has changed: nothing remembered holds."""
+        self._limits.clear()
+        self._folders.clear()
+
+    def find(self, pods: Iterable[Pod]) -> dict[str, Place]:
+        """Place by pod uid; a pod whose group is not there (yet, or any more) has none."""
+        found = ((pod, self._place(pod)) for pod in pods)
+        self._known = {pod.uid: (pod, children, place) for pod, (children, place) in found if place is not None}
+        return {uid: place for uid, (_, _, place) in self._known.items()}
+
+    def states(
+        self, places: Iterable[Place], others: Iterable[str] = (), *, fields: Iterable[str] = ()
+    ) -> dict[str, Cgroup]:
+        """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
+        groups in `places` and of `others`, with `fields` besides sets and quotas. A group that vanishes meanwhile is
+        left out."""
+        supported = self._cgroups.supported(fields)
+        if supported != self._fields:
+            self._fields = supported
+            self._limits.clear()
+        layout = self._cgroups.layout
+        wanted = [layout.kubepods, layout.burstable, *self._tree(layout.besteffort)]
+        for place in places:
+            wanted += [place.group, *place.containers.values(), *place.sandboxes]
+        wanted += others
+        states = self._limits.all(wanted)
+        self._limits.end()
+        self._folders.end()
+        return states
+
+    def _place(self, pod: Pod) -> tuple[_Children, Place | None]:
+        group = self._cgroups.pod_group(pod.uid, pod.kube_qos)
+        siblings = self._folders.get(group.rpartition("/")[0])
+        if not siblings or group not in siblings:
+            return (), None
+        children = self._folders.get(group) or ()
+        known = self._known.get(pod.uid)
+        if known and known[0] is pod and known[1] is children:
+            return children, known[2]
+        named = self._named(pod, group)
+        if not children or not _include(children, named.values()):
+            children = self._folders.again(group) or ()
+        containers = {name: path for name, path in named.items() if path in children}
+        return children, Place(group, containers, tuple(sorted(set(children) - set(containers.values()))))
+
+    def _named(self, pod: Pod, group: str) -> dict[str, str]:
+        """Groups of the containers that the pod's status names."""
+        named = ((c.name, _container_group(self._cgroups, group, c.id)) for c in pod.containers)
+        return {name: path for name, path in named if path}
+
+    def _tree(self, group: str) -> Iterator[str]:
+        yield group
+        for child in self._folders.get(group) or ():
+            yield from self._tree(child)
+
+    def _list(self, group: str) -> _Children | None:
+        try:
+            return tuple(f"{group}/{name}" for name in self._cgroups.children(group))
+        except OSError:
+            return None
+
+    def _state(self, group: str) -> Cgroup | None:
+        try:
+            return self._cgroups.state(group, self._fields)
+        except (OSError, ValueError):
+            return None
 
 
-def states(cgroups: Cgroups, places: Iterable[Place], others: Iterable[str] = ()) -> dict[str, Cgroup]:
-    """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
-    groups in `places` and of `others`. A group that vanishes meanwhile is left out."""
-    layout = cgroups.layout
-    wanted = [layout.kubepods, layout.burstable, *_tree(cgroups, layout.besteffort)]
-    for place in places:
-        wanted += [place.group, *place.containers.values(), *place.sandboxes]
-    wanted += others
-    return {group: state for group in dict.fromkeys(wanted) if (state := _state(cgroups, group)) is not None}
-
-
-def _place(cgroups: Cgroups, pod: Pod) -> Place | None:
-    group = cgroups.pod_group(pod.uid, pod.kube_qos)
-    try:
-        children = {f"{group}/{name}" for name in cgroups.children(group)}
-    except OSError:
-        return None
-    containers: dict[str, str] = {}
-    for container in pod.containers:
-        path = _container_group(cgroups, group, container.id)
-        if path in children:
-            containers[container.name] = path
-    return Place(group, containers, tuple(sorted(children - set(containers.values()))))
+def _include(children: _Children, named: Iterable[str]) -> bool:
+    return set(named) <= set(children)
 
 
 def _container_group(cgroups: Cgroups, pod_group: str, container_id: str) -> str:
@@ -49,20 +122,3 @@ def _container_group(cgroups: Cgroups, pod_group: str, container_id: str) -> str
         return cgroups.container_group(pod_group, container_id) or ""
     except ValueError:
         return ""  # A runtime we do not know; its containers count as sandboxes and still get the pod's set.
-
-
-def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
-    yield group
-    try:
-        names = cgroups.children(group)
-    except OSError:
-        return
-    for name in names:
-        yield from _tree(cgroups, f"{group}/{name}")
-
-
-def _state(cgroups: Cgroups, group: str) -> Cgroup | None:
-    try:
-        return cgroups.state(group)
-    except OSError:
-        return None

@@ -1,71 +1,42 @@
-"""CPU and memory use from counters: rates between two looks, and means over a window bounded by time.
-
-A group's first look gives no use, a counter that went back is dropped, and so is a look without time in between: none
-of these may reach a formula as a number (docs/formulas.md, "Usage").
-"""
+"""CPU and memory use of everything, one sample a tick, and means over windows bounded by time."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.host import procfs
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Usage, Use
+from koordlite.observe.counters import Counter, Throttling, Window
+from koordlite.observe.rotation import Rotation
 from koordlite.ports import Clock, Files
 
-NODE, BEST_EFFORT = "node", "besteffort"
+NODE, BEST_EFFORT, POD, HOST = "node", "besteffort", "pod", "host"
+CONTAINER, THROTTLED, REQUEST, LIMIT = "container", "throttled", "be-request", "be-limit"
 Key = tuple[str, str]
-"""(kind, name): kind is `node`, `besteffort`, `pod` or `host`."""
+"""(kind, name): one of the kinds above, and a uid, name, group or nothing."""
+_MILLION = 1_000_000
+MEMORY_SECONDS = 4.0
+"""Within which the memory of every pod is read again: the kernel adds up memory.stat for longer than all the rest."""
+AT_LEAST_MEMORY = 64
 
 
-class Counter:
-    """Rate of a growing number, from the look before to this one."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Subjects:
+    """Whom to look at in one tick."""
 
-    __slots__ = ("_time", "_value")
-
-    def __init__(self) -> None:
-        self._time: float | None = None
-        self._value = 0.0
-
-    def rate(self, time: float, value: float) -> float | None:
-        """Units per second since the last look; None at the first look, without time in between, or going back."""
-        before, at = self._value, self._time
-        self._time, self._value = time, value
-        if at is None or time <= at or value < before:
-            return None
-        return (value - before) / (time - at)
-
-
-class Window:
-    """Means of CPU and memory over the last seconds; old samples fall out by their time."""
-
-    __slots__ = ("_cpu", "_memory", "_samples")
-
-    def __init__(self) -> None:
-        self._samples: collections.deque[tuple[float, Use]] = collections.deque()
-        self._cpu = self._memory = 0
-
-    def add(self, time: float, use: Use, seconds: float) -> None:
-        """Take in a sample and drop those older than `seconds`."""
-        self._samples.append((time, use))
-        self._cpu, self._memory = self._cpu + use.cpu, self._memory + use.memory
-        self.trim(time, seconds)
-
-    def trim(self, time: float, seconds: float) -> None:
-        """Drop samples older than `seconds`."""
-        while self._samples and self._samples[0][0] < time - seconds:
-            _, old = self._samples.popleft()
-            self._cpu, self._memory = self._cpu - old.cpu, self._memory - old.memory
-
-    def mean(self) -> Use | None:
-        """The mean, None without samples."""
-        count = len(self._samples)
-        return Use(self._cpu // count, self._memory // count) if count else None
-
-    def __len__(self) -> int:
-        return len(self._samples)
+    pods: Mapping[str, str]
+    """Group by uid."""
+    host_apps: Mapping[str, str]
+    """Group by name."""
+    containers: tuple[str, ...] = ()
+    """Groups whose use and throttling are asked for."""
+    best_effort_request: int | None = None
+    best_effort_limit: int | None = None
+    """In millicores, to be averaged with the rest."""
 
 
 class Sampler:
@@ -74,23 +45,31 @@ class Sampler:
     def __init__(self, files: Files, cgroups: Cgroups, clock: Clock) -> None:
         self._files, self._cgroups, self._clock = files, cgroups, clock
         self._counters: dict[Key, Counter] = collections.defaultdict(Counter)
-        self._windows: dict[Key, Window] = collections.defaultdict(Window)
+        self._memory = Rotation(cgroups.memory, seconds=MEMORY_SECONDS, at_least=AT_LEAST_MEMORY)
+        self._throttling: dict[str, Throttling] = collections.defaultdict(Throttling)
+        self._windows: dict[int, dict[Key, Window]] = {}
+        self._main = 0
         self._last: dict[Key, Use] = {}
         self._good_at: float | None = None
         self._started = clock.monotonic()
         self.problems: tuple[Problem, ...] = ()
         """Why the node itself has no sample this time."""
 
-    def sample(self, *, pods: Mapping[str, str], host_apps: Mapping[str, str], seconds: float) -> None:
-        """Look at the node, the besteffort group, and the groups of pods (by uid) and host applications (by name)."""
-        self._last = {}
-        self._sample_node(seconds)
-        groups: dict[Key, str] = {("pod", uid): group for uid, group in pods.items()}
-        groups |= {("host", name): group for name, group in host_apps.items()}
-        groups[BEST_EFFORT, ""] = self._cgroups.layout.besteffort
-        for key, group in groups.items():
-            self._sample_group(key, group, seconds)
-        self._forget({(NODE, ""), *groups}, seconds)
+    def sample(self, subjects: Subjects, *, seconds: int, windows: Iterable[int] = ()) -> None:
+        """Look at the node and at `subjects`; keep means over `seconds` (`average`) and over each of `windows`."""
+        now = self._clock.monotonic()
+        self._memory.begin(now, fresh=(self._cgroups.layout.besteffort,))
+        self._last = dict(self._samples(subjects))
+        self._memory.end()
+        if (NODE, "") in self._last:
+            self._good_at = now
+        self._main = seconds
+        wanted = {seconds, *windows}
+        self._windows = {length: self._windows.get(length, {}) for length in sorted(wanted)}
+        for length, kept in self._windows.items():
+            # Only strategies ask for means of containers, and over short windows: five minutes of each would be large.
+            _remember(kept, self._last, now, length, all_kinds=length in windows)
+        self._forget()
 
     @property
     def age(self) -> float:
@@ -99,24 +78,40 @@ class Sampler:
 
     def last(self) -> Usage:
         """The sample just taken."""
-        return self._usage(self._last, 1)
+        return _usage(self._last, 1)
 
     def average(self) -> Usage:
-        """Means over the window."""
-        means = {key: mean for key, window in self._windows.items() if (mean := window.mean()) is not None}
-        return self._usage(means, len(self._windows[NODE, ""]))
+        """Means over the main window."""
+        return self._mean(self._main)
 
-    def _usage(self, uses: Mapping[Key, Use], samples: int) -> Usage:
-        best_effort = uses.get((BEST_EFFORT, ""))
-        return Usage(
-            node=uses.get((NODE, "")),
-            pods={name: use for (kind, name), use in uses.items() if kind == "pod"},
-            host_apps={name: use for (kind, name), use in uses.items() if kind == "host"},
-            best_effort_cpu=best_effort.cpu if best_effort else None,
-            samples=samples,
-        )
+    def means(self, windows: Iterable[int]) -> dict[int, Usage]:
+        """Means over other windows; one without a sample of anything is missing."""
+        return {length: self._mean(length) for length in windows if self._windows.get(length)}
 
-    def _sample_node(self, seconds: float) -> None:
+    def _mean(self, length: int) -> Usage:
+        windows = self._windows.get(length, {})
+        means = {key: mean for key, window in windows.items() if (mean := window.mean()) is not None}
+        node = windows.get((NODE, ""))
+        return _usage(means, len(node) if node is not None else 0)
+
+    def _samples(self, subjects: Subjects) -> Iterator[tuple[Key, Use]]:
+        yield from self._node()
+        yield from self._group((BEST_EFFORT, ""), self._cgroups.layout.besteffort)
+        for uid, group in subjects.pods.items():
+            yield from self._group((POD, uid), group)
+        for name, group in subjects.host_apps.items():
+            yield from self._group((HOST, name), group)
+        for group in subjects.containers:
+            yield from self._container(group)
+        if subjects.best_effort_request is not None:
+            yield (REQUEST, ""), Use(subjects.best_effort_request, 0)
+        if subjects.best_effort_limit is not None:
+            yield (LIMIT, ""), Use(subjects.best_effort_limit, 0)
+        self._seen = {(NODE, ""), (BEST_EFFORT, ""), *((POD, uid) for uid in subjects.pods)}
+        self._seen |= {(HOST, name) for name in subjects.host_apps}
+        self._seen |= {(CONTAINER, group) for group in subjects.containers}
+
+    def _node(self) -> Iterator[tuple[Key, Use]]:
         self.problems = ()
         try:
             ticks, memory = procfs.node_cpu_ticks(self._files), procfs.memory(self._files)
@@ -124,31 +119,78 @@ class Sampler:
             do = "make /proc/stat and /proc/meminfo readable; the last limits stay for a while, then they are lifted"
             self.problems = (Problem("node", "/proc", "", f"no usage: {error}", do),)
             return
-        busy_seconds = ticks.busy / ticks.clk_tck
-        self._note((NODE, ""), busy_seconds, memory.total - memory.available, seconds)
+        yield from self._rate((NODE, ""), ticks.busy / ticks.clk_tck, memory.total - memory.available)
 
-    def _sample_group(self, key: Key, group: str, seconds: float) -> None:
+    def _group(self, key: Key, group: str) -> Iterator[tuple[Key, Use]]:
         try:
-            cpu_ns, memory = self._cgroups.cpu_usage_ns(group), self._cgroups.memory(group)
-        except OSError:
-            return  # It went away, or is not there yet: a missing sample says so.
-        self._note(key, cpu_ns / 1e9, memory, seconds)
+            cpu_ns, memory = self._cgroups.cpu_usage_ns(group), self._memory.get(group)
+        except (OSError, ValueError):
+            return  # It went away, is not there yet, or holds no number: a missing sample says so.
+        if memory is not None:
+            yield from self._rate(key, cpu_ns / 1e9, memory)
 
-    def _note(self, key: Key, cpu_seconds: float, memory: int, seconds: float) -> None:
-        now = self._clock.monotonic()
-        rate = self._counters[key].rate(now, cpu_seconds)
-        if rate is None:
+    def _container(self, group: str) -> Iterator[tuple[Key, Use]]:
+        try:
+            cpu_ns, stat = self._cgroups.cpu_usage_ns(group), self._cgroups.throttling(group)
+        except (OSError, ValueError):
             return
-        use = Use(round(rate * 1000), memory)
-        self._last[key] = use
-        self._windows[key].add(now, use, seconds)
-        if key[0] == NODE:
-            self._good_at = now
+        yield from self._rate((CONTAINER, group), cpu_ns / 1e9, 0)
+        ratio = self._throttling[group].ratio(stat.periods, stat.throttled)
+        if ratio is not None:
+            yield (THROTTLED, group), Use(round(ratio * _MILLION), 0)
 
-    def _forget(self, known: set[Key], seconds: float) -> None:
-        now = self._clock.monotonic()
-        for key in [k for k in self._counters if k not in known]:
-            del self._counters[key]
-            self._windows.pop(key, None)
-        for window in self._windows.values():
+    def _rate(self, key: Key, cpu_seconds: float, memory: int) -> Iterator[tuple[Key, Use]]:
+        rate = self._counters[key].rate(self._clock.monotonic(), cpu_seconds)
+        if rate is not None:
+            yield key, Use(round(rate * 1000), memory)
+
+    def _forget(self) -> None:
+        """Pods come and go for ever; what is not looked at any more is dropped with its windows."""
+        if self._counters.keys() == self._seen:
+            return
+        self._counters = collections.defaultdict(
+            Counter, {key: counter for key, counter in self._counters.items() if key in self._seen}
+        )
+        self._throttling = collections.defaultdict(
+            Throttling, {g: each for g, each in self._throttling.items() if (CONTAINER, g) in self._seen}
+        )
+        for length, kept in self._windows.items():
+            self._windows[length] = {key: window for key, window in kept.items() if self._is_known(key)}
+
+    def _is_known(self, key: Key) -> bool:
+        kind, name = key
+        return kind in (REQUEST, LIMIT) or ((CONTAINER, name) if kind == THROTTLED else key) in self._seen
+
+
+def _remember(kept: dict[Key, Window], last: Mapping[Key, Use], now: float, seconds: int, *, all_kinds: bool) -> None:
+    for key, use in last.items():
+        if all_kinds or key[0] not in (CONTAINER, THROTTLED):
+            window = kept.get(key)
+            if window is None:
+                window = kept[key] = Window()
+            window.add(now, use, seconds)
+    for key, window in kept.items():
+        if key not in last:
             window.trim(now, seconds)
+
+
+def _usage(uses: Mapping[Key, Use], samples: int) -> Usage:
+    kinds: dict[str, dict[str, Use]] = collections.defaultdict(dict)
+    for (kind, name), use in uses.items():
+        kinds[kind][name] = use
+    return Usage(
+        node=uses.get((NODE, "")),
+        pods=kinds[POD],
+        host_apps=kinds[HOST],
+        best_effort_cpu=_cpu(uses, BEST_EFFORT),
+        best_effort_request=_cpu(uses, REQUEST),
+        best_effort_limit=_cpu(uses, LIMIT),
+        containers={group: use.cpu for group, use in kinds[CONTAINER].items()},
+        throttled={group: use.cpu / _MILLION for group, use in kinds[THROTTLED].items()},
+        samples=samples,
+    )
+
+
+def _cpu(uses: Mapping[Key, Use], kind: str) -> int | None:
+    use = uses.get((kind, ""))
+    return use.cpu if use else None

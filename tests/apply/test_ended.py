@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -44,14 +45,13 @@ def test_a_resctrl_group_we_could_not_make_is_not_removed_when_somebody_else_mak
     node = emulate("intel-2s-ht")
     files = node.sandbox.files
     node.host()
-    others = [f"{RESCTRL}/other-{number}" for number in range(7)]
-    for other in others:
-        files.mkdir(other)
     with node.journal() as journal:
         agent = node.agent(journal)
-        ticks = node.ticks(agent, 2)
-        assert any("Out of CLOSIDs" in step.error for step in ticks[-1].applied)
-        files.rmdir(others[0])
+        node.sandbox.fail(f"{RESCTRL}/BE", errno.ENOSPC)
+        ticks = node.ticks(agent, 1)
+        refused = {step.place: step.error for step in ticks[-1].applied if not step.ok}
+        assert "ENOSPC" in refused.pop("resctrl/BE")
+        assert set(refused.values()) == {"its group was not made"}
         files.mkdir(f"{RESCTRL}/BE")
         node.ticks(agent, 2)
         agent.put_back()

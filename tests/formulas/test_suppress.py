@@ -106,3 +106,31 @@ def test_cpu_target_shrinks_at_once_and_grows_by_steps(budget: int, present: int
     target = suppress.cpu_target(budget_milli=budget, present=present, cpus=cpus)
     assert target <= max(present, 0) + cpus // 10 + 1
     assert target >= min(2, present + 1)
+
+
+@pytest.mark.parametrize(
+    ("budget", "before", "held_down", "followed"),
+    [
+        pytest.param(5000, None, False, 5000, id="at first the budget itself"),
+        pytest.param(5160, 5000, False, 5000, id="inside the band nothing moves"),
+        pytest.param(4840, 5000, False, 5000, id="to either side"),
+        pytest.param(5161, 5000, False, 5161, id="outside it the budget is followed in full"),
+        pytest.param(4839, 5000, False, 4839, id="down too"),
+        pytest.param(9000, 5000, True, 5000, id="no growth while held down"),
+        pytest.param(3000, 5000, True, 3000, id="but down"),
+    ],
+)
+def test_followed_budget(budget: int, before: int | None, held_down: bool, followed: int) -> None:
+    found = suppress.followed_budget(budget_milli=budget, before_milli=before, band_milli=160, held_down=held_down)
+    assert found == followed
+
+
+@given(budgets=st.lists(st.integers(-5000, 5000), min_size=1), band=st.integers(0, 3000))
+def test_a_span_within_the_band_is_followed_by_one_value(budgets: list[int], band: int) -> None:
+    narrow = [budgets[0] + budget % (band + 1) for budget in budgets]
+    followed: int | None = None
+    seen = set()
+    for budget in narrow:
+        followed = suppress.followed_budget(budget_milli=budget, before_milli=followed, band_milli=band)
+        seen.add(followed)
+    assert len(seen) == 1

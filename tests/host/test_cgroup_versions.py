@@ -30,7 +30,7 @@ def test_encode(version: Version, field: str, value: CPUSet | int, raw: bytes) -
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("cpuset.cpus", 3), ("cpu.quota", CPUSet({1})), ("cpu.quota", -2), ("memory.stat", 1), ("cpu.shares", 2)],
+    [("cpuset.cpus", 3), ("cpu.quota", CPUSet({1})), ("cpu.quota", -2), ("memory.stat", 1), ("cpu.shares", 1)],
 )
 @pytest.mark.parametrize("version", [V1, V2], ids=["v1", "v2"])
 def test_what_is_no_value_of_a_field_is_refused(version: Version, field: str, value: CPUSet | int) -> None:

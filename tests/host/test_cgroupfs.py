@@ -87,6 +87,12 @@ def test_a_file_that_is_absent_is_none_but_a_group_that_is_gone_is_an_error(mach
     assert cgroups.exists("kubepods")
 
 
+def test_a_number_that_cannot_be_read_costs_no_more_than_itself(v2: Rooted) -> None:
+    v2.folder(f"{ROOT}/{BE}/memory.high").plant({f"{ROOT}/{BE}/memory.low": "4096\n"})
+    state = Cgroups.detect(v2).state(BE, ["memory.high", "memory.low"])
+    assert (state.quota_us, state.values) == (50_000, {"memory.low": 4096})
+
+
 def test_children_are_the_folders_only(v2: Rooted) -> None:
     v2.folder(f"{ROOT}/{BE}/pod2", f"{ROOT}/{BE}/pod10")
     assert Cgroups.detect(v2).children(BE) == ["pod10", "pod2"]
@@ -123,8 +129,8 @@ def test_fields_for_reading_are_not_written(v2: Rooted, field: str) -> None:
 
 
 def test_an_unknown_field_is_named(v2: Rooted) -> None:
-    with pytest.raises(ValueError, match=r"cpu\.shares"):
-        Cgroups.detect(v2).path(BE, "cpu.shares")
+    with pytest.raises(ValueError, match=r"cpu\.colour"):
+        Cgroups.detect(v2).path(BE, "cpu.colour")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.model.snapshot import Use
-from koordlite.observe.usage import Counter, Window
+from koordlite.observe.counters import Counter, Window
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from koordlite.ports import Files
 from koordlite.report.tick import Tick
 from koordlite.sandbox import Sandbox
 from koordlite.sandbox.cluster import SandboxCluster
+from koordlite.sandbox.machines import Machine
 
 SHAPES = ("intel-2s-ht", "amd-ccd", "arm", "small")
 EFFECTIVE = "cpuset.cpus.effective"
@@ -33,7 +34,7 @@ RESCTRL = {
 class Emulated:
     """A machine of a shape, its manifests in `folder`, and an agent on it."""
 
-    def __init__(self, shape: str, folder: Path) -> None:
+    def __init__(self, shape: str | Machine, folder: Path) -> None:
         self.folder = folder / "manifests"
         self.folder.mkdir(exist_ok=True)
         self.state = folder / "state"

@@ -1,0 +1,103 @@
+"""What suppression knows of a node: the terms of the budget, and what it remembers from tick to tick."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.formulas import reservation, suppress
+from koordlite.model.pod import Pod
+from koordlite.model.qos import KubeQoS
+from koordlite.model.snapshot import Snapshot
+
+Evidence = dict[str, int | float | str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """What one tick leaves for the next; a flat mapping on the way (`Decision.remember`)."""
+
+    followed_milli: int | None = None
+    """The budget that is followed."""
+    shrunk_at: float | None = None
+    """When a falling budget last took CPU away, by `Snapshot.time`."""
+    node_gone_at: float | None = None
+    """Since when the Node has been missing."""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, float]) -> Memory:
+        """From what was remembered; what is missing is None."""
+        followed = kept.get("followed_milli")
+        return cls(None if followed is None else int(followed), kept.get("shrunk_at"), kept.get("node_gone_at"))
+
+    def kept(self) -> dict[str, float]:
+        """As it is remembered."""
+        values = {"followed_milli": self.followed_milli, "shrunk_at": self.shrunk_at, "node_gone_at": self.node_gone_at}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def age_since_shrink(self, now: float) -> float:
+        """Seconds since CPU was taken away; infinite if it never was, or if the clock has started anew."""
+        return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
+
+
+def terms(seen: Snapshot) -> Evidence:
+    """The terms of `suppress.be_cpu_budget` and its result, in millicores, under the formula's names.
+
+    The picture must have a Node with capacity and a sample of its use. Source: Koordinator `calculateBESuppressCPU`;
+    who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
+    """
+    assert seen.node is not None
+    capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
+    minimum = threshold.cpu_suppress_min_percent
+    parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": _system_milli(seen)}
+    budget = suppress.be_cpu_budget(
+        capacity_milli=capacity,
+        threshold_percent=threshold.cpu_suppress_threshold_percent,
+        min_percent=minimum,
+        **parts,
+    )
+    return {
+        "capacity_milli": capacity,
+        "threshold_percent": threshold.cpu_suppress_threshold_percent,
+        **parts,
+        **({} if minimum is None else {"min_percent": minimum}),
+        "budget_milli": budget,
+    }
+
+
+def gives_way(seen: Snapshot, pod: Pod) -> bool:
+    """Whether a limit on the besteffort group holds this pod: it lives there, or kubelet will put it there."""
+    place = seen.places.get(pod.uid)
+    if place is None:
+        return pod.kube_qos is KubeQoS.BEST_EFFORT
+    return place.group.startswith(f"{seen.layout.besteffort}/")
+
+
+def _prod_milli(seen: Snapshot) -> int:
+    best_effort = {pod.uid for pod in seen.pods if gives_way(seen, pod)}
+    return sum(use.cpu for uid, use in seen.usage.pods.items() if uid not in best_effort)
+
+
+def _host_milli(seen: Snapshot) -> int:
+    used = seen.usage.host_apps
+    return sum(used[a.name].cpu for a in seen.slo.host_applications if a.name in used and not a.is_best_effort)
+
+
+def _system_milli(seen: Snapshot) -> int:
+    assert seen.usage.node is not None
+    return suppress.system_use(
+        node_milli=seen.usage.node.cpu,
+        pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
+        host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
+        reserved_milli=_reserved_milli(seen),
+    )
+
+
+def _reserved_milli(seen: Snapshot) -> int:
+    """CPU kept back by kubelet or by the annotation, whichever is more."""
+    assert seen.node is not None
+    by_kubelet = reservation.from_kubelet(
+        capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
+    )
+    kept = reservation.larger(by_kubelet, seen.reserved.resources)
+    return kept["cpu"].milli if "cpu" in kept else 0

@@ -1,0 +1,144 @@
+"""Least change: of all CPU sets that are spread alike, the one that keeps most of the CPUs held so far.
+
+Every CPU that changes hands costs cold caches and a migration of whoever runs there, so a set moves no more than the
+spread asks for. "Spread alike" is defined by `Shape`; docs/formulas.md, "BE CPUs", has the rule in words.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.topology import CPU
+
+Bucket = Sequence[CPU]
+"""CPUs of one place (socket and NUMA node), sorted by core."""
+
+
+class Shape(NamedTuple):
+    """How many CPUs of one place are taken: whole pairs of hyperthreads, and single CPUs."""
+
+    pairs: int
+    singles: int
+
+
+def least_change(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> CPUSet:
+    """max |answer ∩ held| over all sets with the shapes of `picked`; `picked` itself where nothing is gained.
+
+    A set is spread like `picked` when each place has as many pairs and single CPUs in it, or when places that are
+    alike (as many cores, with as many CPUs each) have exchanged theirs. The rule is ours; Koordinator's
+    `adjustByCPUSet` picks anew every time.
+    """
+    if not held or picked <= held:
+        return picked
+    alike: dict[tuple[int, ...], list[Bucket]] = collections.defaultdict(list)
+    for bucket in buckets:
+        alike[_profile(bucket)].append(bucket)
+    kept = held & CPUSet(cpu.id for bucket in buckets for cpu in bucket)
+    if all(_shapes(same, kept) == _shapes(same, picked) for same in alike.values()):
+        return kept  # The usual case by far, and cheap: nothing has to move.
+    best = CPUSet(cpu for same in alike.values() for cpu in _among_alike(same, picked, held))
+    return best if len(best & held) > len(picked & held) else picked
+
+
+def _profile(bucket: Bucket) -> tuple[int, ...]:
+    return tuple(sorted(len(core) for core in _cores(bucket)))
+
+
+def _cores(bucket: Bucket) -> list[list[CPU]]:
+    return [list(cpus) for _, cpus in itertools.groupby(bucket, key=lambda cpu: cpu.core)]
+
+
+def _shape(bucket: Bucket, picked: CPUSet) -> Shape:
+    taken = [sum(cpu.id in picked for cpu in core) for core in _cores(bucket)]
+    return Shape(sum(count // 2 for count in taken), sum(count % 2 for count in taken))
+
+
+def _shapes(buckets: Sequence[Bucket], picked: CPUSet) -> collections.Counter[Shape]:
+    return collections.Counter(_shape(bucket, picked) for bucket in buckets)
+
+
+def _among_alike(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> Iterator[int]:
+    """The CPUs of places that are alike, each place with one of the shapes that `picked` has among them."""
+    shapes = [_shape(bucket, picked) for bucket in buckets]
+    kinds = sorted(set(shapes), key=shapes.index)
+    choices = [{kind: _within(bucket, kind, held) for kind in kinds} for bucket in buckets]
+    gains = [{kind: len(cpus & held) for kind, cpus in each.items()} for each in choices]
+    left = tuple(shapes.count(kind) for kind in kinds)
+    for number, kind in enumerate(_share_out(gains, shapes, kinds, left)):
+        yield from choices[number][kind]
+
+
+def _share_out(
+    gains: Sequence[Mapping[Shape, int]], own: Sequence[Shape], kinds: Sequence[Shape], left: tuple[int, ...]
+) -> Iterator[Shape]:
+    """Which place gets which shape, so that the sum of gains is largest; its own one where that is as good."""
+
+    @functools.cache
+    def best(number: int, left: tuple[int, ...]) -> int:
+        if number == len(gains):
+            return 0
+        return max(gains[number][kinds[k]] + best(number + 1, _less(left, k)) for k in _present(left))
+
+    for number, shape in enumerate(own):
+        totals = (
+            (gains[number][kinds[k]] + best(number + 1, _less(left, k)), kinds[k] == shape, k) for k in _present(left)
+        )
+        *_, chosen = max(totals)
+        left = _less(left, chosen)
+        yield kinds[chosen]
+
+
+def _present(left: tuple[int, ...]) -> list[int]:
+    return [k for k, count in enumerate(left) if count]
+
+
+def _less(left: tuple[int, ...], k: int) -> tuple[int, ...]:
+    return (*left[:k], left[k] - 1, *left[k + 1 :])
+
+
+def _within(bucket: Bucket, shape: Shape, held: CPUSet) -> CPUSet:
+    """CPUs of one place in this shape, as many held ones as possible; else the first cores."""
+    cores = [sorted(core, key=lambda cpu: (cpu.id not in held, cpu.id)) for core in _cores(bucket)]
+    tables = _tables(cores, shape, held)
+    answer: list[int] = []
+    for core, later in zip(cores, tables[1:], strict=True):
+        taken, shape = _best_step(core, shape, later, held)
+        answer += [cpu.id for cpu in core[:taken]]
+    return CPUSet(answer)
+
+
+Table = dict[Shape, int]
+"""Shape still wanted → how many held CPUs the cores from here on can give; shapes they cannot give are missing."""
+
+
+def _tables(cores: Sequence[Sequence[CPU]], shape: Shape, held: CPUSet) -> list[Table]:
+    """One table for each core, and one behind the last."""
+    tables: list[Table] = [{Shape(0, 0): 0}]
+    for core in reversed(cores):
+        gains = [0, *itertools.accumulate(cpu.id in held for cpu in core)]
+        table: Table = {}
+        for (pairs, singles), gain in tables[-1].items():
+            for taken, more in enumerate(gains):
+                wider = Shape(pairs + taken // 2, singles + taken % 2)
+                if wider.pairs <= shape.pairs and wider.singles <= shape.singles:
+                    table[wider] = max(table.get(wider, 0), gain + more)
+        tables.append(table)
+    return tables[::-1]
+
+
+def _best_step(core: Sequence[CPU], shape: Shape, later: Table, held: CPUSet) -> tuple[int, Shape]:
+    """How many CPUs of this core to take, and the shape that is left for the later ones."""
+
+    def steps() -> Iterable[tuple[int, int, Shape]]:
+        for taken in range(len(core) + 1):
+            rest = Shape(shape.pairs - taken // 2, shape.singles - taken % 2)
+            if rest in later:
+                yield later[rest] + sum(cpu.id in held for cpu in core[:taken]), taken, rest
+
+    _, taken, rest = max(steps())
+    return taken, rest

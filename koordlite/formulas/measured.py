@@ -1,0 +1,43 @@
+"""What samples and limits amount to: percentiles, throttling, the CPU best-effort work may use.
+
+Worked examples: docs/formulas.md, "Usage". Source: Koordinator `metriccache` aggregation and the throttled collector.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+
+
+def percentile(samples: Sequence[float], part: float) -> float:
+    """The sample at place ⌊n × part⌋ - 1 of the sorted samples, at least the first.
+
+    The product is one of single precision, as in Koordinator's `fieldPercentileOfMetricList`. ValueError without
+    samples, or when `part` is not above 0 and at most 1.
+    """
+    if not samples:
+        raise ValueError("a percentile needs at least one sample")
+    if not 0 < part <= 1:
+        raise ValueError(f"{part} is no percentile: above 0 and at most 1 is")
+    product = _single(_single(len(samples)) * _single(part))
+    return sorted(samples)[max(0, math.floor(product) - 1)]
+
+
+def throttled_ratio(*, periods: int, throttled: int) -> float:
+    """Throttled periods ÷ periods, 0 without a period."""
+    return throttled / periods if periods > 0 else 0.0
+
+
+def be_limit_milli(*, cpus: int, quota_us: int, period_us: int) -> int:
+    """min(CPUs × 1000, quota × 1000 ÷ period): millicores the besteffort group may use; quota -1 is no limit.
+
+    Source: Koordinator `getBECPURealMilliLimit`, which takes the smallest set of all containers instead of the group's:
+    there, one container on two CPUs makes the whole node look as if it had two.
+    """
+    by_set = cpus * 1000
+    return by_set if quota_us < 0 else min(by_set, quota_us * 1000 // period_us)
+
+
+def _single(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])

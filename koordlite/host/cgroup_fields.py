@@ -1,0 +1,122 @@
+"""What each number in a cgroup file may be, where it lies on v1 and v2, and how it is written.
+
+Sources: Koordinator's table of cgroup resources (`cgroup_resource`, `validator`), the kernel's cgroup-v2 document, and
+Anolis OS for the files that only its kernels have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+UNLIMITED = -1
+UNLIMITED_BYTES = 9223372036854771712
+"""What v1 prints for no limit on memory: the greatest number of pages, in bytes."""
+_MAX_INT64 = (1 << 63) - 1
+MIN_SHARES, MAX_SHARES = 2, 262_144
+MIN_WEIGHT, MAX_WEIGHT = 1, 10_000
+_MAX_BURST_US = 100_000_000
+
+_Parse = Callable[[bytes], int]
+_Print = Callable[[int], bytes]
+
+
+def weight_of_shares(shares: int) -> int:
+    """v2's cpu.weight for v1's cpu.shares: 1 + (shares - 2) × 9999 / 262142, rounded down; ValueError beyond the range.
+
+    Source: runc, and Koordinator `ConvertCPUSharesToWeight`.
+    """
+    if not MIN_SHARES <= shares <= MAX_SHARES:
+        raise ValueError(f"{shares} are no shares: {MIN_SHARES} to {MAX_SHARES} are")
+    return 1 + (shares - MIN_SHARES) * (MAX_WEIGHT - MIN_WEIGHT) // (MAX_SHARES - MIN_SHARES)
+
+
+def shares_of_weight(weight: int) -> int:
+    """v1's cpu.shares for v2's cpu.weight: 2 + (weight - 1) × 262142 / 9999, rounded down; not the exact inverse.
+
+    ValueError beyond the range. Source: Koordinator `ConvertCPUWeightToShares`.
+    """
+    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+        raise ValueError(f"{weight} is no weight: {MIN_WEIGHT} to {MAX_WEIGHT} is")
+    return MIN_SHARES + (weight - MIN_WEIGHT) * (MAX_SHARES - MIN_SHARES) // (MAX_WEIGHT - MIN_WEIGHT)
+
+
+def _parse_weight(raw: bytes) -> int:
+    """The kernel prints weight 0 for an idle group: the least shares."""
+    weight = int(raw)
+    return MIN_SHARES if weight == 0 else shares_of_weight(weight)
+
+
+def parse_bytes(raw: bytes) -> int:
+    """Bytes, `UNLIMITED` for `max` and for the number v1 prints instead."""
+    text = raw.strip()
+    value = UNLIMITED if text == b"max" else int(text)
+    return UNLIMITED if value >= UNLIMITED_BYTES or value < 0 else value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One numeric field. Its range is that of the field, in its own unit, on both versions."""
+
+    v1: tuple[str, str] | None
+    """Controller and file; None where v1 has no such file."""
+    v2: str
+    minimum: int
+    maximum: int
+    parse_v1: _Parse = int
+    parse_v2: _Parse = int
+    print_v1: _Print = b"%d".__mod__
+    print_v2: _Print = b"%d".__mod__
+
+    def allows(self, value: int) -> bool:
+        """Whether a kernel may be given `value`."""
+        return self.minimum <= value <= self.maximum
+
+
+def _plain(controller: str, name: str, minimum: int, maximum: int) -> Number:
+    return Number(v1=(controller, name), v2=name, minimum=minimum, maximum=maximum)
+
+
+def _protection(name: str) -> Number:
+    """Bytes, or no limit; both versions read the greatest int64 as `max`."""
+    return Number(
+        v1=("memory", name),
+        v2=name,
+        minimum=UNLIMITED,
+        maximum=_MAX_INT64,
+        parse_v1=parse_bytes,
+        parse_v2=parse_bytes,
+        print_v1=lambda value: b"%d" % (_MAX_INT64 if value == UNLIMITED else value),
+        print_v2=lambda value: b"max" if value == UNLIMITED else b"%d" % value,
+    )
+
+
+def _v2_only(name: str, minimum: int, maximum: int) -> Number:
+    return Number(v1=None, v2=name, minimum=minimum, maximum=maximum)
+
+
+NUMBERS: Mapping[str, Number] = {
+    "cpu.shares": Number(
+        v1=("cpu", "cpu.shares"),
+        v2="cpu.weight",
+        minimum=MIN_SHARES,
+        maximum=MAX_SHARES,
+        parse_v2=_parse_weight,
+        print_v2=lambda shares: b"%d" % weight_of_shares(shares),
+    ),
+    "cpu.burst": Number(v1=("cpu", "cpu.cfs_burst_us"), v2="cpu.max.burst", minimum=0, maximum=_MAX_BURST_US),
+    "cpu.idle": _plain("cpu", "cpu.idle", 0, 1),
+    "cpu.bvt_warp_ns": _plain("cpu", "cpu.bvt_warp_ns", -1, 2),
+    "memory.min": _protection("memory.min"),
+    "memory.low": _protection("memory.low"),
+    "memory.high": _protection("memory.high"),
+    "memory.wmark_ratio": _plain("memory", "memory.wmark_ratio", 0, 100),
+    "memory.wmark_scale_factor": _plain("memory", "memory.wmark_scale_factor", 1, 1000),
+    "memory.wmark_min_adj": _plain("memory", "memory.wmark_min_adj", -25, 50),
+    "memory.priority": _plain("memory", "memory.priority", 0, 12),
+    "memory.use_priority_oom": _plain("memory", "memory.use_priority_oom", 0, 1),
+    "memory.oom.group": _plain("memory", "memory.oom.group", 0, 1),
+    "memory.pagecache_limit.enable": _v2_only("memory.pagecache_limit.enable", 0, 1),
+    "memory.pagecache_limit.size": _v2_only("memory.pagecache_limit.size", 0, _MAX_INT64),
+    "memory.pagecache_limit.sync": _v2_only("memory.pagecache_limit.sync", 0, 1),
+}

@@ -1,0 +1,66 @@
+"""Looking at much in turns: each tick at a part of it, so that the whole was seen within a few seconds.
+
+A machine of a few pods is small enough to be seen whole each tick; on a full one that would be thousands of files.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Rotation(Generic[T]):
+    """Values by name, each read when its name comes up first, when asked for, and otherwise in turn."""
+
+    def __init__(self, read: Callable[[str], T | None], *, seconds: float, at_least: int) -> None:
+        """`read` gives None for what is gone. All are read within `seconds`, and `at_least` so many each time."""
+        self._read, self._seconds, self._at_least = read, seconds, at_least
+        self._kept: dict[str, T] = {}
+        self._due: set[str] = set()
+        self._asked: set[str] = set()
+        self._time: float | None = None
+
+    def begin(self, now: float, *, fresh: Collection[str] = ()) -> None:
+        """A round of looking at the time `now`; names in `fresh` are not taken from memory."""
+        passed = self._seconds if self._time is None else max(0.0, now - self._time)
+        share = math.ceil(len(self._kept) * min(1.0, passed / self._seconds))
+        # What was read last stands last.
+        self._due = {*itertools.islice(self._kept, max(self._at_least, share)), *fresh}
+        self._asked.clear()
+        self._time = now
+
+    def get(self, name: str) -> T | None:
+        """The value of `name`, at most `seconds` old; None when it is gone."""
+        self._asked.add(name)
+        kept = self._kept.get(name)
+        if kept is not None and name not in self._due:
+            return kept
+        return self.again(name)
+
+    def again(self, name: str) -> T | None:
+        """The value of `name` as it is at this moment."""
+        self._asked.add(name)
+        self._due.discard(name)
+        self._kept.pop(name, None)
+        value = self._read(name)
+        if value is not None:
+            self._kept[name] = value
+        return value
+
+    def end(self) -> None:
+        """Forget what this round did not ask for."""
+        if len(self._asked) < len(self._kept):
+            self._kept = {name: value for name, value in self._kept.items() if name in self._asked}
+
+    def all(self, names: Iterable[str]) -> dict[str, T]:
+        """What is there of `names`, in their order."""
+        found = ((name, self.get(name)) for name in dict.fromkeys(names))
+        return {name: value for name, value in found if value is not None}
+
+    def clear(self) -> None:
+        """Take nothing from memory."""
+        self._kept.clear()

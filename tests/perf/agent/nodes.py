@@ -1,0 +1,119 @@
+"""Nodes to measure: this machine's own cgroups, or an emulated one, with any number of pods of two containers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+
+from emulated import Emulated
+from realnode import tree
+from realnode.manifests import Manifests, threshold
+from realnode.pods import Pod
+
+from koordlite import config
+from koordlite.agent import Agent
+from koordlite.host import bundle
+from koordlite.host.clock import RealClock
+from koordlite.host.files import RealFiles
+from koordlite.host.journal import Journal
+from koordlite.kube.manifests import ManifestCluster
+from koordlite.ports import Files
+
+KINDS = (("BestEffort", "BE"), ("Burstable", "LS"))
+
+
+class Counting:
+    """Files that count what is asked of them: one system call each when the descriptor is kept, three otherwise."""
+
+    def __init__(self, inner: Files) -> None:
+        self._inner = inner
+        self.reads = self.writes = self.lists = 0
+
+    def read(self, path: str) -> bytes:
+        """As `ports.Files`."""
+        self.reads += 1
+        return self._inner.read(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """As `ports.Files`."""
+        self.writes += 1
+        self._inner.write(path, data)
+
+    def list(self, path: str) -> Sequence[str]:
+        """As `ports.Files`."""
+        self.lists += 1
+        return self._inner.list(path)
+
+    def mkdir(self, path: str) -> None:
+        """As `ports.Files`."""
+        self._inner.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        """As `ports.Files`."""
+        self._inner.rmdir(path)
+
+
+class Ahead:
+    """This machine's clock, but seconds pass at once."""
+
+    def __init__(self) -> None:
+        self._clock, self._ahead = RealClock(), 0.0
+
+    def monotonic(self) -> float:
+        """As `ports.Clock`."""
+        return self._clock.monotonic() + self._ahead
+
+    def wall(self) -> float:
+        """As `ports.Clock`."""
+        return self._clock.wall() + self._ahead
+
+    def wait(self, seconds: float) -> bool:
+        """As `ports.Clock`, without waiting."""
+        self._ahead += max(0.0, seconds)
+        return False
+
+
+Step = Callable[[], object]
+
+
+@contextlib.contextmanager
+def real(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Counting, Step]]:
+    """An agent on this machine's cgroups; `Step` passes a little time."""
+    built = tree.Tree(f"{tree.PREFIX}perf-{os.getpid()}")
+    with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder, RealFiles() as files:
+        manifests = Manifests(pathlib.Path(folder) / "cluster")
+        manifests.node(reservation={"reservedCPUs": "0"})
+        manifests.config(threshold=threshold("cpuset"))
+        try:
+            built.build()
+            for number in range(pods):
+                kube, koord = KINDS[number % 2]
+                pod = Pod(f"p{number}", kube, koord, ("one", "two"))
+                manifests.pod(pod)
+                built.add(pod)
+            counting, clock = Counting(files), Ahead()
+            host = bundle.bind(counting, clock, kubepods=built.top)
+            settings = config.with_modes(config.default(), mode)
+            with Journal.open(pathlib.Path(folder) / "state") as journal:
+                agent = Agent(host, ManifestCluster(manifests.folder, clock=clock), settings, journal)
+                yield agent, counting, lambda: clock.wait(1.0)
+                agent.put_back()
+        finally:
+            built.close()
+
+
+@contextlib.contextmanager
+def emulated(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Counting, Step]]:
+    """An agent on an emulated machine; `Step` passes a second of its time."""
+    with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder:
+        node = Emulated("intel-2s-ht", pathlib.Path(folder))
+        for number in range(pods):
+            node.pod(f"p{number}", KINDS[number % 2][1], "0.05")
+        node.cluster.view()
+        counting = Counting(node.sandbox.files)
+        with node.journal() as journal:
+            agent = Agent(node.host(counting), node.cluster, node.settings(mode), journal)
+            yield agent, counting, lambda: node.sandbox.advance(1.0)

@@ -1,0 +1,69 @@
+"""What stays still: writes under a load that hardly changes, memory over many ticks, and how long a restore takes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import nodes
+from tick_cost import rss_mib
+
+SIMULATED_SECONDS = 600
+PODS = 250
+RESTORE_SECONDS, MEMORY_GROWTH_MIB = 1.0, 16.0
+WIDE = 4.0
+
+
+def writes_under_steady_load(pods: int) -> int:
+    """Writes during ten simulated minutes, after a minute in which the limits find their place."""
+    with nodes.emulated(pods) as (agent, files, step):
+        for second in range(60 + SIMULATED_SECONDS):
+            if second == 60:
+                files.writes = 0
+            agent.tick()
+            step()
+        return files.writes
+
+
+def memory_over(ticks: int, pods: int) -> tuple[float, float]:
+    """MiB after the windows are full, and after `ticks` ticks more, on real cgroups."""
+    with nodes.real(pods, "observe") as (agent, _, step):
+        for _ in range(320):
+            agent.tick()
+            step()
+        before = rss_mib()
+        for _ in range(ticks):
+            agent.tick()
+            step()
+        return before, rss_mib()
+
+
+def restore_seconds(pods: int) -> float:
+    """How long it takes to give back what was found at so many pods."""
+    with nodes.real(pods) as (agent, _, step):
+        for _ in range(5):
+            agent.tick()
+            step()
+        began = time.perf_counter()
+        agent.put_back()
+        return time.perf_counter() - began
+
+
+def main() -> int:
+    """Print the three; 1 when one is far beyond its budget."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--ticks", type=int, default=10_000, help="ticks over which memory has to stay flat")
+    asked.add_argument("--memory-pods", type=int, default=50)
+    given = asked.parse_args()
+    writes = writes_under_steady_load(10)
+    print(f"writes in {SIMULATED_SECONDS} simulated seconds of steady load: {writes} (budget 0)")
+    seconds = restore_seconds(PODS)
+    print(f"restore at {PODS} pods: {seconds:.2f} s (budget {RESTORE_SECONDS} s)")
+    before, after = memory_over(given.ticks, given.memory_pods)
+    print(f"memory at {given.memory_pods} pods: {before:.1f} MiB, after {given.ticks} ticks more {after:.1f} MiB")
+    return int(writes > 0 or seconds > WIDE * RESTORE_SECONDS or after - before > MEMORY_GROWTH_MIB)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What one tick costs at 10 to 500 pods: CPU, wall time, file operations, memory. Fails only far beyond the budget."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import nodes
+
+PODS = (10, 50, 110, 250, 500)
+BUDGET_MILLISECONDS_AT_250 = 10.0
+WIDE = 4.0
+"""The machine may be shared: a run fails beyond this many times the budget."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Medians over the ticks after warming up."""
+
+    pods: int
+    cpu_ms: float
+    wall_ms: float
+    reads: float
+    lists: float
+    writes: float
+    rss_mib: float
+
+
+def measure(pods: int, *, ticks: int, emulated: bool, mode: str) -> Cost:
+    """Medians of CPU and wall time, means of the counts, over `ticks` ticks."""
+    make = nodes.emulated if emulated else nodes.real
+    with make(pods, mode) as (agent, files, step):
+        for _ in range(12):
+            agent.tick()
+            step()
+        gc.collect()
+        before = (files.reads, files.lists, files.writes)
+        cpu, wall = [], []
+        for _ in range(ticks):
+            began, spent = time.perf_counter(), time.process_time()
+            agent.tick()
+            cpu.append((time.process_time() - spent) * 1000)
+            wall.append((time.perf_counter() - began) * 1000)
+            step()
+        counts = [
+            (now - then) / ticks for now, then in zip((files.reads, files.lists, files.writes), before, strict=True)
+        ]
+        return Cost(pods, statistics.median(cpu), statistics.median(wall), *counts, rss_mib())
+
+
+def rss_mib() -> float:
+    """Memory of this process."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> int:
+    """Print the table; 1 when a tick at 250 pods is far beyond its budget."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--pods", type=int, nargs="*", default=PODS)
+    asked.add_argument("--ticks", type=int, default=40)
+    asked.add_argument("--emulated", action="store_true")
+    asked.add_argument("--mode", default="enforce")
+    given = asked.parse_args()
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {'emulated' if given.emulated else 'real cgroups'}")
+    print(
+        f"{'pods':>5} {'CPU ms':>8} {'wall ms':>8} {'µs/pod':>7} {'reads':>7} {'lists':>6} {'writes':>6} {'RSS MiB':>8}"
+    )
+    late = False
+    for pods in given.pods:
+        cost = measure(pods, ticks=given.ticks, emulated=given.emulated, mode=given.mode)
+        each = cost.cpu_ms * 1000 / pods
+        print(
+            f"{pods:5} {cost.cpu_ms:8.2f} {cost.wall_ms:8.2f} {each:7.1f} {cost.reads:7.0f} {cost.lists:6.0f} "
+            f"{cost.writes:6.1f} {cost.rss_mib:8.1f}"
+        )
+        late = late or (pods <= 250 and not given.emulated and cost.cpu_ms > WIDE * BUDGET_MILLISECONDS_AT_250)
+    return int(late)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Orders of quotas and bursts, memory and shares: no step that the kernel refuses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite import plan
+from koordlite.model.decision import CgroupChange, CgroupField
+from koordlite.model.snapshot import Cgroup
+
+
+def change(group: str, field: CgroupField, value: int) -> CgroupChange:
+    return CgroupChange(group, field, value)
+
+
+def steps(changes: list[CgroupChange], cgroups: dict[str, Cgroup]) -> list[tuple[str, str, int]]:
+    done = plan.order(changes, cgroups)
+    return [(c.group, c.field, c.value) for c in done if isinstance(c, CgroupChange) and isinstance(c.value, int)]
+
+
+@given(
+    quotas=st.tuples(st.integers(-1, 20).filter(bool), st.integers(-1, 20).filter(bool)),
+    bursts=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+)
+def test_a_burst_is_never_above_its_quota_on_the_way(quotas: tuple[int, int], bursts: tuple[int, int]) -> None:
+    fits = all(quota == -1 or burst <= quota for quota, burst in zip(quotas, bursts, strict=True))
+    if not fits:
+        return
+    now = {"cpu.quota": quotas[0], "cpu.burst": bursts[0]}
+    held = {"g": Cgroup(quota_us=quotas[0], values={"cpu.burst": bursts[0]})}
+    for _, field, value in steps([change("g", "cpu.burst", bursts[1]), change("g", "cpu.quota", quotas[1])], held):
+        now[field] = value
+        assert now["cpu.quota"] == -1 or now["cpu.burst"] <= now["cpu.quota"]
+    assert now == {"cpu.quota": quotas[1], "cpu.burst": bursts[1]}
+
+
+@pytest.mark.parametrize("field", ["memory.min", "memory.low", "memory.high"])
+def test_memory_grows_from_the_top_and_shrinks_from_the_bottom(field: CgroupField) -> None:
+    held = {group: Cgroup(values={field: 10}) for group in ("k", "k/p", "k/q", "k/q/c")}
+    wanted = [change("k/p", field, 20), change("k", field, 30), change("k/q", field, 5), change("k/q/c", field, 1)]
+    assert steps(wanted, held) == [("k", field, 30), ("k/p", field, 20), ("k/q/c", field, 1), ("k/q", field, 5)]
+
+
+def test_no_limit_is_more_than_any() -> None:
+    held = {"k": Cgroup(values={"memory.high": 10}), "k/p": Cgroup(values={"memory.high": -1})}
+    wanted = [change("k/p", "memory.high", 5), change("k", "memory.high", -1)]
+    assert steps(wanted, held) == [("k", "memory.high", -1), ("k/p", "memory.high", 5)]
+
+
+def test_a_group_gets_shares_only_while_it_is_not_idle() -> None:
+    waking = steps([change("k", "cpu.shares", 8), change("k", "cpu.idle", 0)], {})
+    assert waking == [("k", "cpu.idle", 0), ("k", "cpu.shares", 8)]
+    resting = steps([change("k", "cpu.idle", 1), change("k", "cpu.shares", 8)], {})
+    assert resting == [("k", "cpu.shares", 8), ("k", "cpu.idle", 1)]
