@@ -57,9 +57,25 @@ def set_bandwidth(group: Group, *, quota_us: int, period_us: int, burst_us: int)
     """Store a quota, or EINVAL as `tg_set_cfs_bandwidth` of the kernel."""
     if not MIN_US <= period_us <= MAX_PERIOD_US:
         raise refusal(errno.EINVAL)
-    if quota_us != UNLIMITED and not max(MIN_US, burst_us) <= quota_us <= MAX_RUNTIME_US:
+    if quota_us != UNLIMITED and not max(MIN_US, burst_us) <= quota_us <= MAX_RUNTIME_US - burst_us:
         raise refusal(errno.EINVAL)
     group.quota_us, group.period_us, group.burst_us = quota_us, period_us, burst_us
+
+
+def set_weight(group: Group, weight: int) -> None:
+    """Store a weight; EINVAL for the root and for an idle group, as `sched_group_set_shares`."""
+    if group.parent is None or group.idle:
+        raise refusal(errno.EINVAL)
+    group.weight = weight
+
+
+def set_idle(group: Group, data: bytes) -> None:
+    """cpu.idle, as `sched_group_set_idle`: the weight from before is lost, a group that wakes up has the default."""
+    idle = kernel_text.integer(data, low=0, high=1, outside=errno.EINVAL)
+    if group.parent is None:
+        raise refusal(errno.EINVAL)
+    if idle != group.idle:
+        group.idle, group.weight = idle, group.default_weight
 
 
 def empties_busy(group: Group, before: CPUSet, after: CPUSet) -> None:

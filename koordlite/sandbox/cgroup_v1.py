@@ -6,10 +6,10 @@ import errno
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.sandbox import cgroup_memory, kernel_text
 from koordlite.sandbox import cgroup_rules as rules
-from koordlite.sandbox import kernel_text
 from koordlite.sandbox.cgroup_rules import Attribute
-from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group, Hierarchy
+from koordlite.sandbox.cgroups import IDLE_SHARES, UNLIMITED, Cgroups, Group, Hierarchy
 from koordlite.sandbox.machines import Machine
 from koordlite.sandbox.processes import Processes
 from koordlite.sandbox.tree import File, refusal
@@ -62,14 +62,15 @@ def _admit(hierarchy: Hierarchy) -> Callable[[Group], None]:
     return admit
 
 
-def _cpu(_: Hierarchy, __: Machine) -> Table:
-    return {
-        "cpu.shares": Attribute(lambda group: f"{group.weight}\n", _set_shares),
+def _cpu(_: Hierarchy, machine: Machine) -> Table:
+    warp = {"cpu.bvt_warp_ns": cgroup_memory.setting("cpu.bvt_warp_ns", -1, 2, 0)} if machine.extended else {}
+    return warp | {
+        "cpu.shares": Attribute(lambda group: f"{IDLE_SHARES if group.idle else group.weight}\n", _set_shares),
         "cpu.cfs_quota_us": Attribute(lambda group: f"{group.quota_us}\n", _set_quota),
         "cpu.cfs_period_us": Attribute(lambda group: f"{group.period_us}\n", _set_period),
         "cpu.cfs_burst_us": Attribute(lambda group: f"{group.burst_us}\n", _set_burst),
         "cpu.stat": Attribute(_cpu_stat),
-        "cpu.idle": Attribute(lambda group: f"{group.idle}\n"),
+        "cpu.idle": Attribute(lambda group: f"{group.idle}\n", rules.set_idle),
         "cpuacct.usage": Attribute(lambda group: f"{group.usage_us * 1000}\n"),
         "cpuacct.stat": Attribute(lambda group: f"user {group.usage_us // 10_000}\nsystem 0\n"),
     }
@@ -112,9 +113,7 @@ def nested(group: Group, field: str, wanted: CPUSet) -> None:
 
 def _set_shares(group: Group, data: bytes) -> None:
     shares = kernel_text.integer(data, low=0, high=2**64 - 1, outside=errno.EINVAL)
-    if group.parent is None:
-        raise refusal(errno.EINVAL)
-    group.weight = min(max(shares, 2), 262_144)
+    rules.set_weight(group, min(max(shares, 2), 262_144))
 
 
 def _set_quota(group: Group, data: bytes) -> None:
@@ -129,9 +128,9 @@ def _set_period(group: Group, data: bytes) -> None:
 
 def _set_burst(group: Group, data: bytes) -> None:
     burst = kernel_text.integer(data, low=0, outside=errno.EINVAL)
-    if group.quota_us != UNLIMITED and burst > group.quota_us:
+    if group.parent is None:
         raise refusal(errno.EINVAL)
-    group.burst_us = burst
+    rules.set_bandwidth(group, quota_us=group.quota_us, period_us=group.period_us, burst_us=burst)
 
 
 def _set_bandwidth(group: Group, *, quota_us: int, period_us: int) -> None:
@@ -161,12 +160,13 @@ def _share(group: Group) -> int:
 def _cpu_stat(group: Group) -> str:
     return (
         f"nr_periods {group.periods}\nnr_throttled {group.throttled}\nthrottled_time {group.throttled_us * 1000}\n"
-        "nr_bursts 0\nburst_time 0\n"
+        f"nr_bursts {group.bursts}\nburst_time {group.burst_used_us * 1000}\n"
     )
 
 
-def _memory(_: Hierarchy, __: Machine) -> Table:
-    return {
+def _memory(_: Hierarchy, machine: Machine) -> Table:
+    more = {**cgroup_memory.protection(), **cgroup_memory.extensions(1)} if machine.extended else {}
+    return more | {
         "memory.usage_in_bytes": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n"),
         "memory.limit_in_bytes": Attribute(_limit, _set_limit),
         "memory.stat": Attribute(_memory_stat),

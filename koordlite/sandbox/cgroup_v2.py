@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.sandbox import cgroup_memory, kernel_text
 from koordlite.sandbox import cgroup_rules as rules
-from koordlite.sandbox import kernel_text
 from koordlite.sandbox.cgroup_rules import Attribute
 from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group, Hierarchy
 from koordlite.sandbox.machines import Machine
@@ -30,6 +30,7 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             **_cpu(),
             **_cpuset(hierarchy, machine),
             **_memory(machine),
+            **(_extensions() if machine.extended else {}),
         }
         return rules.files(table, group)
 
@@ -71,11 +72,11 @@ def _cpu() -> Table:
     return {
         "cpu.max": Attribute(_cpu_max, _set_cpu_max, root=False),
         "cpu.max.burst": Attribute(lambda group: f"{group.burst_us}\n", _set_burst, root=False),
-        "cpu.weight": Attribute(lambda group: f"{group.weight}\n", _set_weight, root=False),
-        "cpu.idle": Attribute(lambda group: f"{group.idle}\n", _set_idle, root=False),
+        "cpu.weight": Attribute(_weight, _set_weight, root=False),
+        "cpu.idle": Attribute(lambda group: f"{group.idle}\n", rules.set_idle, root=False),
         "cpu.stat": Attribute(_cpu_stat),
         "cpu.pressure": Attribute(lambda group: group.stalls.text()),
-        "memory.pressure": Attribute(lambda _: NONE.text()),
+        "memory.pressure": Attribute(lambda group: group.memory_stalls.text()),
         "io.pressure": Attribute(lambda _: NONE.text()),
     }
 
@@ -103,19 +104,20 @@ def _set_burst(group: Group, data: bytes) -> None:
     rules.set_bandwidth(group, quota_us=group.quota_us, period_us=group.period_us, burst_us=burst)
 
 
+def _weight(group: Group) -> str:
+    """An idle group weighs 3 of 1024 shares, which is less than the weight 1."""
+    return "0\n" if group.idle else f"{group.weight}\n"
+
+
 def _set_weight(group: Group, data: bytes) -> None:
-    group.weight = kernel_text.integer(data, low=1, high=10_000)
-
-
-def _set_idle(group: Group, data: bytes) -> None:
-    group.idle = kernel_text.integer(data, low=0, high=1, outside=errno.EINVAL)
+    rules.set_weight(group, kernel_text.integer(data, low=1, high=10_000))
 
 
 def _cpu_stat(group: Group) -> str:
     used = f"usage_usec {group.usage_us}\nuser_usec {group.usage_us}\nsystem_usec 0\n"
     return used + (
         f"nr_periods {group.periods}\nnr_throttled {group.throttled}\nthrottled_usec {group.throttled_us}\n"
-        "nr_bursts 0\nburst_usec 0\n"
+        f"nr_bursts {group.bursts}\nburst_usec {group.burst_used_us}\n"
     )
 
 
@@ -149,29 +151,16 @@ def _effective(field: str, everything: CPUSet) -> Callable[[Group], str]:
 def _memory(machine: Machine) -> Table:
     return {
         "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
-        "memory.max": Attribute(lambda group: _amount(group.memory_limit), _set_max, root=False),
-        "memory.min": Attribute(lambda group: _amount(group.memory_min), _set_min, root=False),
+        **cgroup_memory.maximum(),
+        **cgroup_memory.protection(),
         "memory.stat": Attribute(_memory_stat),
         "memory.numa_stat": Attribute(_numa_stat(machine)),
     }
 
 
-def _amount(value: int) -> str:
-    return "max\n" if value == UNLIMITED else f"{value}\n"
-
-
-def _set_max(group: Group, data: bytes) -> None:
-    group.memory_limit = _limit(data)
-
-
-def _set_min(group: Group, data: bytes) -> None:
-    group.memory_min = _limit(data)
-
-
-def _limit(data: bytes) -> int:
-    if data.strip().startswith(b"-"):
-        raise refusal(errno.EINVAL)
-    return rules.memory_amount(data)
+def _extensions() -> Table:
+    warp = {"cpu.bvt_warp_ns": cgroup_memory.setting("cpu.bvt_warp_ns", -1, 2, 0)}
+    return warp | cgroup_memory.extensions(2)
 
 
 def _memory_stat(group: Group) -> str:

@@ -14,6 +14,7 @@ from koordlite.sandbox.pressure import Pressure
 from koordlite.sandbox.tree import File, Folder, refusal
 
 UNLIMITED = -1
+IDLE_SHARES = 3
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -36,6 +37,10 @@ class Group:
     period_us: int = 100_000
     burst_us: int = 0
     idle: int = 0
+    saved_us: float = 0.0
+    """CPU time left over in earlier periods, at most `burst_us`: what a burst is paid from."""
+    bursts: int = 0
+    burst_used_us: int = 0
     usage_us: int = 0
     periods: int = 0
     throttled: int = 0
@@ -45,7 +50,15 @@ class Group:
     cache: int = 0
     memory_limit: int = UNLIMITED
     memory_min: int = 0
+    memory_low: int = 0
+    memory_high: int = UNLIMITED
+    oom_group: int = 0
+    events: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How often memory ran into a limit, by the kernel's word; this group's own only."""
+    settings: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Values of files that are kept but not modelled, by file name."""
     stalls: Pressure = dataclasses.field(default_factory=Pressure)
+    memory_stalls: Pressure = dataclasses.field(default_factory=Pressure)
 
     @property
     def path(self) -> str:
@@ -69,6 +82,11 @@ class Group:
     def populated(self) -> bool:
         """Are there threads in it or below it?"""
         return any(group.tids for group in self.walk())
+
+    @property
+    def claim(self) -> float:
+        """Its weight among its siblings: next to nothing for an idle group (WEIGHT_IDLEPRIO, 3 of 1024)."""
+        return self.default_weight * IDLE_SHARES / 1024 if self.idle else self.weight
 
     @property
     def anon_below(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Sequence
 
-from koordlite.model.decision import ClusterChange
+from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.ports import Cluster, ClusterView
+from koordlite.sandbox.evictions import Evictions
 from koordlite.sandbox.sandbox import Sandbox
 
 
@@ -15,16 +17,18 @@ class SandboxCluster:
 
     def __init__(self, cluster: Cluster, sandbox: Sandbox) -> None:
         self._cluster, self._sandbox = cluster, sandbox
+        self._evictions = Evictions(sandbox.clock.monotonic)
 
     def view(self) -> ClusterView:
         """The objects of the cluster, with node and pods in the status that the emulated kubelet reports."""
         view = self._cluster.view()
-        problems = self._sandbox.sync(view.pods, view.node)
+        pods = self._evictions.remaining(view.pods)
+        problems = self._sandbox.sync(pods, view.node)
         node, wrong = self._sandbox.reported_node(view.node) if view.node else (None, ())
         return dataclasses.replace(
             view,
             node=node,
-            pods=self._sandbox.reported(view.pods),
+            pods=self._evictions.shown(self._sandbox.reported(pods)),
             kubelet=self._sandbox.kubelet_state(view.kubelet),
             problems=view.problems + problems + wrong,
         )
@@ -32,3 +36,9 @@ class SandboxCluster:
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Passed on."""
         self._cluster.publish(changes)
+
+    def evict(self, pod: EvictPod) -> None:
+        """The pod goes after its grace period, unless its annotations refuse: see `sandbox.evictions`."""
+        pods = self._evictions.remaining(self._cluster.view().pods)
+        moment = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
+        self._evictions.ask(pod, pods, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))

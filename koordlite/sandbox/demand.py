@@ -1,4 +1,4 @@
-"""How much CPU a workload of the sandbox wants over time, as written in a pod annotation.
+"""How much CPU or memory a workload of the sandbox wants over time, as written in a pod annotation.
 
     500m                                     always half a core
     greedy                                   all it can get
@@ -6,8 +6,8 @@
     steps(0:2,60:14,120:3)                   2 cores, from second 60 on 14, from second 120 on 3
     spike(base=2,high=20,at=60,for=30)       2 cores, 20 from second 60 to second 90
 
-Amounts are CPU quantities, times are seconds since the sandbox started. `noise=0.01` in wave and spike lets the amount
-jump by up to ±1 %, the same way in every run with the same seed.
+Amounts are quantities of CPU or bytes, times are seconds since the sandbox started. `noise=0.01` in wave and spike lets
+the amount jump by up to ±1 %, the same way in every run with the same seed.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Constant:
 
 
 GREEDY = Constant(math.inf)
+NOTHING = Constant(0.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

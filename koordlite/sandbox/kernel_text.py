@@ -8,26 +8,24 @@ import re
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.tree import refusal
 
-_REGION = re.compile(r"(\d+)(?:-(\d+)(?::(\d+)/(\d+))?)?\Z", re.ASCII)
+_REGION = re.compile(r"(\d+|N)(?:-(\d+|N)(?::(\d+)/(\d+))?)?\Z", re.ASCII)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)\Z", re.ASCII)
 
 
 def cpu_list(text: str, size: int) -> CPUSet:
     """A CPU list as bitmap_parselist reads it: EINVAL for nonsense, ERANGE for an id ≥ `size` (nr_cpu_ids)."""
     ids: set[int] = set()
-    for region in re.split(r"[,\s]+", text.strip()):
+    for region in re.split(r"[,\s]+", text.split("\n", maxsplit=1)[0]):
         if region:
             ids.update(_region(region, size))
     return CPUSet(ids)
 
 
 def _region(text: str, size: int) -> range | list[int]:
-    if text in ("all", "N"):
-        return range(size) if text == "all" else [size - 1]
-    match = _REGION.match(text)
+    match = _REGION.match(text.replace("all", "0-N"))
     if not match:
         raise refusal(errno.EINVAL)
-    first, last = int(match[1]), int(match[2] or match[1])
+    first, last = (size - 1 if each == "N" else int(each) for each in (match[1], match[2] or match[1]))
     used, group = int(match[3] or 1), int(match[4] or 1)
     if first > last or used > group or group == 0:
         raise refusal(errno.EINVAL)
@@ -51,13 +49,24 @@ def integer(data: bytes, *, low: int = -(2**63), high: int = 2**63 - 1, outside:
 
 def cpu_mask(text: str, size: int) -> CPUSet:
     """A CPU mask as bitmap_parse reads it: EINVAL for nonsense, EOVERFLOW for bits ≥ `size`."""
-    groups = text.strip().split(",")
-    if not all(re.fullmatch(r"[0-9a-fA-F]{0,8}", group) for group in groups):
-        raise refusal(errno.EINVAL)
-    mask = int("".join(group.rjust(8, "0") for group in groups), 16)
-    if len(groups) > (size + 31) // 32 or mask >> size:
+    groups = [group for group in re.split(r"[,\s]+", text.split("\n", maxsplit=1)[0]) if group]
+    mask = 0
+    for place, group in enumerate(reversed(groups)):
+        if place >= (size + 31) // 32:
+            raise refusal(errno.EOVERFLOW)
+        mask |= _word(group) << 32 * place
+    if mask >> size:
         raise refusal(errno.EOVERFLOW)
     return CPUSet(cpu for cpu in range(size) if mask >> cpu & 1)
+
+
+def _word(digits: str) -> int:
+    """One group of 32 bits, read from its end."""
+    if not re.fullmatch(r"[0-9a-fA-F]+", digits[-8:]):
+        raise refusal(errno.EINVAL)
+    if len(digits) > 8:
+        raise refusal(errno.EOVERFLOW if re.fullmatch(r"[0-9a-fA-F]", digits[-9]) else errno.EINVAL)
+    return int(digits, 16)
 
 
 def hex_mask(ids: CPUSet, size: int) -> str:

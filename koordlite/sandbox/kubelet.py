@@ -19,16 +19,17 @@ from koordlite.model.errors import Problem
 from koordlite.model.pod import Pod
 from koordlite.model.qos import KubeQoS
 from koordlite.model.snapshot import PodCPUs
-from koordlite.sandbox import pod_spec
-from koordlite.sandbox.cgroups import Cgroups, Group
+from koordlite.sandbox import memory, pod_spec
+from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group
+from koordlite.sandbox.clock import BOOTED
 from koordlite.sandbox.machines import Machine
 from koordlite.sandbox.pod_spec import Behaviour, ContainerSpec
 from koordlite.sandbox.processes import Process, Processes
 from koordlite.sandbox.workloads import Workload, Workloads
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
-CACHE_PART = 8
-"""A container's page cache is its memory divided by this."""
+RESTART_SECONDS = 10.0
+"""A killed container comes back after this time, the first delay of kubelet's back-off."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -43,6 +44,8 @@ class RunningPod:
     workloads: tuple[Workload, ...] = ()
     pause: Process | None = None
     problems: tuple[Problem, ...] = ()
+    restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    """By container name."""
 
 
 class Kubelet:
@@ -56,6 +59,7 @@ class Kubelet:
         kubepods = "kubepods.slice" if machine.driver == "systemd" else "kubepods"
         self.layout = cgroup_names.layout(machine.cgroup_version, kubepods)
         self._pods: dict[str, RunningPod] = {}
+        self._dead: list[tuple[float, Workload]] = []
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
@@ -103,6 +107,30 @@ class Kubelet:
         }
         return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
 
+    def killed(self, workloads: Sequence[Workload], now: float) -> None:
+        """The kernel has killed these containers: they come back in a while, in the groups they had.
+
+        A real kubelet gives a restarted container a new id and group; here both stay.
+        """
+        for workload in workloads:
+            self._workloads.remove(workload)
+            self._end(workload.process)
+            self._dead.append((now + RESTART_SECONDS, workload))
+
+    def restart(self, now: float) -> None:
+        """Start again what was killed long enough ago, unless its pod or its group is gone."""
+        due = [workload for when, workload in self._dead if when <= now]
+        self._dead = [(when, workload) for when, workload in self._dead if when > now]
+        for workload in due:
+            pod = self._pods.get(workload.uid)
+            if pod is None or workload not in pod.workloads or self._cgroups.cpu.find(workload.group) is None:
+                continue
+            old, container = workload.process, workload.name.rpartition("/")[2]
+            workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
+            workload.process.oom_score_adj = old.oom_score_adj
+            pod.restarts[container] = pod.restarts.get(container, 0) + 1
+            self._start(workload)
+
     def end_below(self, group: str) -> None:
         """End every process in a group and below it, then remove the group: what an OOM kill or a crash leaves."""
         tids = self._cgroups.tids_below(group)
@@ -128,6 +156,7 @@ class Kubelet:
         for workload in present.workloads:
             workload.demand = behaviour.demand
         self._set_resources(present)
+        self._set_memory(present, now)
 
     def _start_pod(self, fresh: RunningPod, now: float) -> None:
         self._make(fresh.group)
@@ -140,6 +169,7 @@ class Kubelet:
         self._make(group)
         self._set_shares(group, pod_spec.MIN_SHARES)
         process = self._processes.spawn("pause", threads=1, now=now)
+        process.oom_score_adj = pod_spec.PAUSE_ADJ
         self._cgroups.attach(group, process.tids)
         return process
 
@@ -152,6 +182,7 @@ class Kubelet:
         wanted = fresh.behaviour.demand
         threads = pod_spec.threads(wanted, len(self._machine.cpus))
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
+        process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
         name = f"{fresh.described.key}/{spec.name}"
         workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
         self._start(workload)
@@ -167,7 +198,9 @@ class Kubelet:
         for spec, workload in zip(specs, running.workloads, strict=False):
             self._set_shares(workload.group, spec.shares)
             self._set_quota(workload.group, spec.quota_us)
-        self._set_memory(running)
+            self._set_memory_limit(workload.group, spec.memory_limit)
+        limits = [spec.memory_limit for spec in specs]
+        self._set_memory_limit(running.group, UNLIMITED if UNLIMITED in limits else sum(limits))
 
     def _start(self, workload: Workload) -> None:
         self._cgroups.attach(workload.group, workload.process.tids)
@@ -221,12 +254,18 @@ class Kubelet:
         milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
         self._set_shares(self.layout.burstable, pod_spec.shares(milli))
 
-    def _set_memory(self, running: RunningPod) -> None:
+    def _set_memory(self, running: RunningPod, now: float) -> None:
+        """What the pod wants is there from the start; later it grows and shrinks as memory is filled."""
         for workload in running.workloads:
             group = self._cgroups.memory.find(workload.group)
-            if group is not None:
-                group.anon = running.behaviour.memory // len(running.workloads)
-                group.cache = group.anon // CACHE_PART
+            if group is not None and workload.memory != running.behaviour.memory:
+                workload.memory = running.behaviour.memory
+                memory.fill(workload, group, seconds=now - BOOTED)
+
+    def _set_memory_limit(self, path: str, limit: int) -> None:
+        group = self._cgroups.memory.find(path)
+        if group is not None:
+            group.memory_limit = limit
 
     def _set_shares(self, path: str, shares: int) -> None:
         group = self._cgroups.cpu.find(path)
@@ -258,7 +297,13 @@ def _above(group: Group) -> CPUSet:
 def reported(obj: wire.PodObject, running: RunningPod) -> wire.PodObject:
     """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
     statuses: Sequence[wire.ContainerStatus] = [
-        wire.ContainerStatus(name=spec.name, container_id=spec.id, state={"running": {}}) for spec in running.containers
+        wire.ContainerStatus(
+            name=spec.name,
+            container_id=spec.id,
+            state={"running": {}},
+            restart_count=running.restarts.get(spec.name, 0),
+        )
+        for spec in running.containers
     ]
     qos_class = str(running.described.kube_qos)
     status = structs.replace(obj.status, phase="Running", qos_class=qos_class, container_statuses=tuple(statuses))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.sandbox import machine_flavours
+from koordlite.sandbox.resctrl_hardware import RDT, amd
 
 GiB = 2**30
 
@@ -20,6 +22,8 @@ class LogicalCPU:
     node: int
     l3: int | None
     """Cache id; None where there is no L3 cache or it has no id."""
+    l2: int | None = None
+    """Cache id; None: that of its core's first CPU."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,22 +33,6 @@ class NodeMemory:
     id: int
     memory: int
     distances: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RDT:
-    """What the cache and bandwidth hardware offers; file formats follow the vendor."""
-
-    amd: bool = False
-    cdp: bool = True
-    """Code and data prioritization is possible (it is never switched on); the schemata are padded for it."""
-    cbm_bits: int = 12
-    min_cbm_bits: int = 1
-    l3_closids: int = 16
-    mb_closids: int = 8
-    mb_max: int = 100
-    mb_min: int = 10
-    mb_gran: int = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +50,11 @@ class Machine:
     driver: str
     rdt: RDT | None = None
     l3_bytes: int = 16 * 2**20
+    l2_bytes: int = 2 * 2**20
+    resctrl: str | None = ""
+    """Options resctrl is mounted with when the machine has booted; None: it is not mounted."""
+    extended: bool = False
+    """An Anolis kernel: group identity, memory watermarks and priorities."""
 
     @property
     def cpuset(self) -> CPUSet:
@@ -82,6 +75,13 @@ class Machine:
     def l3_ids(self) -> tuple[int, ...]:
         """Cache ids, ascending."""
         return tuple(sorted({cpu.l3 for cpu in self.cpus if cpu.l3 is not None}))
+
+    def l2_ids(self) -> dict[int, int]:
+        """Id of the L2 cache of every CPU."""
+        cores: dict[tuple[int, int], int] = {}
+        for cpu in self.cpus:
+            cores.setdefault((cpu.package, cpu.core), cpu.id)
+        return {cpu.id: cores[cpu.package, cpu.core] if cpu.l2 is None else cpu.l2 for cpu in self.cpus}
 
 
 def shapes() -> tuple[str, ...]:
@@ -116,7 +116,7 @@ _INTEL = Machine(
     summary="2 sockets × 8 cores × 2 threads, 2 NUMA nodes, cgroup v2 with systemd names, resctrl with percent MB",
     vendor="GenuineIntel",
     model="Intel(R) Xeon(R) Gold 6334 CPU @ 3.60GHz",
-    flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba",
+    flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba cqm cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local",
     cpus=_hyperthreads(cores=16, cores_per_package=8, cores_per_node=8, l3=[0] * 8 + [1] * 8),
     nodes=(NodeMemory(0, 128 * GiB, (10, 21)), NodeMemory(1, 128 * GiB, (21, 10))),
     cgroup_version=2,
@@ -130,12 +130,12 @@ _AMD = Machine(
     summary="1 socket, 4 caches with gaps in their ids, 2 NUMA nodes (NPS2), cgroup v2, resctrl with absolute MB",
     vendor="AuthenticAMD",
     model="AMD EPYC 7343 16-Core Processor",
-    flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba",
+    flags="fpu tsc msr ht lm rdt_a cat_l3 cdp_l3 mba cqm cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local",
     cpus=_hyperthreads(cores=16, cores_per_package=16, cores_per_node=8, l3=[0] * 4 + [1] * 4 + [4] * 4 + [5] * 4),
     nodes=(NodeMemory(0, 64 * GiB, (10, 12)), NodeMemory(1, 64 * GiB, (12, 10))),
     cgroup_version=2,
     driver="cgroupfs",
-    rdt=RDT(amd=True, cbm_bits=16, min_cbm_bits=0, mb_closids=16, mb_max=2048, mb_min=0, mb_gran=1),
+    rdt=amd(smba=None),
     l3_bytes=32 * 2**20,
 )
 
@@ -163,4 +163,14 @@ _SMALL = Machine(
     driver="cgroupfs",
 )
 
-_SHAPES = {shape.name: shape for shape in (_INTEL, _AMD, _ARM, _SMALL)}
+_ANOLIS = dataclasses.replace(
+    _SMALL,
+    name="anolis",
+    summary="4 cores × 2 threads, 1 NUMA node, cgroup v1 of an Anolis kernel: group identity, memory watermarks",
+    cpus=_hyperthreads(cores=4, cores_per_package=4, cores_per_node=4, l3=[0] * 4),
+    extended=True,
+)
+
+_SHAPES = {
+    shape.name: shape for shape in (_INTEL, _AMD, _ARM, _SMALL, _ANOLIS, *machine_flavours.of(_INTEL, _AMD, _ARM))
+}

@@ -11,6 +11,7 @@ from typing import TypeVar
 from koordlite.model import keys, pod, wire
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
+from koordlite.model.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.sandbox import demand
 from koordlite.sandbox.cgroups import UNLIMITED
@@ -24,6 +25,7 @@ SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
 
 SMALLEST_MEMORY = 64 * 2**20
 MIN_SHARES, MAX_SHARES = 2, 262_144
+GUARANTEED_ADJ, PAUSE_ADJ, BEST_EFFORT_ADJ = -997, -998, 1000
 
 T = TypeVar("T")
 
@@ -36,6 +38,8 @@ class ContainerSpec:
     id: str
     shares: int
     quota_us: int
+    memory_request: int = 0
+    memory_limit: int = UNLIMITED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +47,8 @@ class Behaviour:
     """What the sandbox's annotations say the pod does."""
 
     demand: Demand
-    memory: int
+    memory: Demand
+    """In thousandths of a byte."""
     static_cpus: CPUSet | None
     cpuset: CPUSet | None
 
@@ -56,6 +61,8 @@ def containers(described: pod.Pod) -> tuple[ContainerSpec, ...]:
             id=each.id or container_id(described.uid, each.name),
             shares=shares(_milli(each.requests)),
             quota_us=_quota_us(each.limits),
+            memory_request=_bytes(each.requests, 0),
+            memory_limit=_bytes(each.limits, UNLIMITED),
         )
         for each in described.containers
     )
@@ -86,13 +93,27 @@ def behaviour(described: pod.Pod, seed: int, problems: list[Problem]) -> Behavio
     """What the pod does; an annotation that cannot be read is added to `problems` and its default holds."""
     read = _Annotations(f"pod/{described.key}", described.annotations, problems)
     wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
-    memory = read.get(MEMORY, lambda text: Quantity.parse(text).value)
+    memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
     return Behaviour(
         demand=wanted or _default_demand(described),
-        memory=_default_memory(described) if memory is None else memory,
+        memory=memory or demand.Constant(1000 * _default_memory(described)),
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
         cpuset=read.get(CPUSET, CPUSet.parse),
     )
+
+
+def oom_score_adj(described: pod.Pod, asked: int, memory: int) -> int:
+    """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
+
+    `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
+    """
+    match described.kube_qos:
+        case KubeQoS.GUARANTEED:
+            return GUARANTEED_ADJ
+        case KubeQoS.BEST_EFFORT:
+            return BEST_EFFORT_ADJ
+    wanted = BEST_EFFORT_ADJ - 1000 * asked // memory
+    return min(max(wanted, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
 
 
 def system_demand(node: wire.NodeObject | None, problems: list[Problem]) -> Demand:
@@ -133,6 +154,10 @@ def _default_memory(described: pod.Pod) -> int:
 
 def _milli(amounts: Mapping[str, Quantity]) -> int:
     return amounts["cpu"].milli if "cpu" in amounts else 0
+
+
+def _bytes(amounts: Mapping[str, Quantity], absent: int) -> int:
+    return amounts["memory"].value if "memory" in amounts else absent
 
 
 def _quota_us(limits: Mapping[str, Quantity]) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import uuid
 from collections.abc import Callable
 
+from koordlite.sandbox import kernel_text
 from koordlite.sandbox.cgroups import Cgroups
 from koordlite.sandbox.machines import LogicalCPU, Machine
+from koordlite.sandbox.memory import KERNEL_MEMORY, Memory
 from koordlite.sandbox.pressure import NONE
 from koordlite.sandbox.processes import TICKS_PER_SECOND, Process, Processes
 from koordlite.sandbox.resctrl import POINT, Resctrl
@@ -15,8 +18,6 @@ from koordlite.sandbox.tree import Entry, File, Folder, Tree, constant
 from koordlite.sandbox.workloads import Workloads
 
 CGROUP_ROOT = "/sys/fs/cgroup"
-KERNEL_MEMORY = 2**30
-"""What the kernel and the processes outside Kubernetes keep."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Node:
     cgroups: Cgroups
     processes: Processes
     workloads: Workloads
+    memory: Memory
     resctrl: Resctrl | None
     uptime: Callable[[], float]
     seed: int
@@ -35,7 +37,7 @@ class Node:
 def plant(tree: Tree, node: Node) -> None:
     """Put /proc into the tree."""
     boot_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node.machine.name}/{node.seed}"))
-    mounts = constant(_mounts(node))
+    mounts = File(lambda: _mounts(node))
     files = {
         "stat": File(lambda: _stat(node)),
         "meminfo": File(lambda: _meminfo(node)),
@@ -48,7 +50,7 @@ def plant(tree: Tree, node: Node) -> None:
         "mounts": mounts,
         "self/mounts": mounts,
         "pressure/cpu": File(node.workloads.stalls.text),
-        "pressure/memory": constant(NONE.text()),
+        "pressure/memory": File(node.memory.stalls.text),
         "pressure/io": constant(NONE.text()),
         "sys/kernel/random/boot_id": constant(f"{boot_id}\n"),
     }
@@ -68,8 +70,8 @@ def _mounts(node: Node) -> str:
         kind, options = ("cgroup2", "nsdelegate") if node.cgroups.version == 2 else ("cgroup", hierarchy.point)
         point = f"{CGROUP_ROOT}/{hierarchy.point}".rstrip("/")
         lines.append(f"{kind} {point} {kind} rw,nosuid,nodev,noexec,relatime,{options} 0 0")
-    if node.resctrl:
-        lines.append(f"resctrl {POINT} resctrl rw,relatime 0 0")
+    if node.resctrl and node.resctrl.mounted:
+        lines.append(f"resctrl {POINT} resctrl {node.resctrl.options} 0 0")
     return "\n".join(lines) + "\n"
 
 
@@ -132,11 +134,16 @@ def _thread_files(node: Node, process: Process, tid: int) -> dict[str, Entry]:
     return {
         "cgroup": File(lambda: _cgroup_lines(node, tid)),
         "cmdline": constant(f"{process.comm}\0"),
+        "oom_score_adj": File(lambda: f"{process.oom_score_adj}\n", lambda data: _set_oom_score_adj(process, data)),
         "comm": constant(f"{process.comm}\n"),
         "cpu_resctrl_groups": File(lambda: _resctrl_lines(node, tid)),
         "stat": File(lambda: _thread_stat(process, tid)),
         "status": File(lambda: _status(node, process, tid)),
     }
+
+
+def _set_oom_score_adj(process: Process, data: bytes) -> None:
+    process.oom_score_adj = kernel_text.integer(data, low=-1000, high=1000, outside=errno.EINVAL)
 
 
 def _cgroup_lines(node: Node, tid: int) -> str:
@@ -146,7 +153,7 @@ def _cgroup_lines(node: Node, tid: int) -> str:
 
 
 def _resctrl_lines(node: Node, tid: int) -> str:
-    return f"res:/{node.resctrl.group_of(tid)}\nmon:/\n" if node.resctrl else "res:\nmon:\n"
+    return node.resctrl.proc_text(tid) if node.resctrl else "res:\nmon:\n"
 
 
 def _thread_stat(process: Process, tid: int) -> str:

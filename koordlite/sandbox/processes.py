@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 TICKS_PER_SECOND = 100
 """USER_HZ: the unit of /proc/stat and of start times."""
@@ -18,6 +19,7 @@ class Process:
     tids: tuple[int, ...]
     start_ticks: int
     used_us: int = 0
+    oom_score_adj: int = 0
 
 
 class Processes:
@@ -26,6 +28,8 @@ class Processes:
     def __init__(self, first_pid: int) -> None:
         self._next = itertools.count(first_pid)
         self._by_tid: dict[int, Process] = {}
+        self.born: list[Callable[[int, int], None]] = []
+        """Told of every thread that another one makes: (its id, its maker's)."""
 
     def spawn(self, comm: str, *, threads: int, now: float) -> Process:
         """Start a process with that many threads."""
@@ -33,6 +37,25 @@ class Processes:
         process = Process(tids[0], comm, tids, int(now * TICKS_PER_SECOND))
         self._by_tid.update(dict.fromkeys(tids, process))
         return process
+
+    def clone(self, maker: int) -> int:
+        """A further thread of the process of thread `maker`, made by it; its id. KeyError when there is none."""
+        process = self._by_tid[maker]
+        tid = next(self._next)
+        process.tids += (tid,)
+        self._by_tid[tid] = process
+        self._tell(tid, maker)
+        return tid
+
+    def fork(self, maker: int, *, now: float) -> Process:
+        """A child with one thread, made by thread `maker`; KeyError when there is none."""
+        child = self.spawn(self._by_tid[maker].comm, threads=1, now=now)
+        self._tell(child.pid, maker)
+        return child
+
+    def _tell(self, tid: int, maker: int) -> None:
+        for told in self.born:
+            told(tid, maker)
 
     def end(self, process: Process) -> None:
         """The process and its threads are gone."""

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from koordlite.model import wire
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet as KubeletState
-from koordlite.sandbox import cgroup_v1, cgroup_v2, kubelet, machines, node_status, proc_tree, sys_tree, workloads
+from koordlite.sandbox import (
+    cgroup_v1,
+    cgroup_v2,
+    kernel_settings,
+    kubelet,
+    machines,
+    node_status,
+    proc_tree,
+    resctrl_traffic,
+    sys_tree,
+    workloads,
+)
 from koordlite.sandbox.clock import LONGEST_STEP, SandboxClock
 from koordlite.sandbox.kubelet import Kubelet
+from koordlite.sandbox.machines import Machine
+from koordlite.sandbox.memory import Memory
 from koordlite.sandbox.processes import Processes
 from koordlite.sandbox.resctrl import Resctrl
 from koordlite.sandbox.tree import File, Tree
-from koordlite.sandbox.workloads import Stats, Workloads
+from koordlite.sandbox.workloads import Stats, Workload, Workloads
 
 START = 1_767_225_600.0
 """2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
@@ -25,19 +38,20 @@ FIRST_PID = 1000
 class Sandbox:
     """A machine of one of the known shapes with its kernel files, its kubelet and its workloads.
 
-    ValueError for an unknown shape. `pace` and `stop` are the clock's.
+    `shape` is the name of one, or a machine of one's own; ValueError for an unknown name. `pace` and `stop` are the
+    clock's.
     """
 
     def __init__(
         self,
-        shape: str,
+        shape: str | Machine,
         *,
         start: float = START,
         seed: int = 0,
         pace: float = 0.0,
         stop: threading.Event | None = None,
     ) -> None:
-        self.machine = machines.machine(shape)
+        self.machine = machines.machine(shape) if isinstance(shape, str) else shape
         self.files = Tree()
         self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop)
         self._processes = Processes(FIRST_PID + seed % 1000)
@@ -45,12 +59,17 @@ class Sandbox:
         self.cgroups = build(self.machine, self._processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
-        self.resctrl = Resctrl(self.machine, rdt, self._processes) if rdt else None
+        self.resctrl = Resctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
+        self._traffic = resctrl_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = Kubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
+        settings = kernel_settings.plant(self.files, self.machine)
+        self.memory = Memory(self.machine, self.cgroups, settings, self._killed)
+        self.each_second: Callable[[], None] | None = None
+        """Called once a simulated second: for whoever disturbs the node, see `sandbox.chaos`."""
         self._pods: Sequence[wire.PodObject] = ()
         self._node: wire.NodeObject | None = None
         self._problems: tuple[Problem, ...] = ()
-        self._reported: dict[str, tuple[wire.PodObject, wire.PodObject]] = {}
+        self._reported: dict[str, tuple[wire.PodObject, int, wire.PodObject]] = {}
         self._reported_node: tuple[wire.NodeObject, tuple[wire.NodeObject, tuple[Problem, ...]]] | None = None
         self._plant(seed)
 
@@ -121,18 +140,28 @@ class Sandbox:
         self.kubelet.end_below(group)
 
     def _step(self, seconds: float) -> None:
-        self.workloads.step(seconds=self.clock.seconds, step_us=round(seconds * 1e6))
+        step_us, before = round(seconds * 1e6), self.clock.seconds
+        if self.each_second and int(before + seconds) > int(before):
+            self.each_second()
+        self.kubelet.restart(self.clock.monotonic())
+        self.workloads.step(seconds=self.clock.seconds, step_us=step_us)
+        if self._traffic:
+            self._traffic.step(step_us)
+        self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+
+    def _killed(self, dying: Sequence[Workload]) -> None:
+        self.kubelet.killed(dying, self.clock.monotonic())
 
     def _report(self, obj: wire.PodObject) -> wire.PodObject:
         uid = obj.metadata.uid
         running = self.kubelet.running.get(uid)
         if running is None:
             return obj
-        source, known = self._reported.get(uid, (None, None))
-        if source is not obj or known is None:
-            known = kubelet.reported(obj, running)
-            self._reported[uid] = (obj, known)
-        return known
+        restarts = sum(running.restarts.values())
+        known = self._reported.get(uid)
+        if known is None or known[0] is not obj or known[1] != restarts:
+            known = self._reported[uid] = (obj, restarts, kubelet.reported(obj, running))
+        return known[2]
 
     def _plant(self, seed: int) -> None:
         node = proc_tree.Node(
@@ -140,6 +169,7 @@ class Sandbox:
             cgroups=self.cgroups,
             processes=self._processes,
             workloads=self.workloads,
+            memory=self.memory,
             resctrl=self.resctrl,
             uptime=self.clock.monotonic,
             seed=seed,

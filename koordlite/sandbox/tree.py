@@ -24,6 +24,11 @@ class File:
     write: Callable[[bytes], None] | None = None
     refuses: int = errno.EACCES
 
+    @property
+    def mode(self) -> int:
+        """Permission bits."""
+        return 0o644 if self.write else 0o444
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
@@ -43,6 +48,12 @@ class Folder:
     """Finds entries that are made when somebody opens them, as processes and threads in /proc."""
     folders: Callable[[], Iterable[str]] = tuple
     """Names of those of them that are listed."""
+    move: Callable[[str, Folder, str], None] | None = None
+    """What a rename from here does: the entry's name, the folder it goes to and its name there. Absent: EPERM."""
+    mode: int = 0o755
+    """Permission bits."""
+    mount_point: bool = False
+    """Another file system begins here: it cannot be removed."""
 
     def find(self, name: str) -> Entry | None:
         """The entry called `name`, listed or not."""
@@ -51,6 +62,9 @@ class Folder:
 
 
 Entry = File | Folder | Link
+
+Trouble = Callable[[str, str], int | None]
+"""The errno a call fails with, by its verb (read, write, list, mkdir, rmdir) and path; None lets it through."""
 
 
 def constant(text: str) -> File:
@@ -71,11 +85,13 @@ class Tree:
 
     def __init__(self) -> None:
         self.root = Folder()
+        self.trouble: Trouble | None = None
+        """Asked before every call: an errno lets the call fail."""
         self._faults: dict[str, Fault] = {}
 
     def read(self, path: str) -> bytes:
         """The whole content."""
-        self._trip(path)
+        self._trip("read", path)
         file = self._file(path)
         try:
             return file.read().encode()
@@ -84,7 +100,7 @@ class Tree:
 
     def write(self, path: str, data: bytes) -> None:
         """One write(2) to an existing file."""
-        self._trip(path)
+        self._trip("write", path)
         file = self._file(path)
         if file.write is None:
             raise OSError(file.refuses, os.strerror(file.refuses), path)
@@ -95,14 +111,14 @@ class Tree:
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder; those of folders end with `/`."""
-        self._trip(path)
+        self._trip("list", path)
         folder = self._folder(path)
         names = [f"{name}/" if self._is_folder(entry) else name for name, entry in folder.entries.items()]
         return names + [f"{name}/" for name in folder.folders()]
 
     def mkdir(self, path: str) -> None:
         """Make one folder, if the file system there allows it."""
-        self._trip(path)
+        self._trip("mkdir", path)
         folder, name = self._parent(path)
         if folder.find(name) is not None:
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -110,13 +126,30 @@ class Tree:
 
     def rmdir(self, path: str) -> None:
         """Remove one folder, if the file system there allows it."""
-        self._trip(path)
+        self._trip("rmdir", path)
         folder, name = self._parent(path)
         entry = folder.find(name)
         if not isinstance(entry, Folder):
             code = errno.ENOENT if entry is None else errno.ENOTDIR
             raise OSError(code, os.strerror(code), path)
+        if entry.mount_point:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
         self._change(folder.remove, name, path)
+
+    def rename(self, path: str, target: str) -> None:
+        """Give an entry another path in the same file system, if that allows it."""
+        self._trip("rename", path)
+        self._find(path)
+        folder, name = self._parent(path)
+        into, new = self._parent(target)
+        if (folder, name) == (into, new):
+            return
+        move = folder.move
+        self._change(move and (lambda name: move(name, into, new)), name, path)
+
+    def entry(self, path: str) -> Entry:
+        """What is at `path`: who keeps it has the file open, also when it is removed."""
+        return self._find(path)
 
     def fail(self, path: str, code: int, times: int = 1) -> None:
         """Let the next `times` calls on `path` fail with errno `code`."""
@@ -142,7 +175,10 @@ class Tree:
             else:
                 yield path
 
-    def _trip(self, path: str) -> None:
+    def _trip(self, verb: str, path: str) -> None:
+        code = self.trouble(verb, path) if self.trouble else None
+        if code is not None:
+            raise OSError(code, os.strerror(code), path)
         fault = self._faults.get(path)
         if fault is None:
             return

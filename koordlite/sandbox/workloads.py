@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox import sharing
 from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group
-from koordlite.sandbox.demand import Demand
+from koordlite.sandbox.demand import NOTHING, Demand
 from koordlite.sandbox.pressure import Pressure
 from koordlite.sandbox.processes import Process
 
@@ -30,6 +30,8 @@ class Workload:
     demand: Demand
     share: float = 1.0
     """Part of the pod's demand that is this container's."""
+    memory: Demand = NOTHING
+    """In thousandths of a byte, as CPU is in thousandths of a CPU."""
     wanted_us: int = 0
     used_us: int = 0
     last: Stats | None = None
@@ -185,13 +187,18 @@ def _gather(branch: Branch, wants: Sequence[float], step_us: int) -> float:
 
 
 def _budget(group: Group, step_us: int) -> float:
-    return math.inf if group.quota_us == UNLIMITED else group.quota_us * step_us / group.period_us
+    """What the quota allows in this step, with what an earlier calm left for a burst."""
+    return math.inf if group.quota_us == UNLIMITED else _refill(group, step_us) + group.saved_us
+
+
+def _refill(group: Group, step_us: int) -> float:
+    return group.quota_us * step_us / group.period_us
 
 
 def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
     """Top-down: share out each quota by weight, and work out how much each workload weighs on the whole node."""
     claims: list[tuple[Branch | int, float, float]] = [
-        (child, child.need, child.group.weight) for child in branch.children if child.need > 0
+        (child, child.need, child.group.claim) for child in branch.children if child.need > 0
     ]
     # A workload beside groups counts as one of them, of the default weight.
     default = branch.group.default_weight
@@ -207,9 +214,20 @@ def _grant(branch: Branch, amount: float, weight: float, step: Step) -> None:
             step.granted[target], step.weights[target] = parts[number], share
 
 
+def _count_burst(branch: Branch, step_us: int) -> None:
+    """nr_bursts, burst_time, and what is left over for later, at most cpu.cfs_burst_us of it."""
+    group, beyond = branch.group, branch.need - _refill(branch.group, step_us)
+    if beyond > sharing.ALMOST_NOTHING:
+        group.bursts += 1
+        group.burst_used_us += int(beyond)
+    group.saved_us = min(max(group.saved_us - beyond, 0.0), float(group.burst_us))
+
+
 def _count_periods(branch: Branch, step_us: int) -> None:
     """nr_periods and nr_throttled of every group with a quota that wanted to run."""
     group = branch.group
+    if group.quota_us != UNLIMITED:
+        _count_burst(branch, step_us)
     if group.quota_us != UNLIMITED and branch.wanted > 0:
         # Steps are at most one period long, so a step counts as one period.
         group.periods += 1

@@ -11,7 +11,7 @@ import pytest
 from koordlite.host import procfs, sysfs
 from koordlite.host.resctrlfs import ResctrlFS
 from koordlite.model import wire
-from koordlite.model.decision import ClusterChange, NodeResourceChange
+from koordlite.model.decision import ClusterChange, EvictPod, NodeResourceChange
 from koordlite.model.snapshot import Kubelet
 from koordlite.ports import ClusterView
 from koordlite.sandbox import Sandbox, machines, shapes
@@ -42,10 +42,16 @@ def test_the_host_code_reads_resctrl_back(shape: str) -> None:
     if rdt is None:
         assert "no resctrl" in seen.absent
         return
-    assert seen.caches["L3"].cbm_mask == (1 << rdt.cbm_bits) - 1
-    assert seen.bandwidths["MB"].maximum == rdt.mb_max
-    assert seen.bandwidths["MB"].absolute == rdt.amd
-    assert tuple(seen.groups[""].schemata["L3"]) == sandbox.machine.l3_ids
+    if sandbox.machine.resctrl is None:
+        assert "not mounted" in seen.absent
+        return
+    masks = {name: cache.cbm_mask for name, cache in seen.caches.items()}
+    described = {name: cache.full for name, cache in (("L3", rdt.l3), ("L2", rdt.l2)) if cache}
+    assert {name.removesuffix("CODE").removesuffix("DATA"): mask for name, mask in masks.items()} == described
+    if rdt.mb and "mba_MBps" not in (sandbox.machine.resctrl or ""):
+        assert seen.bandwidths["MB"].maximum == rdt.mb.full
+        assert seen.bandwidths["MB"].absolute == rdt.amd
+        assert tuple(seen.groups[""].schemata["MB"]) == sandbox.machine.l3_ids
 
 
 def test_an_unknown_shape_lists_the_known_ones() -> None:
@@ -182,6 +188,9 @@ class OneView:
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         self.published.extend(changes)
+
+    def evict(self, pod: EvictPod) -> None:
+        raise AssertionError(pod)
 
 
 def test_a_sandboxed_cluster_runs_the_pods_it_shows(v2: Sandbox, make_pod: MakePod) -> None:

@@ -1,0 +1,176 @@
+"""A life of the agent on a node where things go wrong, watched write by write."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from emulated import BOOT, Emulated
+
+from koordlite.agent import Agent
+from koordlite.apply import restore
+from koordlite.host import journal
+from koordlite.host.journal import FileEntry
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.outcome import AppliedStep
+from koordlite.report.tick import Tick
+from koordlite.sandbox.chaos import Chaos, Rates
+from koordlite.sandbox.tree import Tree
+
+TICKS = 25
+RESERVED, EXCLUSIVE = CPUSet.parse("0"), CPUSet.parse("1")
+CGROUPS = "/sys/fs/cgroup/"
+
+
+@dataclasses.dataclass(frozen=True)
+class Write:
+    """One write the agent tried, as the kernel answered."""
+
+    path: str
+    text: str
+    ok: bool
+
+
+class Watched:
+    """`ports.Files` that keeps every write to a cgroup and lets somebody look right after each."""
+
+    def __init__(self, files: Tree, look: Callable[[str], None]) -> None:
+        self._files, self._look = files, look
+        self.writes: list[Write] = []
+
+    def read(self, path: str) -> bytes:
+        return self._files.read(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        ok = False
+        try:
+            self._files.write(path, data)
+            ok = True
+        finally:
+            if path.startswith(CGROUPS):
+                self.writes.append(Write(path, data.decode().strip(), ok))
+                self._look(path)
+
+    def list(self, path: str) -> Sequence[str]:
+        return self._files.list(path)
+
+    def mkdir(self, path: str) -> None:
+        self._files.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._files.rmdir(path)
+
+
+class Life:
+    """An agent that enforces everything, pods that come and go, an operator who changes his mind, and trouble."""
+
+    def __init__(self, folder: Path, *, shape: str, seed: int, rates: Rates) -> None:
+        self.node = Emulated(shape, folder)
+        self._random = random.Random(f"life/{seed}")
+        self._pods = 0
+        self.node.node(reservation=f'{{"reservedCPUs":"{RESERVED}"}}')
+        self.node.pod("web", "LS", f"wave(low=100m,high={self.node.cpus - 1},period=11)")
+        self.node.pod("pinned", "LSE", "500m", request="1", status=f'{{"cpuset":"{EXCLUSIVE}"}}')
+        for _ in range(3):
+            self._add()
+        self.node.host()
+        self.chaos = Chaos(self.node.sandbox, seed=seed, rates=rates)
+        self.unjournalled: list[str] = []
+        self.outside: list[str] = []
+        self.files = Watched(self.node.sandbox.files, self._look)
+        self.forbidden: list[str] = []
+        self.refused: list[str] = []
+        self.restored: tuple[AppliedStep, ...] = ()
+        self.entries: list[FileEntry] = []
+        self.ended = False
+
+    def run(self, ticks: int = TICKS) -> Iterator[Tick]:
+        """The ticks; afterwards all is put back."""
+        with self.chaos.quiet():
+            host = self.node.host(self.files)
+        with self.node.journal() as kept:
+            agent = Agent(host, self.node.cluster, self.node.settings(), kept)
+            for _ in range(ticks):
+                self._churn()
+                self.chaos.stir()
+                begun = len(self.files.writes)
+                tick = agent.tick()
+                self._check(self.files.writes[begun:])
+                self.refused += [f"{step.place}: {step.error}" for step in tick.applied if not step.ok]
+                yield tick
+                self.node.sandbox.advance(1)
+            self.chaos.end()
+            self.ended = True
+            self.entries = [entry for entry in kept.entries if isinstance(entry, FileEntry)]
+            self.restored = restore(host, kept, self.node.cluster)
+
+    def wrong(self) -> dict[str, tuple[bytes, bytes]]:
+        """Files that hold neither what was found nor what somebody else wrote: present and found, by path.
+
+        A set that inherits cannot be given back while there are tasks: there any set that has the parent's CPUs will
+        do.
+        """
+        differ = {}
+        for entry in self.entries:
+            try:
+                present = self.node.sandbox.files.read(entry.path)
+            except FileNotFoundError:
+                continue
+            inherits = entry.field == "cpuset.cpus" and not entry.raw.strip()
+            if present not in (entry.raw, self.chaos.hostile.get(entry.path)) and not inherits:
+                differ[entry.path] = (present, entry.raw)
+        return differ
+
+    def _add(self) -> None:
+        self._pods += 1
+        self.node.pod(f"batch-{self._pods}", "BE", self._random.choice(["greedy", "500m", "2"]))
+
+    def _churn(self) -> None:
+        chance = self._random.random()
+        if chance < 0.15:
+            self._add()
+        elif chance < 0.3:
+            present = sorted(self.node.folder.glob("pod-batch-*.yaml"))
+            if present:
+                self._random.choice(present).unlink()
+        elif chance < 0.45:
+            policy = self._random.choice(["cpuset", "cfsQuota"])
+            self.node.slo(policy=policy, percent=self._random.randrange(20, 100), enable=self._random.random() < 0.8)
+
+    def _look(self, path: str) -> None:
+        """Right after a write: is the way back on disk, and does no set reach beyond its parent's?
+
+        On the way back also sets are written that were copied from ours, and were never ours themselves.
+        """
+        with self.chaos.quiet():
+            kept = () if self.ended else journal.read(self.node.state, boot_id=BOOT)
+            if not self.ended and path not in {entry.path for entry in kept if isinstance(entry, FileEntry)}:
+                self.unjournalled.append(path)
+            self.outside += self._outside()
+
+    def _outside(self) -> Iterator[str]:
+        top = self.node.sandbox.cgroups.cpuset.find(self.node.sandbox.kubelet.layout.kubepods)
+        for group in top.walk() if top else ():
+            if group.parent and group.parent.cpus and not group.cpus <= group.parent.cpus:
+                yield f"{group.path}: {group.cpus} beyond {group.parent.cpus}"
+
+    def _check(self, writes: list[Write]) -> None:
+        """What stands at the end of a tick in sets of best-effort groups, where our last write went through."""
+        last = {write.path: write for write in writes if write.path.endswith("/cpuset.cpus")}
+        for write in last.values():
+            best_effort = self.node.sandbox.kubelet.layout.besteffort in write.path
+            if best_effort and write.ok and CPUSet.parse(write.text) & (RESERVED | EXCLUSIVE):
+                self.forbidden.append(f"{write.path} = {write.text}")
+
+
+@pytest.fixture
+def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Life]:
+    """`live(shape="small", seed=3, rates=CALM)`."""
+
+    def make(**how: object) -> Life:
+        return Life(tmp_path_factory.mktemp("life"), **how)  # type: ignore[arg-type]
+
+    return make

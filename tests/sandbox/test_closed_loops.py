@@ -1,0 +1,176 @@
+"""Each strategy acts on the emulated node through the whole agent, and the node answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulated import Emulated
+
+from koordlite.agent import Agent
+from koordlite.config import Settings
+from koordlite.report.tick import Tick
+
+MiB = 2**20
+ROOT = "/sys/fs/cgroup"
+
+
+class Node(Emulated):
+    """A node whose pods also have memory, and whose agent has some rules switched on."""
+
+    def work(self, name: str, qos: str, *, cpu: str = "100m", memory: str = "", **notes: Any) -> None:
+        """A pod of a class; `limits` and `requests` are a container's."""
+        resources = {key: notes.pop(key) for key in ("requests", "limits") if key in notes}
+        annotations = {f"sandbox.koordlite.io/{key.replace('_', '-')}": text for key, text in notes.items()}
+        annotations["sandbox.koordlite.io/cpu"] = cpu
+        if memory:
+            annotations["sandbox.koordlite.io/memory"] = memory
+        names = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": annotations}
+        names["labels"] = {"koordinator.sh/qosClass": qos}
+        spec = {"nodeName": "node-a", "containers": [{"name": "main", "resources": resources}]}
+        self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})
+
+    def threshold(self, **wanted: object) -> None:
+        """The ConfigMap's thresholds."""
+        self.raw_slo(
+            {
+                "colocation-config": {"enable": True, "metricAggregateDurationSeconds": 10},
+                "resource-threshold-config": {"clusterStrategy": {"enable": True, **wanted}},
+            }
+        )
+
+    def with_rules(self, name: str, **rules: object) -> Settings:
+        """Everything enforced, with these options of one strategy."""
+        chosen = self.settings()
+        section = dataclasses.replace(chosen.strategies[name], **rules)  # type: ignore[arg-type]
+        return dataclasses.replace(chosen, strategies={**chosen.strategies, name: section})
+
+    def live(self, settings: Settings, seconds: int) -> list[Tick]:
+        """An agent at work for that long."""
+        with self.journal() as journal:
+            return self.ticks(Agent(self.host(), self.cluster, settings, journal), seconds)
+
+    def pods(self) -> set[str]:
+        """Who is there."""
+        self.cluster.view()
+        return {pod.described.name for pod in self.sandbox.kubelet.running.values()}
+
+    def restarts(self) -> int:
+        """How often the kernel killed something."""
+        return sum(sum(pod.restarts.values()) for pod in self.sandbox.kubelet.running.values())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Node:
+    """4 CPUs, 8 GiB, cgroup v1."""
+    return Node("small", tmp_path)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Node:
+    """16 CPUs, 64 GiB, cgroup v2."""
+    return Node("arm", tmp_path)
+
+
+def test_suppression_leaves_the_service_what_it_wants(small: Node) -> None:
+    small.work("web", "LS", cpu="steps(0:500m,20:3)", requests={"cpu": "1"})
+    small.work("crunch", "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": "4000"})
+    small.threshold(cpuSuppressThresholdPercent=65)
+    small.live(small.settings(), 40)
+    stats = small.sandbox.stats("uid-web")
+    assert stats.unmet_us < 0.02 * stats.wanted_us
+    assert small.sandbox.stats("uid-crunch").used_milli <= 1000
+
+
+def growing(node: Node) -> None:
+    """A service that grows to most of the node, beside three batch pods of half a GiB to 1.5 GiB."""
+    node.work("web", "LS", memory="steps(0:1Gi,10:5Gi)", requests={"cpu": "1", "memory": "6Gi"})
+    for number, mib in enumerate((512, 1024, 1536)):
+        requests = {"kubernetes.io/batch-memory": f"{mib}Mi"}
+        node.work(f"batch-{number}", "BE", memory=f"{mib}Mi", requests=requests)
+    node.threshold(memoryEvictThresholdPercent=70, memoryEvictLowerPercent=60)
+
+
+def test_memory_evictions_come_before_the_kernel_kills(small: Node) -> None:
+    growing(small)
+    small.live(small.with_rules("memoryEvict", be_memory_evict=True), 90)
+    assert small.restarts() == 0
+    assert "web" in small.pods()
+    assert small.pods() < {"web", "batch-0", "batch-1", "batch-2"}
+    held = small.sandbox.cgroups.memory.root.anon_below
+    assert held <= 0.7 * small.sandbox.machine.memory
+
+
+def test_a_refused_eviction_lets_the_next_pod_go(small: Node) -> None:
+    growing(small)
+    requests = {"kubernetes.io/batch-memory": "1536Mi"}
+    small.work("batch-2", "BE", memory="1536Mi", requests=requests, refuse_evictions="true")
+    small.live(small.with_rules("memoryEvict", be_memory_evict=True), 90)
+    assert "batch-2" in small.pods()
+    assert small.pods() < {"web", "batch-0", "batch-1", "batch-2"}
+
+
+def test_starving_best_effort_pods_are_evicted(small: Node) -> None:
+    small.work("web", "LS", cpu="1900m", requests={"cpu": "1"})
+    for number in range(4):
+        small.work(f"batch-{number}", "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": "2000"})
+    wanted = {"cpuEvictBESatisfactionLowerPercent": 40, "cpuEvictBESatisfactionUpperPercent": 50}
+    small.threshold(cpuSuppressThresholdPercent=65, cpuEvictTimeWindowSeconds=10, **wanted)
+    small.live(small.with_rules("cpuEvict", be_cpu_evict=True), 120)
+    assert "web" in small.pods()
+    assert len(small.pods()) < 5
+
+
+def burst_config(node: Node, policy: str) -> None:
+    node.raw_slo({"cpu-burst-config": {"clusterStrategy": {"policy": policy, "cpuBurstPercent": 1000}}})
+
+
+@pytest.mark.parametrize("policy", ["none", "cpuBurstOnly", "cfsQuotaBurstOnly"])
+@pytest.mark.parametrize("shape", ["small", "arm"])
+def test_burst_spares_a_spiky_service_its_throttling(tmp_path: Path, shape: str, policy: str) -> None:
+    node = Node(shape, tmp_path)
+    node.work("web", "LS", cpu="wave(low=500m,high=1100m,period=2)", requests={"cpu": "1"}, limits={"cpu": "1"})
+    burst_config(node, policy)
+    node.live(node.settings(), 60)
+    group = node.sandbox.cgroups.cpu.find(node.sandbox.kubelet.running["uid-web"].workloads[0].group)
+    assert group is not None
+    throttled = group.throttled
+    assert throttled > 100 if policy == "none" else throttled < 60
+
+
+def test_memory_qos_protects_a_service_from_reclaim(large: Node) -> None:
+    large.work("web", "LS", memory="16Gi", requests={"cpu": "1", "memory": "20Gi"})
+    large.work("batch", "BE", memory="steps(0:1Gi,5:46Gi)", requests={"kubernetes.io/batch-memory": "46Gi"})
+    large.raw_slo(
+        {
+            "resource-qos-config": {
+                "clusterStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 95}}}
+            }
+        }
+    )
+    large.host()
+    web = large.sandbox.cgroups.memory.find(large.sandbox.kubelet.running["uid-web"].workloads[0].group)
+    assert web is not None
+    cached = web.cache
+    large.live(large.settings(), 30)
+    assert web.cache == cached
+    batch = large.sandbox.cgroups.memory.find(large.sandbox.kubelet.running["uid-batch"].workloads[0].group)
+    assert batch is not None
+    assert batch.cache < batch.anon // 8
+
+
+def test_protection_of_children_never_exceeds_their_parents(large: Node) -> None:
+    for number in range(3):
+        large.work(f"web-{number}", "LS", memory="1Gi", requests={"cpu": "1", "memory": f"{number + 1}Gi"})
+        large.work(f"batch-{number}", "BE", memory="1Gi", requests={"kubernetes.io/batch-memory": f"{number + 1}Gi"})
+    quality = {"memoryQOS": {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 30}}
+    large.raw_slo({"resource-qos-config": {"clusterStrategy": {"lsClass": quality, "beClass": quality}}})
+    large.live(large.settings(on_stop="keep"), 5)
+    top = large.sandbox.cgroups.memory.find(large.sandbox.kubelet.layout.kubepods)
+    assert top is not None
+    assert top.memory_min == pytest.approx(6 * 2**30, rel=0.01)
+    for group in (each for each in top.walk() if each.children):
+        assert sum(child.memory_min for child in group.children.values()) <= group.memory_min
+        assert sum(child.memory_low for child in group.children.values()) <= group.memory_low
