@@ -1,0 +1,58 @@
+"""When use between two ticks calls for a round before its time, and how often one may look."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+CPU_MILLI = 1000
+QUOTA_DEAD_BAND = 0.01
+
+
+def shrink_step_milli(*, by_quota: bool, capacity_milli: int) -> int:
+    """By how much the budget must fall below the limit before the limit shrinks: 1 % of the node, or one whole CPU.
+
+    Source: the dead band of Koordinator `adjustByCfsQuota`, and the rounding up to whole CPUs of `adjustByCPUSet`.
+    """
+    return round(capacity_milli * QUOTA_DEAD_BAND) if by_quota else CPU_MILLI
+
+
+def upper_edge_milli(
+    *, others_milli: int, budget_milli: int, limit_milli: int, shrink_step_milli: int, band_milli: int
+) -> int:
+    """others + max(budget − limit + shrink step, band): the use of all others above which best-effort must shrink.
+
+    `others_milli` is what the last decision assumed that everything but best effort uses, `budget_milli` what it
+    concluded, `limit_milli` what best effort may use since. Use below the edge is left to the next tick: it can only
+    make the limit grow, and growth is slow by intention. Each round before its time raises what is assumed, so the
+    band bounds how many of them there can be.
+    """
+    return others_milli + max(budget_milli - limit_milli + shrink_step_milli, band_milli)
+
+
+def period_seconds(*, look_cost_seconds: float, share: float, shortest_seconds: float) -> float:
+    """max(shortest, cost of a look ÷ share): the time between two looks that keeps them below `share` of a core."""
+    return max(shortest_seconds, look_cost_seconds / share)
+
+
+def smoothed_cost_seconds(*, before: float, look: float) -> float:
+    """(7 × before + look) ÷ 8: the cost of a look, from the cost of the last one and the mean before it."""
+    return (7 * before + look) / 8
+
+
+def milli(*, used_ns: int, seconds: float) -> int:
+    """used ÷ time, in millicores, never negative: a counter that went back is a group made anew."""
+    return max(0, round(used_ns / seconds / 1e6)) if seconds > 0 else 0
+
+
+def shared_out(parts: Mapping[Key, int], *, total: int) -> dict[Key, int]:
+    """`total` in the proportion of `parts`, in equal shares where they are all zero; the sum is exactly `total`."""
+    weights = parts if any(parts.values()) else dict.fromkeys(parts, 1)
+    left, of = total, sum(weights.values())
+    shares: dict[Key, int] = {}
+    for key, weight in weights.items():
+        shares[key] = left * weight // of if of else 0
+        left, of = left - shares[key], of - weight
+    return shares

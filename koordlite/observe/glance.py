@@ -1,0 +1,83 @@
+"""The picture of a round before its time: the last picture with CPU use and best-effort limits as they are right now.
+
+Pods, requests and settings are those of the last tick, at most one tick old. Reading them anew would cost more than the
+reaction may take, and would put a sample of some hundredths of a second into the windows of the ticks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.formulas import reaction
+from koordlite.host.cgroupfs import Cgroups
+from koordlite.model.reaction import FreshUse
+from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+
+
+def others_milli(usage: Usage, fresh: FreshUse | None = None) -> int | None:
+    """Use of everything but best effort, in millicores: of a picture, or as `fresh` shows it; None without a sample.
+
+    Where `fresh` has no counter of the whole node, what runs outside of pods counts as in the picture.
+    """
+    if usage.node is None or usage.best_effort_cpu is None:
+        return None
+    if fresh is None:
+        return max(0, usage.node.cpu - usage.best_effort_cpu)
+    return _node_milli(usage, usage.node, fresh) - fresh.best_effort
+
+
+def with_fresh_use(seen: Snapshot, fresh: FreshUse) -> Snapshot:
+    """`seen` with the CPU use of `fresh`. Pods share it in the proportion of their last samples."""
+    usage = seen.usage
+    if usage.node is None:
+        return seen
+    inside = {uid for uid, place in seen.places.items() if place.group.startswith(f"{seen.layout.besteffort}/")}
+    pods = {
+        **_shared({uid: use for uid, use in usage.pods.items() if uid not in inside}, fresh.pods - fresh.best_effort),
+        **_shared({uid: use for uid, use in usage.pods.items() if uid in inside}, fresh.best_effort),
+    }
+    node = dataclasses.replace(usage.node, cpu=_node_milli(usage, usage.node, fresh))
+    return dataclasses.replace(
+        seen, usage=dataclasses.replace(usage, node=node, pods=pods, best_effort_cpu=fresh.best_effort)
+    )
+
+
+def with_fresh_limits(seen: Snapshot, cgroups: Cgroups, time: float) -> Snapshot:
+    """`seen` at `time` with the present best-effort tree: our own writes of the last tick, and groups made since."""
+    root = seen.layout.besteffort
+    kept = {g: state for g, state in seen.cgroups.items() if g != root and not g.startswith(f"{root}/")}
+    fresh = {group: state for group in _tree(cgroups, root) if (state := _state(cgroups, group, seen)) is not None}
+    return dataclasses.replace(seen, time=time, cgroups={**kept, **fresh})
+
+
+def _node_milli(usage: Usage, node: Use, fresh: FreshUse) -> int:
+    if fresh.node is not None:
+        # Three counters are read one after the other.
+        return max(fresh.node, fresh.pods, fresh.best_effort)
+    outside = max(0, node.cpu - sum(use.cpu for use in usage.pods.values()))
+    return max(fresh.pods, fresh.best_effort) + outside
+
+
+def _shared(uses: Mapping[str, Use], milli: int) -> dict[str, Use]:
+    shares = reaction.shared_out({uid: use.cpu for uid, use in uses.items()}, total=max(0, milli))
+    return {uid: dataclasses.replace(use, cpu=shares[uid]) for uid, use in uses.items()}
+
+
+def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
+    yield group
+    try:
+        names = cgroups.children(group)
+    except OSError:
+        return  # It ended meanwhile.
+    for name in names:
+        yield from _tree(cgroups, f"{group}/{name}")
+
+
+def _state(cgroups: Cgroups, group: str, seen: Snapshot) -> Cgroup | None:
+    try:
+        state = cgroups.state(group)
+    except OSError:
+        return None
+    known = seen.cgroups.get(group)
+    return dataclasses.replace(state, values=known.values) if known else state

@@ -1,0 +1,250 @@
+"""What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
+
+Nobody wakes for nothing. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
+"upper edge"); above it, over two looks in a row, a round comes before its time. Where the kernel allows short pressure
+triggers there are no looks at all until threads wait for CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from koordlite.formulas import reaction
+from koordlite.host import sentinel
+from koordlite.host.bundle import Host
+from koordlite.host.files import RealFiles
+from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
+from koordlite.host.sentinel import Look, Sentinel
+from koordlite.model.reaction import FreshUse, Reaction, Setting, Way
+from koordlite.model.snapshot import Snapshot
+from koordlite.observe import glance
+
+LOG = logging.getLogger(__name__)
+
+CPU_SHARE = 0.003
+"""Of one core, at most, for looking."""
+_AIMED_SHARE = 0.75 * CPU_SHARE
+"""What the period is chosen for: the cost of a look varies."""
+_FIRST_PERIOD_SECONDS = 0.05
+"""Until the first second has shown what a look costs here."""
+CONFIRM_SECONDS = 0.03
+"""How long use must stay above the edge; also the time it is measured over."""
+_PIECE_SECONDS = 0.2
+"""Longest piece of a wait that a stop does not end."""
+_ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
+"""How long one report of pressure is good for looking: the next may come a window later."""
+
+Cause = Literal["tick", "stop", "surge"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wake:
+    """Why a wait ended; `use` is what was measured when it was a surge."""
+
+    cause: Cause
+    use: FreshUse | None = None
+
+
+class Waker:
+    """Waits between ticks. Without a `sentinel` it only passes the time."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        sentinel: Sentinel | None = None,
+        trigger: PressureTrigger | None = None,
+        hertz: float = 50.0,
+        why: str = "",
+        missing: bool = False,
+    ) -> None:
+        self._clock, self._sentinel, self._trigger = host.clock, sentinel, trigger
+        # The clock of a real machine looks for a stop as well, which doubles the cost of a look.
+        self._nap: Callable[[float], object] = time.sleep if isinstance(host.files, RealFiles) else host.clock.wait
+        self._shortest = 1 / hertz
+        self._period = max(self._shortest, _FIRST_PERIOD_SECONDS)
+        self._why, self._missing = why, missing
+        self._seen: Snapshot | None = None
+        self._edge: int | None = None
+        self._edge_rate = 0.0
+        self._alert_until = 0.0
+        self._surge_began: Look | None = None
+        self._look_cost = 0.0
+        self._cost = self._watched = 0.0
+        self._samples = self._pressure = self._surges = 0
+
+    @property
+    def state(self) -> Reaction:
+        """What reports state."""
+        watching = self._sentinel is not None and self._edge is not None
+        return Reaction(
+            way=self._way,
+            why=self._why,
+            missing=self._missing,
+            hertz=1 / self._period if watching else 0.0,
+            cost_seconds=self._cost,
+            cost_percent=100 * self._cost / self._watched if self._watched else 0.0,
+            samples=self._samples,
+            pressure=self._pressure,
+            surges=self._surges,
+        )
+
+    def watch(self, seen: Snapshot | None, edge_milli: int | None) -> None:
+        """Wake when all but best effort use more than `edge_milli`; None: nothing could be done about it."""
+        self._seen, self._edge = seen, edge_milli
+        if seen is not None and edge_milli is not None and self._sentinel is not None:
+            # Millicores are 10⁶ ns a second.
+            self._edge_rate = max(0, edge_milli - self._sentinel.outside_milli(seen.usage)) * 1e6
+
+    def wait(self, until: float) -> Wake:
+        """Wait for the clock to say `until`, or for something to do before."""
+        if self._sentinel is None or self._edge is None:
+            stopped = self._clock.wait(until - self._clock.monotonic())
+            return Wake("stop" if stopped else "tick")
+        began, looks, cpu = self._clock.monotonic(), self._samples, time.thread_time()
+        try:
+            return self._watch_until(until)
+        except OSError as error:
+            return self._blind(error, until)
+        finally:
+            self._account(time.thread_time() - cpu, self._samples - looks, self._clock.monotonic() - began)
+
+    def use_since_surge(self) -> FreshUse | None:
+        """Use since the last surge was seen, None when there was none since this was asked last."""
+        first, self._surge_began = self._surge_began, None
+        if first is None or self._sentinel is None:
+            return None
+        try:
+            return sentinel.between(first, self._sentinel.look())
+        except OSError:
+            return None  # The group ended; the tick sees for itself.
+
+    def close(self) -> None:
+        """Give all descriptors back, and only pass the time from here on."""
+        self._drop_trigger("")
+        if self._sentinel:
+            self._sentinel.close()
+            self._sentinel = None
+
+    @property
+    def _way(self) -> Way:
+        if self._sentinel is None:
+            return "tick"
+        return "triggers" if self._trigger else "sentinel"
+
+    def _watch_until(self, until: float) -> Wake:
+        while (left := until - self._clock.monotonic()) > 0:
+            above = False
+            if self._alert:
+                above = self._look_on(min(left, _PIECE_SECONDS))
+            else:
+                self._listen(min(left, _PIECE_SECONDS))
+            if self._clock.wait(0.0):
+                return Wake("stop")
+            wake = self._confirm() if above else None
+            if wake:
+                return wake
+        return Wake("tick")
+
+    def _look_on(self, seconds: float) -> bool:
+        """Look for `seconds`; True at once when others used more than the edge from one look to the next.
+
+        Fifty times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
+        """
+        assert self._sentinel is not None
+        others, nap, rate, period = self._sentinel.others, self._nap, self._edge_rate, self._period
+        time, used = others()
+        end = time + seconds
+        while time < end:
+            nap(period)
+            self._samples += 1
+            time_before, used_before = time, used
+            time, used = others()
+            if used - used_before > rate * (time - time_before):
+                return True
+        return False
+
+    def _confirm(self) -> Wake | None:
+        """A surge when use stays above the edge. Measured from a look that lies inside of it, not from before."""
+        assert self._seen is not None and self._edge is not None and self._sentinel is not None
+        first = self._sentinel.look()
+        if self._clock.wait(CONFIRM_SECONDS):
+            return Wake("stop")
+        use = sentinel.between(first, self._sentinel.look())
+        self._samples += 2
+        others = glance.others_milli(self._seen.usage, use)
+        if others is None or others <= self._edge:
+            return None
+        self._surges += 1
+        self._surge_began = self._surge_began or first
+        return Wake("surge", use)
+
+    @property
+    def _alert(self) -> bool:
+        return self._trigger is None or self._clock.monotonic() < self._alert_until
+
+    def _listen(self, seconds: float) -> None:
+        """Until the kernel tells of pressure."""
+        assert self._trigger is not None
+        event = self._trigger.wait(seconds)
+        if event == "pressure":
+            self._pressure += 1
+            self._alert_until = self._clock.monotonic() + _ALERT_SECONDS
+        elif event == "gone":
+            self._drop_trigger("the group of the pressure trigger ended")
+
+    def _drop_trigger(self, why: str) -> None:
+        if self._trigger:
+            self._trigger.close()
+            self._trigger, self._why = None, why
+
+    def _blind(self, error: OSError, until: float) -> Wake:
+        """The counters cannot be read: the rest of the wait is only waited, and the next one tries again."""
+        if self._why != str(error):
+            LOG.warning("no looks between ticks: %s", error)
+        self._why = str(error)
+        return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
+
+    def _account(self, cost: float, looks: int, seconds: float) -> None:
+        self._cost, self._watched = self._cost + cost, self._watched + seconds
+        if looks:
+            self._look_cost = reaction.smoothed_cost_seconds(before=self._look_cost or cost / looks, look=cost / looks)
+            self._period = reaction.period_seconds(
+                look_cost_seconds=self._look_cost, share=_AIMED_SHARE, shortest_seconds=self._shortest
+            )
+
+
+def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
+    """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
+
+    An emulated or recorded machine has none with `automatic`: its time passes only when somebody waits. `required`
+    looks at its counters in its own time.
+    """
+    if setting == "off":
+        return Waker(host, why="it is off")
+    real = isinstance(host.files, RealFiles)
+    if not real and setting == "automatic":
+        return Waker(host, why="the machine is not a real one")
+    try:
+        looker = Sentinel(host.files, host.cgroups, host.clock)
+        looker.look()
+    except (OSError, ValueError) as error:
+        return Waker(host, why=str(error), missing=setting == "required")
+    trigger, why = _trigger(host) if real else (None, "the machine is not a real one")
+    return Waker(host, sentinel=looker, trigger=trigger, hertz=hertz, why=why)
+
+
+def _trigger(host: Host) -> tuple[PressureTrigger | None, str]:
+    """A trigger with the shortest window, on all pods (v2) or the whole machine (v1); or why there is none."""
+    path = "/proc/pressure/cpu"
+    if host.cgroups.layout.version == 2:
+        folder = host.cgroups.path(host.cgroups.layout.kubepods, "procs").rpartition("/")[0]
+        path = f"{folder}/cpu.pressure"
+    try:
+        return PressureTrigger(path), ""
+    except OSError as error:
+        return None, f"no pressure trigger of {SHORTEST_WINDOW_US // 1000} ms: {error}"

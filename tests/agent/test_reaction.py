@@ -1,0 +1,97 @@
+"""Between two ticks: a surge is answered at once on an emulated node, only downwards, and stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from emulated import Emulated
+
+from koordlite.model.reaction import FreshUse
+from koordlite.report import text
+from koordlite.report.tick import Tick
+
+Make = Callable[[str], Emulated]
+
+
+@pytest.fixture
+def node(emulate: Make) -> Emulated:
+    """Eight CPUs or so under a quota."""
+    made = emulate("small")
+    made.slo(policy="cfsQuota", percent=90)
+    return made
+
+
+def run(node: Emulated, seconds: float, **agent: object) -> list[Tick]:
+    """The ticks of an agent in mode enforce."""
+    seen: list[Tick] = []
+    with node.journal() as journal:
+        node.agent(journal, **agent).run(seen.append, seconds=seconds)
+    return seen
+
+
+def test_an_emulated_machine_has_no_looks_and_says_so(node: Emulated) -> None:
+    tick = run(node, 2)[-1]
+    assert tick.reaction.way == "tick"
+    assert "not a real one" in text.status(tick)
+    assert tick.status == "enforcing"
+
+
+def test_off_is_stated(node: Emulated) -> None:
+    tick = run(node, 2, reaction="off")[-1]
+    assert (tick.reaction.way, tick.reaction.why, tick.status) == ("tick", "it is off", "enforcing")
+
+
+def test_required_looks_also_on_an_emulated_machine(node: Emulated) -> None:
+    tick = run(node, 3, reaction="required")[-1]
+    assert tick.reaction.way == "sentinel"
+    assert tick.reaction.samples > 0
+    assert "looks a second" in text.status(tick)
+
+
+def test_steady_load_wakes_nobody(node: Emulated) -> None:
+    with node.journal() as journal:
+        seen: list[Tick] = []
+        node.agent(journal, reaction="required").run(seen.append, seconds=6)
+    assert not [tick for tick in seen if tick.woken]
+
+
+def test_a_surge_shrinks_at_once_and_the_next_tick_does_not_give_back(node: Emulated) -> None:
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        last = node.ticks(agent, 4)[-1]
+        assert last.be_limit and last.node_cpu is not None and last.be_cpu is not None
+        surge = FreshUse(node=last.node_cpu + 500, pods=last.node_cpu + 500, best_effort=last.be_cpu)
+        woken = agent.react(surge)
+    assert woken and woken.woken
+    assert woken.be_limit is not None and woken.be_limit <= last.be_limit - 400
+    assert all(step.ok for step in woken.applied)
+    assert {d.strategy for d in woken.decisions} == {d.strategy for d in last.decisions}
+
+
+def test_less_use_of_others_is_left_to_the_tick(node: Emulated) -> None:
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        last = node.ticks(agent, 4)[-1]
+        assert last.be_cpu is not None
+        woken = agent.react(FreshUse(node=last.be_cpu, pods=last.be_cpu, best_effort=last.be_cpu))
+    assert woken and not woken.applied
+    assert woken.be_limit == last.be_limit
+
+
+def test_before_the_first_picture_there_is_nothing_to_judge(node: Emulated) -> None:
+    with node.journal() as journal:
+        assert node.agent(journal).react(FreshUse(node=1, pods=1, best_effort=1)) is None
+
+
+def test_required_and_impossible_is_degraded(node: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from koordlite import wake
+
+    def refuse(*_: object) -> None:
+        raise OSError(2, "No such file or directory", "/sys/fs/cgroup/cpu.stat")
+
+    monkeypatch.setattr(wake, "Sentinel", refuse)
+    tick = run(node, 2, reaction="required")[-1]
+    assert tick.status == "degraded"
+    assert "reaction is required" in tick.because and "cpu.stat" in tick.because

@@ -1,0 +1,179 @@
+"""How long best effort keeps its CPU after latency-sensitive load begins: real processes on cgroup v1 of this machine.
+
+    python -m tests.perf.agent.reaction [--trials 200] [--way tick] [--way sentinel]
+
+A trial wakes a busy process of a service with SIGCONT at a random moment of the agent's second, and watches the quota
+of the besteffort group: `first` is the time until it is written lower, `settled` until the last write of the next half
+second that lowers it. Prints a row a way, with what the looks between ticks cost, the load of the machine included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+
+from realnode.command import Command
+from realnode.manifests import Manifests, threshold
+from realnode.pods import Pod
+from realnode.tree import PREFIX, Load, Tree
+from realnode.waiting import until
+
+SERVICE = Pod("service", "Burstable", "LS")
+BATCH = Pod("batch", containers=("main", "side"))
+REACTIONS = {"tick": "off", "sentinel": "automatic"}
+POLL_SECONDS = 0.001
+SETTLE_SECONDS = 0.5
+LONGEST_SECONDS = 3.0
+THRESHOLD_PERCENT = 100
+"""So that other work on this machine leaves best effort something to lose."""
+ROOM_US = 30_000
+"""Quota best effort must have grown to before a trial: load of one CPU then makes it shrink."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """Milliseconds from the start of the load."""
+
+    first: float
+    settled: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A machine with a service that sleeps and greedy best-effort work."""
+
+    tree: Tree
+    service: Load
+    fd: int
+
+    def quota_us(self) -> int:
+        """Quota of the besteffort group, by a kept descriptor."""
+        return int(os.pread(self.fd, 32, 0))
+
+    def burst(self) -> Trial | None:
+        """One trial; None when the quota never moved."""
+        before = self.quota_us()
+        began = time.monotonic()
+        os.kill(self.service.pid, signal.SIGCONT)
+        try:
+            return self._watch(before, began)
+        finally:
+            os.kill(self.service.pid, signal.SIGSTOP)
+
+    def _watch(self, before: int, began: float) -> Trial | None:
+        first = settled = 0.0
+        end = began + LONGEST_SECONDS
+        while (now := time.monotonic()) < end:
+            quota = self.quota_us()
+            if quota < before:
+                settled = (now - began) * 1000
+                if not first:
+                    first, end = settled, now + SETTLE_SECONDS
+            before = quota
+            time.sleep(POLL_SECONDS)
+        return Trial(first, settled) if first else None
+
+
+@contextlib.contextmanager
+def node(folder: pathlib.Path) -> Iterator[Node]:
+    """The groups, the cluster and the processes."""
+    tree = Tree(f"{PREFIX}reaction{os.getpid()}")
+    with contextlib.closing(tree):
+        tree.build()
+        manifests = Manifests(folder / "cluster")
+        manifests.node()
+        manifests.config(threshold=threshold("cfsQuota", percent=THRESHOLD_PERCENT))
+        for pod in (SERVICE, BATCH):
+            manifests.pod(pod)
+            tree.add(pod)
+        for container in BATCH.containers:
+            tree.load(BATCH, container=container)
+        service = tree.load(SERVICE)
+        os.kill(service.pid, signal.SIGSTOP)
+        fd = os.open(tree.file(tree.qos("BestEffort"), "cpu"), os.O_RDONLY)
+        yield Node(tree, service, fd)
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def agent(way: str, at: Node, folder: pathlib.Path) -> Iterator[Command]:
+    """The agent, one tick a second, best effort being limited."""
+    config = folder / f"{way}.yaml"
+    config.write_text(f"agent:\n  reaction: {REACTIONS[way]}\nstrategies:\n  cpuSuppress:\n    growHoldSeconds: 0\n")
+    options = ["--config", str(config), "--cluster", str(folder / "cluster"), "--kubepods", at.tree.top]
+    options += ["--state-dir", str(folder / f"state-{way}"), "--on-stop", "restore", "--mode", "enforce", "-q"]
+    begun = Command(["run", *options, "--port", "0"], folder / f"{way}.log")
+    try:
+        until(lambda: at.quota_us() > 0 or not begun.alive(), "best effort has a quota", seconds=20)
+        assert begun.alive(), begun.said()
+        yield begun
+        begun.stop()
+    finally:
+        if begun.alive():
+            begun.kill()
+
+
+def trials(at: Node, count: int) -> list[Trial]:
+    """That many trials; those in which others left best effort nothing to lose are taken again."""
+    chance, done = random.Random(4), []
+    for _ in range(3 * count):
+        time.sleep(1.2 + chance.random())
+        if at.quota_us() >= ROOM_US and (trial := at.burst()):
+            done.append(trial)
+        if len(done) == count:
+            break
+    return done
+
+
+def state(of: Command) -> dict[str, object]:
+    """What the agent says about its own looks."""
+    url = re.search(r"listening on (\S+)", of.said())
+    assert url, of.said()
+    with urllib.request.urlopen(f"{url[1]}/state", timeout=10) as answer:
+        found: dict[str, object] = json.load(answer)["reaction"]
+    return found
+
+
+def row(way: str, done: list[Trial], looks: dict[str, object]) -> str:
+    """p50, p99 and the longest, in milliseconds; share of a core for looking."""
+    cells = [f"{way:<9} {looks['way']!s:<9} {len(done):>6}"]
+    for values in ([t.first for t in done], [t.settled for t in done]):
+        cuts = statistics.quantiles(values, n=100, method="inclusive")
+        cells.append(f"{cuts[49]:>8.0f} {cuts[98]:>8.0f} {max(values):>8.0f}")
+    cells.append(f"{looks['cost_percent']:>7.3f} %  {looks['hertz']:.0f} Hz, {looks['surges']} surges")
+    return "  ".join(cells)
+
+
+def main() -> None:
+    """All ways that were asked for."""
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--trials", type=int, default=200)
+    words.add_argument("--way", action="append", choices=list(REACTIONS))
+    given = words.parse_args()
+    print(f"{os.cpu_count()} CPUs, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; milliseconds")
+    print("asked     got       trials  first50  first99      max  settled50  set.99      max    looks")
+    with tempfile.TemporaryDirectory() as scratch, node(pathlib.Path(scratch)) as at:
+        for way in given.way or REACTIONS:
+            with agent(way, at, pathlib.Path(scratch)) as running:
+                done = trials(at, given.trials)
+                print(row(way, done, state(running)), flush=True)
+    print(f"load {os.getloadavg()[0]:.1f} after, own work included")
+
+
+if __name__ == "__main__":
+    main()
