@@ -1,0 +1,149 @@
+"""Evictions as decisions: what each rule wants released, and what becomes of every pod of the node.
+
+The frame is the same for CPU and memory: look whether the input may be trusted, wait out the cool-down, measure with
+each rule, walk through the candidates, explain. Source: Koordinator's `cpuevict` and `memoryevict` plugins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from koordlite.formulas import evict_order, evict_walk
+from koordlite.formulas.evict_order import Candidates
+from koordlite.formulas.evict_past import Past
+from koordlite.formulas.evict_walk import Amounts, Task, Walk
+from koordlite.model.decision import Decision, EvictPod
+from koordlite.model.pod import Pod
+from koordlite.model.settings import EvictionSettings
+from koordlite.model.snapshot import Snapshot
+
+Evidence = dict[str, int | float | str]
+
+_WORDS = {
+    "chosen": "ChosenForEviction",
+    "leaving": "AlreadyLeaving",
+    "refused": "EvictionRefused",
+    "later": "NextRound",
+    "enough": "EnoughReleased",
+    "nothing": "ReleasesNothing",
+    "sample": "NoPodSample",
+    "label": "EvictionNotEnabled",
+    "priority": "PriorityTooHigh",
+    "policy": "EvictionPolicyForbids",
+    "class": "NotBestEffort",
+    "finished": "PodHasEnded",
+}
+"""What becomes of a pod, by the word of the walk or the bar. Where rules differ, the first in this table is told."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One feature, measured. `told` is what it found; without a release there is no task."""
+
+    told: Decision
+    task: Task | None = None
+    candidates: Candidates = evict_order.NOBODY
+    cause: str = ""
+    """Why pods have to go, for the people who own them."""
+
+
+def barrier(
+    seen: Snapshot, config: EvictionSettings, past: Past, *, cool_down_seconds: float, from_start: bool
+) -> Decision | None:
+    """Why nobody may be evicted in this round; None when somebody may. It keeps what is remembered."""
+    left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
+    found = _untrusted(seen, config) or (_cooling(left, cool_down_seconds) if left > 0 else None)
+    return found and dataclasses.replace(found, remember=past.remember())
+
+
+def _untrusted(seen: Snapshot, config: EvictionSettings) -> Decision | None:
+    """Why nobody may be evicted on this picture: switched off, no node, or input that is missing or too old."""
+    if not seen.slo.threshold.enable:
+        return Decision("evict", "hold", "Disabled")
+    if seen.node is None or not seen.node.capacity_milli or not seen.node.capacity_memory:
+        return Decision("evict", "skip", "NoNode")
+    limits = {"usage": config.usage_age_seconds, **dict.fromkeys(("node", "pods", "config"), config.input_age_seconds)}
+    old = {name: seen.ages[name] for name, limit in limits.items() if seen.ages.get(name, 0.0) > limit}
+    if old:
+        ages = ", ".join(f"{name} {age:.0f} s" for name, age in sorted(old.items()))
+        return Decision("evict", "skip", "StaleInput", {"ages": ages})
+    if seen.usage.node is None:
+        return Decision("evict", "skip", "NoMetrics", {"ageSeconds": round(seen.ages.get("usage", 0.0))})
+    return None
+
+
+def _cooling(seconds: float, cool_down_seconds: float) -> Decision:
+    """Pods went a moment ago, or the agent has just started: what that changes has to be seen first."""
+    evidence: Evidence = {"left_seconds": round(seconds, 1), "cool_down_seconds": cool_down_seconds}
+    return Decision("evict", "hold", "CoolingDown", evidence)
+
+
+def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
+    """What the rules found, and, when one of them wants something released, a decision for each pod."""
+    tasks = [rule.task for rule in rules if rule.task]
+    walk = evict_walk.walk(
+        tasks, leaving=past.going(seen), refused=seen.refused_evictions, most=config.max_evictions_per_round
+    )
+    asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
+    for rule in rules:
+        chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
+        yield dataclasses.replace(rule.told, verdict="evict" if chosen else rule.told.verdict)
+    if tasks:
+        yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
+    yield Decision(
+        "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
+    )
+
+
+def amounts(prefix: str, found: Amounts) -> Evidence:
+    """Amounts by resource name as evidence: `release_batch_cpu_milli`, `release_memory_bytes`."""
+    return {_evidence_name(prefix, name): amount for name, amount in found.items()}
+
+
+def _evidence_name(prefix: str, resource: str) -> str:
+    unit = "milli" if resource.endswith("cpu") else "bytes"
+    return f"{prefix}_{resource.rpartition('/')[2].replace('-', '_')}_{unit}"
+
+
+def _round(tasks: Sequence[Task], walk: Walk, asked: set[str]) -> Evidence:
+    """How many go, and what still lacks once they and those that leave are gone."""
+    missing: dict[str, int] = {}
+    for task in tasks:
+        missing = evict_walk.larger(missing, evict_walk.remaining(task.to_release, walk.released[task.target]))
+    return {"rules": len(tasks), "chosen": len(asked), **amounts("missing", missing)}
+
+
+def _of_pod(pod: Pod, rules: Sequence[Rule], walk: Walk, seen: Snapshot) -> Decision | None:
+    """What the rules have to say about a pod: the one that says most, by the order of the words."""
+    fates = {rule.task.feature: fate for rule in rules if rule.task and (fate := _fate(pod, rule, walk))}
+    if not fates:
+        return None
+    feature = min(fates, key=lambda name: list(_WORDS).index(fates[name]))
+    rule = next(rule for rule in rules if rule.task and rule.task.feature == feature)
+    fate = fates[feature]
+    evidence = _evidence(pod, rule, seen)
+    if fate != "chosen":
+        return Decision(f"pod/{pod.key}", "hold", _WORDS[fate], evidence)
+    gone = EvictPod(pod.namespace, pod.name, pod.uid, f"{rule.cause}: {feature}")
+    return Decision(f"pod/{pod.key}", "evict", _WORDS[fate], evidence, (gone,))
+
+
+def _fate(pod: Pod, rule: Rule, walk: Walk) -> str:
+    assert rule.task is not None
+    found: str | None = walk.fates.get((rule.task.feature, pod.uid)) or rule.candidates.barred.get(pod.uid)
+    return found or ""
+
+
+def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
+    assert rule.task is not None
+    order = list(rule.task.candidates)
+    rank: Evidence = {"rank": order.index(pod.uid) + 1, "candidates": len(order)} if pod.uid in order else {}
+    refusal: Evidence = {"why": seen.refused_evictions[pod.uid]} if pod.uid in seen.refused_evictions else {}
+    releases = amounts("releases", rule.task.contributions.get(pod.uid, {}))
+    return {"feature": rule.task.feature, **rank, "priority": pod.priority_value, **releases, **refusal}
+
+
+def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Amounts of one resource as contributions, by uid."""
+    return {pod.uid: {name: held[pod.uid]} for pod in pods if pod.uid in held}

@@ -1,0 +1,108 @@
+"""Who goes: candidates of several tasks taken in order until what is to be released is.
+
+A pod counts with the larger of what each task sees in it, never with the sum, and what already leaves is taken off
+first. Source: Koordinator `KillAndEvictPods`; where we differ, docs/compatibility.md has the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal
+
+Amounts = Mapping[str, int]
+Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later"]
+"""chosen: to be evicted; leaving: on its way out, counted; refused: the cluster said no of late; nothing: it releases
+nothing of what is missing; enough: the others suffice; later: the round is full."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """What one feature wants released, and the pods it may take for it, by uid, in order."""
+
+    feature: str
+    target: str
+    to_release: Amounts
+    candidates: Sequence[str]
+    contributions: Mapping[str, Amounts]
+    """What each pod would release, by uid. Pods beyond the candidates are for counting those that leave anyway."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Walk:
+    """What came of it."""
+
+    fates: Mapping[tuple[str, str], Fate]
+    """By feature and uid."""
+    released: Mapping[str, Amounts]
+    """By target, once all that were chosen and all that leave are gone."""
+
+
+def walk(
+    tasks: Sequence[Task], *, leaving: Collection[str] = (), refused: Collection[str] = (), most: int | None = None
+) -> Walk:
+    """Take the candidates of each task in order; at most `most` pods are chosen in all."""
+    due = [task for task in tasks if any(amount > 0 for amount in task.to_release.values())]
+    released: dict[str, dict[str, int]] = {task.target: {} for task in due}
+    for uid in sorted(leaving):
+        _add(released, contribution(uid, due))
+    chosen: set[str] = set()
+    fates: dict[tuple[str, str], Fate] = {}
+    for task in due:
+        for uid in task.candidates:
+            fate = "chosen" if uid in chosen else _fate(uid, task, released, leaving, refused)
+            if fate == "chosen" and uid not in chosen:
+                fate = "later" if most is not None and len(chosen) >= most else fate
+                if fate == "chosen":
+                    chosen.add(uid)
+                    _add(released, contribution(uid, due))
+            fates[task.feature, uid] = fate
+    return Walk(fates, released)
+
+
+def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:
+    """By target, what goes with the pod: of each resource the most that any task of the target sees in it."""
+    total: dict[str, dict[str, int]] = {}
+    for task in tasks:
+        held = total.setdefault(task.target, {})
+        held.update(larger(held, task.contributions.get(uid, {})))
+    return total
+
+
+def larger(first: Amounts, second: Amounts) -> dict[str, int]:
+    """Of each resource the larger amount. Source: Koordinator `mergeResourceListByMax`."""
+    return {
+        name: max(first.get(name, second.get(name, 0)), second.get(name, first.get(name, 0)))
+        for name in (*first, *(n for n in second if n not in first))
+    }
+
+
+def remaining(to_release: Amounts, released: Amounts) -> dict[str, int]:
+    """What is still missing, by resource; what is not missing is not in it. Source: Koordinator
+    `SubReleaseListNoNegative`."""
+    left = {name: amount - released.get(name, 0) for name, amount in to_release.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}
+
+
+def _fate(
+    uid: str,
+    task: Task,
+    released: Mapping[str, Amounts],
+    leaving: Collection[str],
+    refused: Collection[str],
+) -> Fate:
+    left = remaining(task.to_release, released[task.target])
+    own = task.contributions.get(uid, {})
+    if uid in leaving:
+        return "leaving"
+    if not left:
+        return "enough"
+    if not any(own.get(name, 0) > 0 for name in left):
+        return "nothing"
+    return "refused" if uid in refused else "chosen"
+
+
+def _add(released: Mapping[str, dict[str, int]], more: Mapping[str, Amounts]) -> None:
+    for target, amounts in more.items():
+        for name, amount in amounts.items():
+            released[target][name] = released[target].get(name, 0) + amount

@@ -1,0 +1,210 @@
+"""Evict pods when best-effort work starves for CPU, or when CPU is used or requested beyond its thresholds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from koordlite.formulas import evict, evict_config, evict_order, evict_past, evict_release, evict_requests
+from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas.evict_past import Past
+from koordlite.formulas.evict_walk import Task
+from koordlite.model import eviction, keys
+from koordlite.model.decision import Decision
+from koordlite.model.settings import EvictionSettings, bounded
+from koordlite.model.slo import SLO
+from koordlite.model.snapshot import Snapshot, Usage
+
+NAME = "cpuEvict"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(EvictionSettings):
+    """Evictions for CPU. Besides the mode, each rule has its own switch, as Koordinator's feature gates: all off."""
+
+    be_cpu_evict: bool = False
+    """BECPUEvict: best-effort pods go when they may use far less CPU than they request, and use all they may."""
+    cpu_allocatable_evict: bool = False
+    """CPUAllocatableEvict: batch and mid pods go when they request more CPU than the node still promises."""
+    cpu_evict: bool = False
+    """CPUEvict: pods that allow it go when the node uses more CPU than the threshold."""
+    cool_down_seconds: float = bounded(20.0, ge=0, le=3600)
+    """After an eviction, and after the start, nobody is evicted for so long: the means have to follow first."""
+    sample_seconds: float = bounded(1.0, ge=0.05, le=60)
+    """The agent's interval (agent.intervalSeconds), for judging whether a window has samples enough."""
+
+
+def windows(slo: SLO) -> tuple[int]:
+    """The mean that decides; without a window of its own the last second."""
+    return (slo.threshold.cpu_evict_time_window_seconds or 1,)
+
+
+def features(config: Config) -> tuple[str, ...]:
+    """The rules that are switched on, in the order in which they are served."""
+    switches = {
+        evict_config.BE_CPU: config.be_cpu_evict,
+        evict_config.ALLOCATABLE_CPU: config.cpu_allocatable_evict,
+        evict_config.USED_CPU: config.cpu_evict,
+    }
+    return tuple(name for name, on in switches.items() if on)
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Pods to evict for CPU (docs/formulas.md, "Evictions")."""
+    if not features(config):
+        yield Decision("evict", "hold", "NoEvictionRule")
+        return
+    past = evict_past.past(seen, NAME, eviction.promised("cpu"))
+    barred = evict.barrier(seen, config, past, cool_down_seconds=config.cool_down_seconds, from_start=True)
+    if barred:
+        yield barred
+        return
+    rules = [_measure(feature, seen, config, past) for feature in features(config)]
+    yield from evict.decisions(seen, config, past, rules)
+
+
+def _measure(feature: str, seen: Snapshot, config: Config, past: Past) -> Rule:
+    wrong = evict_config.mistake(feature, seen.slo.threshold)
+    if wrong:
+        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
+    return _RULES[feature](seen, config, past)
+
+
+def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:
+    """BE pods may use so little of what they request that some of them have to go elsewhere."""
+    (window,) = windows(seen.slo)
+    mean = seen.windows.get(window)
+    samples = mean.samples if mean else 0
+    terms: Evidence = {"window_seconds": window, "samples": samples}
+    trusted = evict_release.enough_samples(samples=samples, sample_seconds=config.sample_seconds, window_seconds=window)
+    if mean is None or not trusted:
+        return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
+    threshold = seen.slo.threshold
+    terms |= _terms("mean", mean) | _terms("last", seen.usage)
+    terms |= {
+        "lower_percent": threshold.cpu_evict_be_satisfaction_lower_percent or 0,
+        "upper_percent": threshold.cpu_evict_be_satisfaction_upper_percent or 0,
+        "limit_by": threshold.cpu_evict_policy,
+    }
+    wanted = (_starved(seen, mean), _starved(seen, seen.usage))
+    if None in wanted:
+        return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
+    release = min(amount or 0 for amount in wanted)
+    if not release:
+        return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms))
+    told = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
+    used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
+    candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", used_milli=used)
+    requests = {pod.uid: eviction.batch_cpu(pod) for pod in seen.pods if pod.active}
+    task = Task(
+        feature="BECPUEvict",
+        target=eviction.REQUESTED,
+        to_release={keys.BATCH_CPU: release},
+        candidates=tuple(pod.uid for pod in candidates.order),
+        contributions=evict.contributions(seen.pods, keys.BATCH_CPU, requests),
+    )
+    return Rule(told, task, candidates, "best-effort pods may use too little of the CPU they request")
+
+
+def _starved(seen: Snapshot, usage: Usage) -> int | None:
+    """batch-cpu to release by this mean or sample; None when it does not say enough."""
+    threshold, limit = seen.slo.threshold, _limit(seen, usage)
+    if usage.best_effort_cpu is None or usage.best_effort_request is None or limit is None:
+        return None
+    needs_it = evict_release.uses_its_limit(
+        used_milli=usage.best_effort_cpu,
+        limit_milli=limit,
+        threshold_percent=threshold.cpu_evict_be_usage_threshold_percent,
+    )
+    if not needs_it:
+        return 0
+    return evict_release.satisfaction(
+        request_milli=usage.best_effort_request,
+        limit_milli=limit,
+        lower_percent=threshold.cpu_evict_be_satisfaction_lower_percent or 0,
+        upper_percent=threshold.cpu_evict_be_satisfaction_upper_percent or 0,
+    )
+
+
+def _limit(seen: Snapshot, usage: Usage) -> int | None:
+    if seen.slo.threshold.cpu_evict_policy != "evictByAllocatable":
+        return usage.best_effort_limit
+    assert seen.node is not None
+    promised = seen.node.allocatable.get(keys.BATCH_CPU)
+    return evict_release.promised_limit(promised.value if promised else None)
+
+
+def _terms(which: str, usage: Usage) -> Evidence:
+    found = {
+        f"{which}_used_milli": usage.best_effort_cpu,
+        f"{which}_request_milli": usage.best_effort_request,
+        f"{which}_limit_milli": usage.best_effort_limit,
+    }
+    return {name: amount for name, amount in found.items() if amount is not None}
+
+
+def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
+    threshold = seen.slo.threshold
+    limits = evict_requests.Limits(
+        feature=evict_config.ALLOCATABLE_CPU,
+        resource="cpu",
+        threshold_percent=threshold.cpu_allocatable_evict_threshold_percent or 0,
+        lower_percent=threshold.cpu_allocatable_evict_lower_percent or 0,
+        priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
+        wait_seconds=config.zero_allocatable_seconds,
+    )
+    return evict_requests.rule(seen, past, limits)
+
+
+def _use(seen: Snapshot, _config: Config, _past: Past) -> Rule:
+    """The node's CPU is used beyond the threshold, in the mean and at present: when it is over, it is over."""
+    (window,) = windows(seen.slo)
+    mean = seen.windows.get(window)
+    if mean is None or mean.node is None or seen.usage.node is None or seen.node is None:
+        terms: Evidence = {"window_seconds": window, "samples": mean.samples if mean else 0}
+        return Rule(Decision("evict/CPUEvict", "skip", "TooFewSamples", terms))
+    upper = seen.slo.threshold.cpu_evict_threshold_percent or 0
+    lower = evict_config.lower_end(upper, seen.slo.threshold.cpu_evict_lower_percent)
+    capacity = seen.node.capacity_milli
+    release = min(
+        evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
+        for used in (mean.node.cpu, seen.usage.node.cpu)
+    )
+    terms = {
+        "used_percent": evict_release.use_percent(used=mean.node.cpu, capacity=capacity),
+        "last_percent": evict_release.use_percent(used=seen.usage.node.cpu, capacity=capacity),
+        "threshold_percent": upper,
+        "lower_percent": lower,
+        "window_seconds": window,
+    }
+    if not release:
+        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms))
+    told = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
+    cause = f"the node uses {terms['used_percent']} % of its CPU, {upper} % are allowed"
+    return _use_rule(seen, told, release, cause)
+
+
+def _use_rule(seen: Snapshot, told: Decision, release: int, cause: str) -> Rule:
+    used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
+    candidates = evict_order.by_priority(
+        seen.pods,
+        feature=evict_config.USED_CPU,
+        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
+        amounts=used,
+        used=used,
+    )
+    task = Task(
+        feature=evict_config.USED_CPU,
+        target=eviction.USED,
+        to_release={"cpu": release},
+        candidates=tuple(pod.uid for pod in candidates.order),
+        contributions=evict.contributions(seen.pods, "cpu", used),
+    )
+    return Rule(told, task, candidates, cause)
+
+
+_RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
+    evict_config.BE_CPU: _satisfaction,
+    evict_config.ALLOCATABLE_CPU: _requests,
+    evict_config.USED_CPU: _use,
+}

@@ -1,0 +1,118 @@
+"""Evict pods when memory is used or requested beyond its thresholds, before the kernel kills something worse."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.formulas import evict, evict_config, evict_order, evict_past, evict_release, evict_requests
+from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas.evict_order import Candidates
+from koordlite.formulas.evict_past import Past
+from koordlite.formulas.evict_walk import Task
+from koordlite.model import eviction
+from koordlite.model.decision import Decision
+from koordlite.model.settings import EvictionSettings, bounded
+from koordlite.model.snapshot import Snapshot
+
+NAME = "memoryEvict"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(EvictionSettings):
+    """Evictions for memory. Besides the mode, each rule has its own switch, as Koordinator's feature gates: all off."""
+
+    be_memory_evict: bool = False
+    """BEMemoryEvict: best-effort pods go when the node uses more memory than the threshold."""
+    memory_allocatable_evict: bool = False
+    """MemoryAllocatableEvict: batch and mid pods go when they request more memory than the node still promises."""
+    memory_evict: bool = False
+    """MemoryEvict: pods that allow it go when the node uses more memory than the threshold."""
+    cool_down_seconds: float = bounded(4.0, ge=0, le=3600)
+    """After an eviction nobody is evicted for so long. Memory can run out within seconds, so it is short."""
+
+
+def features(config: Config) -> tuple[str, ...]:
+    """The rules that are switched on, in the order in which they are served."""
+    switches = {
+        evict_config.BE_MEMORY: config.be_memory_evict,
+        evict_config.ALLOCATABLE_MEMORY: config.memory_allocatable_evict,
+        evict_config.USED_MEMORY: config.memory_evict,
+    }
+    return tuple(name for name, on in switches.items() if on)
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Pods to evict for memory (docs/formulas.md, "Evictions")."""
+    if not features(config):
+        yield Decision("evict", "hold", "NoEvictionRule")
+        return
+    past = evict_past.past(seen, NAME, eviction.promised("memory"))
+    barred = evict.barrier(seen, config, past, cool_down_seconds=config.cool_down_seconds, from_start=False)
+    if barred:
+        yield barred
+        return
+    rules = [_measure(feature, seen, config, past) for feature in features(config)]
+    yield from evict.decisions(seen, config, past, rules)
+
+
+def _measure(feature: str, seen: Snapshot, config: Config, past: Past) -> Rule:
+    wrong = evict_config.mistake(feature, seen.slo.threshold)
+    if wrong:
+        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
+    if feature == evict_config.ALLOCATABLE_MEMORY:
+        return _requests(seen, config, past)
+    return _use(feature, seen)
+
+
+def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
+    threshold = seen.slo.threshold
+    limits = evict_requests.Limits(
+        feature=evict_config.ALLOCATABLE_MEMORY,
+        resource="memory",
+        threshold_percent=threshold.memory_allocatable_evict_threshold_percent or 0,
+        lower_percent=threshold.memory_allocatable_evict_lower_percent or 0,
+        priority_threshold=threshold.allocatable_evict_priority_threshold or 0,
+        wait_seconds=config.zero_allocatable_seconds,
+    )
+    return evict_requests.rule(seen, past, limits)
+
+
+def _use(feature: str, seen: Snapshot) -> Rule:
+    """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
+    assert seen.node is not None and seen.usage.node is not None
+    upper = seen.slo.threshold.memory_evict_threshold_percent
+    lower = evict_config.lower_end(upper, seen.slo.threshold.memory_evict_lower_percent)
+    used, capacity = seen.usage.node.memory, seen.node.capacity_memory
+    terms: Evidence = {
+        "used_percent": evict_release.use_percent(used=used, capacity=capacity),
+        "threshold_percent": upper,
+        "lower_percent": lower,
+    }
+    release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
+    if not release:
+        return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms))
+    told = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
+    by_pod = {uid: use.memory for uid, use in seen.usage.pods.items()}
+    candidates = _candidates(feature, seen, by_pod)
+    task = Task(
+        feature=feature,
+        target=eviction.USED,
+        to_release={"memory": release},
+        candidates=tuple(pod.uid for pod in candidates.order),
+        contributions=evict.contributions(seen.pods, "memory", by_pod),
+    )
+    cause = f"the node uses {terms['used_percent']} % of its memory, {upper} % are allowed"
+    return Rule(told, task, candidates, cause)
+
+
+def _candidates(feature: str, seen: Snapshot, used: dict[str, int]) -> Candidates:
+    if feature == evict_config.BE_MEMORY:
+        return evict_order.best_effort_by_memory(seen.pods, feature=feature, used_bytes=used)
+    return evict_order.by_priority(
+        seen.pods,
+        feature=feature,
+        priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
+        amounts=used,
+        used=used,
+    )

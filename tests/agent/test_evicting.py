@@ -1,0 +1,106 @@
+"""Evictions end to end: an emulated node, its pods, and an agent that may evict for memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulated import Emulated
+
+from koordlite import config
+from koordlite.agent import Agent
+from koordlite.host.journal import Journal
+from koordlite.model.settings import Mode
+from koordlite.report.tick import Tick
+
+REFUSED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: kept
+  namespace: ns
+  uid: uid-kept
+  labels: {koordinator.sh/qosClass: BE}
+  annotations: {sandbox.koordlite.io/cpu: 100m, sandbox.koordlite.io/refuse-evictions: "true"}
+spec:
+  nodeName: node-a
+  priority: -1
+  containers: [{name: main, resources: {requests: {kubernetes.io/batch-cpu: "1000"}}}]
+status: {phase: Running}
+"""
+
+
+@pytest.fixture
+def pressed(tmp_path: Path) -> Emulated:
+    """A node that is allowed so little memory that every best-effort pod has to go."""
+    node = Emulated("small", tmp_path)
+    threshold = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
+    node.raw_slo({"resource-threshold-config": {"clusterStrategy": threshold}})
+    node.pod("web", "LS", "500m")
+    for name in ("first", "second", "third"):
+        node.pod(name, "BE", "500m")
+    return node
+
+
+def agent_of(node: Emulated, mode: Mode, journal: Journal | None, **rules: Any) -> Agent:
+    settings = config.with_modes(config.default(), mode)
+    memory = dataclasses.replace(settings.strategies["memoryEvict"], **{"be_memory_evict": True, **rules})
+    settings = dataclasses.replace(settings, strategies={**settings.strategies, "memoryEvict": memory})
+    return Agent(node.host(), node.cluster, settings, journal)
+
+
+def of_pods(tick: Tick) -> dict[str, str]:
+    found = (d for d in tick.decisions if d.strategy == "memoryEvict" and d.subject.startswith("pod/"))
+    return {d.subject.rpartition("/")[2]: d.reason for d in found}
+
+
+def asked(tick: Tick) -> dict[str, str]:
+    return {step.place.split("/")[2]: step.error for step in tick.applied if step.place.startswith("pod/")}
+
+
+def present(node: Emulated) -> set[str]:
+    return {pod.metadata.name for pod in node.cluster.view().pods}
+
+
+def test_pods_leave_round_by_round_and_what_was_evicted_counts(pressed: Emulated) -> None:
+    with pressed.journal() as journal:
+        agent = agent_of(pressed, "enforce", journal, max_evictions_per_round=2)
+        first, *rest = [tick for tick in pressed.ticks(agent, 8) if of_pods(tick)]
+        assert len(asked(first)) == 2
+        assert "NextRound" in of_pods(first).values()
+        later = {name for tick in rest for name in asked(tick)}
+        assert set(asked(first)) | later == {"first", "second", "third"}
+        assert len(later) == 1
+        pressed.ticks(agent, 32)
+    assert present(pressed) == {"web"}
+
+
+def test_a_pod_the_cluster_keeps_does_not_save_the_others(pressed: Emulated) -> None:
+    (pressed.folder / "pod-kept.yaml").write_text(REFUSED)
+    with pressed.journal() as journal:
+        agent = agent_of(pressed, "enforce", journal, max_evictions_per_round=1)
+        seen = pressed.ticks(agent, 20)
+    refusals = [tick.time for tick in seen if asked(tick).get("kept")]
+    assert len(refusals) == 2
+    assert refusals[1] - refusals[0] >= 10
+    assert {tick.status for tick in seen} == {"enforcing"}
+    gone = {name for tick in seen for name, error in asked(tick).items() if not error}
+    assert gone == {"first", "second", "third"}
+    assert any(of_pods(tick).get("kept") == "EvictionRefused" for tick in seen)
+
+
+def test_observing_shows_who_would_go_and_evicts_nobody(pressed: Emulated) -> None:
+    agent = agent_of(pressed, "observe", None, max_evictions_per_round=2)
+    seen = [of_pods(tick) for tick in pressed.ticks(agent, 6)]
+    shown = [pods for pods in seen if pods]
+    assert len(shown) > 3
+    assert all(list(pods.values()).count("ChosenForEviction") == 2 for pods in shown)
+    assert present(pressed) == {"web", "first", "second", "third"}
+
+
+def test_without_a_rule_switched_on_enforcing_evicts_nobody(pressed: Emulated) -> None:
+    with pressed.journal() as journal:
+        agent = agent_of(pressed, "enforce", journal, be_memory_evict=False)
+        assert not any(of_pods(tick) or asked(tick) for tick in pressed.ticks(agent, 4))

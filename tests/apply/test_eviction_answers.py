@@ -1,0 +1,113 @@
+"""What is made of the cluster's answers to evictions."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from emulated import Emulated
+
+from koordlite.apply.evictions import Evictions
+from koordlite.model.decision import EvictPod
+from koordlite.model.errors import EvictionRefused
+from koordlite.model.pod import Pod
+from koordlite.model.snapshot import Snapshot
+from koordlite.ports import Clock, Cluster
+from koordlite.sandbox.clock import SandboxClock
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A picture of an emulated node."""
+    agent = Emulated("small", tmp_path_factory.mktemp("node")).agent(None)
+    agent.tick()
+    assert agent.seen is not None
+    return agent.seen
+
+
+class Answering:
+    """A cluster that answers each eviction by a function."""
+
+    def __init__(self, answer: Callable[[EvictPod], None]) -> None:
+        self.answer, self.asked = answer, list[str]()
+
+    def evict(self, pod: EvictPod) -> None:
+        self.asked.append(pod.name)
+        self.answer(pod)
+
+
+def wanted(name: str) -> EvictPod:
+    return EvictPod("ns", name, f"uid-{name}", "memory is short")
+
+
+def evictions(answer: Callable[[EvictPod], None]) -> tuple[Evictions, Answering]:
+    cluster = Answering(answer)
+    return Evictions(cast(Cluster, cluster), cast(Clock, SandboxClock(lambda _seconds: None, start=0.0))), cluster
+
+
+def at(seen: Snapshot, time: float, *names: str) -> Any:
+    pods = tuple(Pod(namespace="ns", name=name, uid=f"uid-{name}") for name in names)
+    return dataclasses.replace(seen, time=time, pods=pods)
+
+
+def refuse(pod: EvictPod) -> None:
+    if pod.name == "kept":
+        raise EvictionRefused("pod/ns/kept", "the budget is used up")
+
+
+def test_a_refusal_is_told_and_the_next_pod_is_asked_all_the_same(seen: Snapshot) -> None:
+    made, cluster = evictions(refuse)
+    steps = made.take([wanted("kept"), wanted("gone")], time=10.0)
+    assert cluster.asked == ["kept", "gone"]
+    assert [(step.ok, step.error) for step in steps] == [(False, "the budget is used up"), (True, "")]
+    shown = made.onto(at(seen, 10.0, "kept", "gone"))
+    assert dict(shown.evicted) == {"uid-gone": 10.0}
+    assert dict(shown.refused_evictions) == {"uid-kept": "the budget is used up"}
+
+
+def test_a_refused_pod_is_left_alone_twice_as_long_each_time(seen: Snapshot) -> None:
+    made, _ = evictions(refuse)
+    made.take([wanted("kept")], time=0.0)
+    assert made.onto(at(seen, 9.9, "kept")).refused_evictions
+    assert not made.onto(at(seen, 10.0, "kept")).refused_evictions
+    made.take([wanted("kept")], time=10.0)
+    assert made.onto(at(seen, 29.9, "kept")).refused_evictions
+    assert not made.onto(at(seen, 30.0, "kept")).refused_evictions
+
+
+def test_the_cluster_may_wish_for_more_time(seen: Snapshot) -> None:
+    def wait(_pod: EvictPod) -> None:
+        raise EvictionRefused("pod/ns/kept", "slow down", retry_after_seconds=60.0)
+
+    made, _ = evictions(wait)
+    made.take([wanted("kept")], time=0.0)
+    assert made.onto(at(seen, 59.0, "kept")).refused_evictions
+
+
+def test_an_unreachable_cluster_is_no_eviction(seen: Snapshot) -> None:
+    def unreachable(_pod: EvictPod) -> None:
+        raise OSError(errno.ECONNREFUSED, "Connection refused")
+
+    made, _ = evictions(unreachable)
+    (step,) = made.take([wanted("a")], time=0.0)
+    assert (step.ok, step.error) == (False, "ECONNREFUSED: Connection refused")
+    assert not made.onto(at(seen, 0.0, "a")).evicted
+
+
+@pytest.mark.parametrize(
+    ("time", "names", "evicted"),
+    [
+        pytest.param(119.0, ("a",), True, id="it takes its time to go"),
+        pytest.param(120.0, ("a",), False, id="after two minutes it may be asked for again"),
+        pytest.param(1.0, (), False, id="it has gone"),
+    ],
+)
+def test_an_accepted_eviction_is_known_until_the_pod_is_gone(
+    seen: Snapshot, time: float, names: tuple[str, ...], evicted: bool
+) -> None:
+    made, _ = evictions(lambda _pod: None)
+    made.take([wanted("a")], time=0.0)
+    assert bool(made.onto(at(seen, time, *names)).evicted) is evicted

@@ -1,0 +1,171 @@
+"""When pods have to go for memory, who goes, and when nobody does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite.model import keys
+from koordlite.model.decision import Decision
+from koordlite.model.node import Node
+from koordlite.model.pod import ContainerInfo, Pod
+from koordlite.model.qos import QoSClass
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Snapshot, Usage, Use
+from koordlite.strategies import memory_evict
+
+GIB = 2**30
+THRESHOLDS = {
+    "memory_evict_threshold_percent": 80,
+    "memory_evict_lower_percent": 70,
+    "evict_enabled_priority_threshold": 5999,
+    "memory_allocatable_evict_threshold_percent": 90,
+    "memory_allocatable_evict_lower_percent": 50,
+    "allocatable_evict_priority_threshold": 7999,
+}
+
+
+def batch(name: str, priority: int | None = 5500, request: int = 0, **more: Any) -> Pod:
+    """A BE pod that may be evicted."""
+    requests = {keys.BATCH_MEMORY: Quantity.of(request)}
+    fixed: dict[str, Any] = {
+        "namespace": "ns",
+        "name": name,
+        "uid": name,
+        "raw_qos": QoSClass.BE,
+        "labels": {keys.EVICTION_ENABLED: "true"},
+        "priority": priority,
+        "containers": (ContainerInfo("main", "", True, requests, {}),),
+    }
+    return Pod(**{**fixed, **more})
+
+
+def picture(build: Any, pods: tuple[Pod, ...], node: int, used: dict[str, int], **more: Any) -> Snapshot:
+    """A node of 100 GiB that uses `node` of them and promises 10 GiB as batch-memory."""
+    amounts = {"cpu": Quantity.of(8), "memory": Quantity.of(100 * GIB)}
+    usage = Usage(Use(0, node * GIB), {uid: Use(0, gib * GIB) for uid, gib in used.items()}, {})
+    promised = {**amounts, keys.BATCH_MEMORY: Quantity.of(10 * GIB)}
+    fixed: dict[str, Any] = {
+        "pods": pods,
+        "usage": usage,
+        "slo": build.suppression(**{**THRESHOLDS, **more.pop("threshold", {})}),
+        "node": Node(name="n", capacity=amounts, allocatable=promised),
+    }
+    seen: Snapshot = build.snapshot(**{**fixed, **more})
+    return seen
+
+
+def decide(seen: Snapshot, *rules: str, **config: Any) -> list[Decision]:
+    switched_on: dict[str, Any] = dict.fromkeys(rules, True)
+    return list(memory_evict.decide(seen, memory_evict.Config(**switched_on, **config)))
+
+
+def evicted(decisions: list[Decision]) -> list[str]:
+    return sorted(change.place.split("/")[2] for d in decisions for change in d.changes)
+
+
+def word(decisions: list[Decision], pod: str) -> str:
+    return next(d.reason for d in decisions if d.subject == f"pod/ns/{pod}")
+
+
+@pytest.mark.parametrize(
+    ("node", "gone"),
+    [
+        pytest.param(79, [], id="79 % is less than 80 %"),
+        pytest.param(80, ["low"], id="80 % reached: 10 GiB have to go, the lowest priority first"),
+        pytest.param(85, ["big", "low"], id="15 GiB: of one priority the largest user first"),
+        pytest.param(95, ["big", "low", "small"], id="25 GiB: everybody who may go"),
+    ],
+)
+def test_best_effort_pods_go_until_the_lower_end(build: Any, node: int, gone: list[str]) -> None:
+    pods = (batch("small"), batch("big"), batch("low", 5000), build.pod("web", "LS"))
+    seen = picture(build, pods, node, {"small": 5, "big": 8, "low": 11, "web": 40})
+    decisions = decide(seen, "be_memory_evict")
+    assert evicted(decisions) == gone
+    if gone:
+        assert word(decisions, "web") == "NotBestEffort"
+
+
+def test_a_victim_counts_with_its_bytes_and_no_more(build: Any) -> None:
+    pods = (batch("a", 5000), batch("b", 5100), batch("c", 5200))
+    assert evicted(decide(picture(build, pods, 80, {"a": 1, "b": 1, "c": 9}), "memory_evict")) == ["a", "b", "c"]
+
+
+def test_the_default_lower_end_is_two_below_the_threshold(build: Any) -> None:
+    seen = picture(build, (batch("a"),), 80, {"a": 1}, threshold={"memory_evict_lower_percent": None})
+    assert decide(seen, "be_memory_evict")[0].evidence["release_memory_bytes"] == 2 * GIB
+
+
+def test_the_order_is_eviction_priority_priority_sub_priority_use(build: Any) -> None:
+    go = {keys.EVICTION_ENABLED: "true"}
+    pods = (
+        batch("large", 100),
+        batch("later", 100, annotations={keys.EVICTION_PRIORITY: "1"}),
+        batch("sooner", 5000, annotations={keys.EVICTION_PRIORITY: "-1"}),
+        batch("sub", 100, labels={**go, keys.PRIORITY: "99"}),
+        batch("small", 100),
+        batch("high", 120, annotations={keys.EVICTION_PRIORITY: "no number"}),
+    )
+    used = dict.fromkeys((pod.uid for pod in pods), 1) | {"large": 2}
+    decisions = decide(picture(build, pods, 99, used), "memory_evict", max_evictions_per_round=9)
+    ranks = {d.subject.rpartition("/")[2]: int(d.evidence["rank"]) for d in decisions if "rank" in d.evidence}
+    assert sorted(ranks, key=lambda name: ranks[name]) == ["sooner", "sub", "large", "small", "high", "later"]
+
+
+def test_the_same_use_is_not_counted_twice_for_two_rules(build: Any) -> None:
+    pods = (batch("a", 5000), batch("b", 5100), batch("c", 5200))
+    seen = picture(build, pods, 80, {"a": 6, "b": 6, "c": 6})
+    both = decide(seen, "be_memory_evict", "memory_evict")
+    assert evicted(both) == ["a", "b"]
+    assert both[-1].evidence == {"rules": 2, "chosen": 2}
+
+
+def test_one_victim_serves_use_and_requests_alike(build: Any) -> None:
+    pods = (batch("a", 5000, 8 * GIB), batch("b", 5100, 4 * GIB))
+    decisions = decide(picture(build, pods, 80, {"a": 10, "b": 10}), "be_memory_evict", "memory_allocatable_evict")
+    assert [d.verdict for d in decisions[:2]] == ["evict", "evict"]
+    assert evicted(decisions) == ["a"]
+
+
+def test_a_memory_eviction_needs_no_warm_up_and_cools_down_for_four_seconds(build: Any) -> None:
+    seen = picture(build, (batch("a"), batch("b")), 99, {"a": 30, "b": 1})
+    asked = decide(seen, "be_memory_evict")
+    assert evicted(asked) == ["a"]
+    kept = {"memoryEvict": asked[-1].remember or {}}
+    for later, gone in ((3.9, []), (4.0, [])):
+        after = dataclasses.replace(seen, time=seen.time + later, remembered=kept, evicted={"a": seen.time})
+        decisions = decide(after, "be_memory_evict")
+        assert evicted(decisions) == gone
+        assert ("CoolingDown" in {d.reason for d in decisions}) is (later < 4)
+
+
+def test_a_pod_that_will_not_go_counts_for_two_minutes_only(build: Any) -> None:
+    seen = picture(build, (batch("stuck", deleting=True), batch("b")), 80, {"stuck": 20, "b": 10})
+    first = decide(seen, "be_memory_evict")
+    assert evicted(first) == []
+    kept = {"memoryEvict": first[-1].remember or {}}
+    later = dataclasses.replace(seen, time=seen.time + 120, remembered=kept)
+    assert evicted(decide(later, "be_memory_evict")) == ["b"]
+
+
+@given(
+    priorities=st.lists(st.none() | st.integers(-5, 5), min_size=2, max_size=7),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_pods_without_a_priority_have_one_place_whatever_order_they_come_in(
+    build: Any, priorities: list[int | None], shuffle: Any
+) -> None:
+    pods = [batch(f"p{n}", priority) for n, priority in enumerate(priorities)]
+    used = {pod.uid: 1 + n % 2 for n, pod in enumerate(pods)}
+    first = decide(
+        picture(build, tuple(pods), 74, used, threshold={"memory_evict_threshold_percent": 72}), "be_memory_evict"
+    )
+    shuffle.shuffle(pods)
+    again = decide(
+        picture(build, tuple(pods), 74, used, threshold={"memory_evict_threshold_percent": 72}), "be_memory_evict"
+    )
+    assert {d.subject: d for d in first} == {d.subject: d for d in again}
