@@ -1,0 +1,110 @@
+"""How much memory of a pod is kept from reclaim, where its reclaim begins, and what its classes above it need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordlite.model.decision import CgroupField
+from koordlite.model.slo_qos import MemoryQOS
+
+Values = dict[CgroupField, int]
+UNLIMITED = -1
+PAGE = 4096
+
+
+def protection(qos: MemoryQOS, request: int) -> Values:
+    """request × percent of `memory.min` and `memory.low`; a low that is set is at least min.
+
+    Source: Koordinator `calculatePodResources`.
+
+    >>> protection(MemoryQOS(min_limit_percent=50, low_limit_percent=20), 1000)
+    {'memory.min': 500, 'memory.low': 500}
+    """
+    request = max(request, 0)
+    low, least = request * qos.low_limit_percent // 100, request * qos.min_limit_percent // 100
+    return {"memory.min": least, "memory.low": max(low, least) if low > 0 else low}
+
+
+def throttling(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, page: int = PAGE) -> int:
+    """request + (limit - request) × percent in whole pages, at least `memory.min`: `memory.high`; -1 for none.
+
+    Without a limit (0) that of the node, `allocatable`, counts. Source: Koordinator `calculateContainerResources`.
+
+    >>> throttling(MemoryQOS(throttling_percent=80), request=2**29, limit=2**30, allocatable=0)
+    966365184
+    """
+    if qos.throttling_percent == 0:
+        return UNLIMITED
+    request, top = max(request, 0), limit if limit > 0 else allocatable
+    begin = request + (top - request) * qos.throttling_percent // 100
+    return max(begin // page * page, protection(qos, request)["memory.min"])
+
+
+def fixed(qos: MemoryQOS) -> Values:
+    """What is copied from the settings, in the order Koordinator writes it."""
+    return {
+        "memory.wmark_ratio": qos.wmark_ratio,
+        "memory.wmark_scale_factor": qos.wmark_scale_permill,
+        "memory.wmark_min_adj": qos.wmark_min_adj,
+        **of_class(qos),
+    }
+
+
+def of_class(qos: MemoryQOS) -> Values:
+    """What a QoS level has of its own: its place before the OOM killer."""
+    return {
+        "memory.priority": qos.priority,
+        "memory.use_priority_oom": qos.priority_enable,
+        "memory.oom.group": qos.oom_kill_group,
+    }
+
+
+def pod_values(qos: MemoryQOS, *, request: int, limit: int) -> Values:
+    """All values of a pod's group, in the order Koordinator writes them."""
+    return {**protection(qos, request), **fixed(qos), **page_cache(qos, limit=limit)}
+
+
+def container_values(qos: MemoryQOS, *, request: int, limit: int, allocatable: int) -> Values:
+    """All values of a container's group, in the order Koordinator writes them."""
+    high = throttling(qos, request=request, limit=limit, allocatable=allocatable)
+    return {**protection(qos, request), "memory.high": high, **fixed(qos)}
+
+
+def page_cache(qos: MemoryQOS, *, limit: int) -> Values:
+    """The limit on a pod's page cache: its size, at most the pod's memory limit, or a part of that; 0 is off.
+
+    A switch that is given overrides what the size says. Source: Koordinator `calculatePodPageCacheLimit`.
+
+    >>> page_cache(MemoryQOS(page_cache_limit_percent=50), limit=2**30)["memory.pagecache_limit.size"]
+    536870912
+    """
+    found: Values = {}
+    size = _cache_size(qos, limit)
+    if size is not None:
+        found = {"memory.pagecache_limit.enable": int(size > 0), "memory.pagecache_limit.size": size}
+        if size > 0:
+            found["memory.pagecache_limit.sync"] = int(bool(qos.page_cache_reclaim_sync))
+    if qos.page_cache_enable is not None:
+        found["memory.pagecache_limit.enable"] = int(qos.page_cache_enable)
+    return found
+
+
+def _cache_size(qos: MemoryQOS, limit: int) -> int | None:
+    if qos.page_cache_limit_size is not None:
+        size = qos.page_cache_limit_size.value
+        return max(min(size, limit) if limit > 0 else size, 0)
+    if qos.page_cache_limit_percent is not None:
+        return max(limit, 0) * qos.page_cache_limit_percent // 100
+    return None
+
+
+def sums(pods: Iterable[Mapping[CgroupField, int]]) -> Values:
+    """Σ of what the pods below have of `memory.min` and `memory.low`: a level protects no more than its own.
+
+    Koordinator sums lows before they are raised to min, so that pods could have more than their level.
+    """
+    found = tuple(pods)
+    return {
+        "memory.min": sum(pod.get("memory.min", 0) for pod in found),
+        "memory.low": sum(pod.get("memory.low", 0) for pod in found),
+    }

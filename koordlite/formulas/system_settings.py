@@ -1,0 +1,78 @@
+"""What settings of the whole kernel come to on this node, and whether the kernel can be given them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from koordlite.model.slo import System
+
+MIN_FREE = "vm.min_free_kbytes"
+WATERMARK_SCALE = "vm.watermark_scale_factor"
+REAP_BACKGROUND = "memcg_reaper.reap_background"
+GROUP_IDENTITY = "kernel.sched_group_identity_enabled"
+IDLE_SAVER = "kernel.sched_idle_saver_wmark"
+PAGE_CACHE_LIMIT = "pagecache_limit.enabled"
+FEATURES = "sched_features"
+
+_MAX_INT64 = 2**63 - 1
+RANGES: Mapping[str, tuple[int, int]] = {
+    MIN_FREE: (10 * 1024, 10 * 1024**2),
+    WATERMARK_SCALE: (10, 400),
+    REAP_BACKGROUND: (0, 1),
+    GROUP_IDENTITY: (0, 1),
+    IDLE_SAVER: (0, _MAX_INT64),
+    PAGE_CACHE_LIMIT: (0, 1),
+}
+"""Least and greatest value that is written. Source: Koordinator's validators of system resources."""
+
+
+def min_free_kbytes(*, capacity_bytes: int, factor: int) -> int:
+    """capacity in KiB × factor / 10000. Source: Koordinator `calculateMinFreeKbytes`.
+
+    >>> min_free_kbytes(capacity_bytes=512 * 2**30, factor=88)
+    4724464
+    """
+    return capacity_bytes // 1024 * factor // 10_000
+
+
+def wanted(settings: System, *, capacity_bytes: int) -> dict[str, int]:
+    """The value of each setting that is given, by name."""
+    factor = settings.min_free_kbytes_factor
+    given = {
+        MIN_FREE: None if factor is None else min_free_kbytes(capacity_bytes=capacity_bytes, factor=factor),
+        WATERMARK_SCALE: settings.watermark_scale_factor,
+        REAP_BACKGROUND: settings.memcg_reap_back_ground,
+        GROUP_IDENTITY: settings.sched_group_identity_enabled,
+        IDLE_SAVER: settings.sched_idle_saver_wmark,
+        PAGE_CACHE_LIMIT: settings.page_cache_limit_enabled,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def in_range(name: str, value: int) -> bool:
+    """Whether the setting may have this value."""
+    low, high = RANGES[name]
+    return low <= value <= high
+
+
+def features(text: str) -> dict[str, bool]:
+    """The scheduler's features as the kernel lists them: `NAME` is on, `NO_NAME` off.
+
+    >>> features("START_DEBIT NO_NEXT_BUDDY")
+    {'START_DEBIT': True, 'NEXT_BUDDY': False}
+    """
+    return dict(_features(text))
+
+
+def feature_word(name: str, on: bool) -> str:
+    """How a feature is switched: the word to write.
+
+    >>> feature_word("NEXT_BUDDY", False)
+    'NO_NEXT_BUDDY'
+    """
+    return name if on else f"NO_{name}"
+
+
+def _features(text: str) -> Iterator[tuple[str, bool]]:
+    for word in text.split():
+        yield word.removeprefix("NO_"), not word.startswith("NO_")

@@ -1,0 +1,90 @@
+"""Settings of the whole kernel by the names we call them, wherever this kernel keeps them; and oom_score_adj.
+
+Nothing is remembered: a file that appears later is used from then on.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+
+from koordlite.formulas import system_settings
+from koordlite.formulas.system_settings import FEATURES
+from koordlite.host import procfs
+from koordlite.host.cgroupfs import vanished
+from koordlite.ports import Files
+
+PATHS: Mapping[str, tuple[str, ...]] = {
+    system_settings.MIN_FREE: ("/proc/sys/vm/min_free_kbytes",),
+    system_settings.WATERMARK_SCALE: ("/proc/sys/vm/watermark_scale_factor",),
+    system_settings.GROUP_IDENTITY: ("/proc/sys/kernel/sched_group_identity_enabled",),
+    system_settings.IDLE_SAVER: ("/proc/sys/kernel/sched_idle_saver_wmark",),
+    system_settings.REAP_BACKGROUND: ("/sys/kernel/mm/memcg_reaper/reap_background",),
+    system_settings.PAGE_CACHE_LIMIT: ("/sys/kernel/mm/pagecache_limit/enabled",),
+    FEATURES: ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features"),
+}
+"""Name → where it may be; the scheduler's features moved in Linux 5.13."""
+
+
+def read(files: Files, name: str) -> str | None:
+    """The present text of a setting; None where this kernel does not have it, or hides it (debugfs not mounted).
+
+    `sched_features/NAME` is the word of one feature, `NAME` or `NO_NAME`. KeyError for a name we do not know.
+    """
+    setting, _, feature = name.partition("/")
+    found = _find(files, setting)
+    if found is None or not feature:
+        return found and found[1]
+    present = system_settings.features(found[1])
+    return system_settings.feature_word(feature, present[feature]) if feature in present else None
+
+
+def write(files: Files, name: str, text: str) -> None:
+    """Give a setting its text; FileNotFoundError where this kernel does not have it."""
+    files.write(path(files, name), text.encode())
+
+
+def path(files: Files, name: str) -> str:
+    """The file of a setting; FileNotFoundError where this kernel has none."""
+    setting = name.partition("/")[0]
+    found = _find(files, setting)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "this kernel has no such setting", PATHS[setting][0])
+    return found[0]
+
+
+def oom_score_adj(files: Files, pid: int) -> int | None:
+    """The number of a process; None when it is gone."""
+    try:
+        return int(files.read(_oom_path(pid)))
+    except OSError as error:
+        if vanished(error):
+            return None
+        raise
+
+
+def write_oom_score_adj(files: Files, pid: int, start_time: int, value: int) -> bool:
+    """Give a process its number; False when it is gone, also when another has its id meanwhile."""
+    if procfs.start_time(files, pid) != start_time:
+        return False
+    try:
+        files.write(_oom_path(pid), b"%d" % value)
+    except OSError as error:
+        if vanished(error):
+            return False
+        raise
+    return True
+
+
+def _oom_path(pid: int) -> str:
+    return f"/proc/{pid}/oom_score_adj"
+
+
+def _find(files: Files, setting: str) -> tuple[str, str] | None:
+    for candidate in PATHS[setting]:
+        try:
+            return candidate, files.read(candidate).decode().strip()
+        except OSError as error:
+            if not vanished(error) and error.errno not in (errno.EACCES, errno.EPERM):
+                raise
+    return None

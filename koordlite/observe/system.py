@@ -1,0 +1,60 @@
+"""Settings of the whole kernel, and places in the queue of the OOM killer, as far as strategies ask to see them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from koordlite.host import procfs, system_files
+from koordlite.host.bundle import Host
+from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.model import keys
+from koordlite.model.pod import Pod
+from koordlite.model.snapshot import Place, Process
+from koordlite.ports import Files
+
+OOM_SCORES = "oom_score_adj"
+_SYSTEM = "system/"
+
+
+def settings(files: Files, reads: Iterable[str]) -> dict[str, str]:
+    """The settings among `reads` (`system/NAME`), by name; missing where this kernel has none."""
+    names = [wanted.removeprefix(_SYSTEM) for wanted in reads if wanted.startswith(_SYSTEM)]
+    found = ((name, system_files.read(files, name)) for name in names)
+    return {name: text for name, text in found if text is not None}
+
+
+def oom_scores(
+    host: Host,
+    pods: Iterable[Pod],
+    places: Mapping[str, Place],
+    *,
+    reads: Collection[str],
+    ours: Collection[str],
+) -> dict[str, tuple[Process, ...]]:
+    """Processes of containers by group, for the pods that ask for a number; for all while we hold one.
+
+    To read every process of the node in every tick would be dear, and few pods ask.
+    """
+    if OOM_SCORES not in reads:
+        return {}
+    held = any(place.startswith(f"{OOM_SCORES}/") for place in ours)
+    wanted = [pod for pod in pods if pod.uid in places and (held or _asks(pod))]
+    groups = [group for pod in wanted for group in places[pod.uid].containers.values()]
+    return {group: tuple(_processes(host.files, host.cgroups, group)) for group in groups}
+
+
+def _asks(pod: Pod) -> bool:
+    return any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC))
+
+
+def _processes(files: Files, cgroups: Cgroups, group: str) -> Iterator[Process]:
+    try:
+        pids = cgroups.procs(group)
+    except OSError as error:
+        if vanished(error):
+            return  # Gone since it was listed.
+        raise
+    for pid in pids:
+        started, score = procfs.start_time(files, pid), system_files.oom_score_adj(files, pid)
+        if started is not None and score is not None:
+            yield Process(pid, started, score)

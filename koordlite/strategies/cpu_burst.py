@@ -1,0 +1,272 @@
+"""Let latency-sensitive containers go beyond their CPU limit for a while, until the node's shared CPUs are full.
+
+Two means, by policy: burst of the kernel (`cpu.cfs_burst_us`), and a quota that grows while the container is throttled.
+Source: Koordinator strategy CPUBurst.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from koordlite.formulas import burst
+from koordlite.formulas.burst import Move, State
+from koordlite.formulas.burst_tokens import Ledger
+from koordlite.model import pod_wishes
+from koordlite.model.decision import CgroupChange, CgroupField, Decision, Verdict
+from koordlite.model.pod import ContainerInfo, Pod
+from koordlite.model.qos import QoSClass
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import SLO, CPUBurst
+from koordlite.model.snapshot import Cgroup, Snapshot
+
+NAME = "cpuBurst"
+WINDOW_SECONDS = 5
+"""Over which the use of the shared CPUs is judged: five looks of Koordinator's, one a second."""
+_OWNERS = (QoSClass.LSE, QoSClass.LSR)
+_NOT_SHARED = (*_OWNERS, QoSClass.BE)
+_BURST = ("auto", "cpuBurstOnly")
+_SCALING = ("auto", "cfsQuotaBurstOnly")
+_REASONS = {
+    "up": "ThrottledBurst",
+    "down": "BurstLowered",
+    "reset": "BurstReset",
+    "remain": "BurstSteady",
+}
+_MOVES: tuple[Move, ...] = ("up", "down", "reset")
+_VERDICTS: dict[Move, Verdict] = {"up": "grow", "down": "shrink", "reset": "release", "remain": "set"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `cpuBurst`. Policy and percentages come from key `cpu-burst-config` and from annotations."""
+
+
+def reads(_slo: SLO) -> tuple[str, ...]:
+    """Burst and throttling of containers: an annotation may ask for them on any node."""
+    return "cpu.burst", "cpu.bvt_warp_ns", "cpu.stat"
+
+
+def windows(_slo: SLO) -> tuple[int, ...]:
+    """For the state of the shared CPUs."""
+    return (WINDOW_SECONDS,)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A container with what it is to get."""
+
+    name: str
+    group: str
+    present: Cgroup
+    step: Move
+    quota_us: int
+    burst_us: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Terms:
+    """What holds for all containers of a pod."""
+
+    settings: CPUBurst
+    state: State
+    ratio: float
+    beyond_quota: bool
+
+    @property
+    def scales(self) -> bool:
+        """Whether quotas may grow."""
+        return self.settings.policy in _SCALING
+
+    @property
+    def bursts(self) -> bool:
+        """Whether the kernel's burst is used."""
+        return self.settings.policy in _BURST
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
+    state, evidence = _node(seen)
+    ledger = Ledger(seen.remembered.get(NAME, {}), seen.time)
+    # Only kernels with group identity take a burst above the quota.
+    anolis = _has(seen, "cpu.bvt_warp_ns")
+    wanted = 0
+    for pod in seen.pods:
+        if pod.raw_qos in _NOT_SHARED or not pod.active or pod.uid not in seen.places:
+            continue
+        settings, bad = pod_wishes.cpu_burst(pod, seen.slo.cpu_burst)
+        wanted += settings.policy != "none"
+        if bad:
+            yield Decision(f"pod/{pod.key}", "refuse", "BadBurstAnnotation", {"annotation": bad.key, "why": bad.why})
+        if settings.policy != "none":
+            terms = _Terms(settings=settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
+            yield _burst(seen, pod, terms, ledger)
+        elif _ours(seen, pod):
+            yield _released(seen, pod, _ratio(seen, pod))
+    if not wanted:
+        yield Decision("node", "hold", "BurstOff", remember={})
+        return
+    if not _has(seen, "cpu.burst"):
+        yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
+    yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=ledger.remember())
+
+
+def _node(seen: Snapshot) -> tuple[State, dict[str, int]]:
+    """The state of the shared CPUs; unknown without samples, so that nothing grows then."""
+    window = seen.windows.get(WINDOW_SECONDS)
+    if window is None or window.node is None or not seen.topology.cpus:
+        return "unknown", {}
+    pods = [pod for pod in seen.pods if pod.active]
+    owned = sum(pod.request_milli() for pod in pods if pod.raw_qos in _OWNERS)
+    apart = sum(window.pods[p.uid].cpu for p in seen.pods if p.raw_qos in _NOT_SHARED and p.uid in window.pods)
+    used, total = window.node.cpu - apart, len(seen.topology.cpus) * 1000 - owned
+    threshold = seen.slo.cpu_burst.share_pool_threshold_percent
+    state = burst.node_state(used_milli=used, total_milli=total, threshold_percent=threshold)
+    return state, {"used_milli": used, "total_milli": total, "threshold_percent": threshold}
+
+
+def _burst(seen: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
+    """What the pod's containers get of quota and of burst, and the pod as much as all of them."""
+    judged = [_judged(seen, pod, c, terms, ledger) for c in pod.containers if _present(seen, pod, c.name)]
+    changes = (*_quotas(seen, pod, judged), *_bursts(seen, pod, judged, terms))
+    step: Move = next((move for move in _MOVES if any(c.step == move for c in judged)), "remain")
+    told = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in judged)
+    evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": told}
+    return Decision(f"pod/{pod.key}", _VERDICTS[step] if changes else "hold", _REASONS[step], evidence, changes)
+
+
+def _present(seen: Snapshot, pod: Pod, container: str) -> Cgroup | None:
+    return seen.cgroups.get(seen.places[pod.uid].containers.get(container, ""))
+
+
+def _judged(seen: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, ledger: Ledger) -> _Judged:
+    group = seen.places[pod.uid].containers[container.name]
+    cgroup = seen.cgroups[group]
+    limit_milli = container.limits["cpu"].milli if "cpu" in container.limits else 0
+    base_us = burst.base_quota(limit_milli=limit_milli, period_us=cgroup.period_us, ratio=terms.ratio)
+    present = cgroup.quota_us
+    step: Move = "remain"
+    quota_us = burst.UNLIMITED if present is None else present
+    # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
+    if container.running and burst.UNLIMITED not in (base_us, quota_us):
+        step = _move(seen, group, base_us, terms, ledger)
+        quota_us = _target(seen, group, step, base_us, terms)
+    wanted = burst.kernel_burst(
+        base_us=base_us,
+        percent=terms.settings.cpu_burst_percent,
+        quota_us=quota_us,
+        beyond_quota=terms.beyond_quota,
+    )
+    return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
+
+
+def _move(seen: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:
+    used_milli, period_us = seen.usage.containers.get(group), seen.cgroups[group].period_us
+    # Unknown use counts as all of the limit.
+    percent = 100 if used_milli is None else used_milli * period_us // (base_us * 10)
+    allowed = ledger.allows(
+        group,
+        period_seconds=terms.settings.cfs_quota_burst_period_seconds,
+        percent=terms.settings.cfs_quota_burst_percent,
+        usage_percent=percent,
+    )
+    throttled = seen.usage.throttled.get(group)
+    return burst.move(scaling=terms.scales, allowed=allowed, throttled=throttled, state=terms.state)
+
+
+def _target(seen: Snapshot, group: str, step: Move, base_us: int, terms: _Terms) -> int:
+    present, percent = seen.cgroups[group].quota_us, terms.settings.cfs_quota_burst_percent
+    assert present is not None
+    if step == "reset":
+        return max(_found(seen, group, "cpu.quota", base_us), base_us)
+    return burst.quota_target(step, current_us=present, base_us=base_us, percent=percent)
+
+
+def _quotas(seen: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[CgroupChange]:
+    """The containers that change, and the pod if they need more, or if it holds more of ours than they need."""
+    for container in judged:
+        yield from _change(seen, container.group, "cpu.quota", container.quota_us, container.present.quota_us)
+    group = seen.places[pod.uid].group
+    present = seen.cgroups[group].quota_us if group in seen.cgroups else None
+    if present in (None, burst.UNLIMITED) or not judged:
+        return
+    needed = burst.pod_quota(container.quota_us for container in judged)
+    if f"{group}/cpu.quota" in seen.ours:
+        # At least what kubelet gave: a container that is just being restarted needs its part again.
+        found = _found(seen, group, "cpu.quota", 0)
+        yield from _change(
+            seen, group, "cpu.quota", found if needed == burst.UNLIMITED else max(needed, found), present
+        )
+    elif needed > present >= burst.pod_quota(c.present.quota_us or 0 for c in judged):
+        # A pod that has less than its containers was given a limit of its own, which is not ours to lift.
+        yield from _change(seen, group, "cpu.quota", needed, present)
+
+
+def _bursts(seen: Snapshot, pod: Pod, judged: Sequence[_Judged], terms: _Terms) -> Iterator[CgroupChange]:
+    group = seen.places[pod.uid].group
+    quota_us = next((c.value for c in _quotas(seen, pod, judged) if c.group == group), None)
+    quota_us = quota_us if isinstance(quota_us, int) else seen.cgroups.get(group, Cgroup()).quota_us
+    total = sum(container.burst_us for container in judged)
+    if quota_us not in (None, burst.UNLIMITED) and not terms.beyond_quota:
+        total = min(total, quota_us or 0)
+    wanted = {**{c.group: c.burst_us for c in judged}, group: total}
+    for place, value in wanted.items():
+        present = seen.cgroups[place].values.get("cpu.burst") if place in seen.cgroups else None
+        if terms.bursts:
+            yield from _change(seen, place, "cpu.burst", value, present)
+        elif f"{place}/cpu.burst" in seen.ours:
+            yield from _change(seen, place, "cpu.burst", _found(seen, place, "cpu.burst", 0), present)
+
+
+def _change(seen: Snapshot, group: str, field: CgroupField, value: int, present: int | None) -> Iterator[CgroupChange]:
+    """The change if it is one; a value that is back where it was found is not ours any more."""
+    if present is not None and value != present:
+        place = f"{group}/{field}"
+        yield CgroupChange(group, field, value, gives_back=place in seen.found and seen.found[place].value == value)
+
+
+def _found(seen: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
+    found = seen.found.get(f"{group}/{field}")
+    return found.value if found and isinstance(found.value, int) else otherwise
+
+
+def _ours(seen: Snapshot, pod: Pod) -> list[tuple[str, CgroupField]]:
+    """Places of the pod that hold a value of this strategy."""
+    place = seen.places[pod.uid]
+    fields: tuple[CgroupField, ...] = ("cpu.quota", "cpu.burst")
+    groups = (*place.containers.values(), place.group)
+    return [(g, f) for g in groups for f in fields if g in seen.cgroups and _is_ours(seen, f"{g}/{f}")]
+
+
+def _is_ours(seen: Snapshot, place: str) -> bool:
+    return place in seen.found and seen.found[place].strategy == NAME
+
+
+def _released(seen: Snapshot, pod: Pod, ratio: float) -> Decision:
+    """What was found comes back, but no quota below the limit of its container: it may have grown meanwhile."""
+    bases = dict(_bases(seen, pod, ratio))
+    changes = [
+        CgroupChange(group, field, max(found, bases.get(group, found)) if field == "cpu.quota" else found, True)
+        for group, field in _ours(seen, pod)
+        for found in (_found(seen, group, field, 0),)
+    ]
+    return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, tuple(changes))
+
+
+def _bases(seen: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:
+    for container in pod.containers:
+        cgroup = _present(seen, pod, container.name)
+        limit = container.limits.get("cpu")
+        if cgroup and limit:
+            base = burst.base_quota(limit_milli=limit.milli, period_us=cgroup.period_us, ratio=ratio)
+            yield seen.places[pod.uid].containers[container.name], base
+
+
+def _ratio(seen: Snapshot, pod: Pod) -> float:
+    """What a CPU of this node is worth, for pods that share CPUs. Source: Koordinator `isPodCPUShare`."""
+    shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
+    return (seen.notes.cpu_normalization or 1.0) if shares else 1.0
+
+
+def _has(seen: Snapshot, field: CgroupField) -> bool:
+    return field in seen.cgroups.get(seen.layout.kubepods, Cgroup()).values

@@ -1,0 +1,181 @@
+"""Keep memory of pods from reclaim and begin the reclaim of others early, as their class or their annotation asks.
+
+Pods, containers and the QoS levels above them are written in one plan, so that a level always covers what is below it.
+Source: Koordinator strategy CgroupReconcile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.formulas import memory_qos
+from koordlite.formulas.memory_qos import Values
+from koordlite.model import keys, pod_wishes
+from koordlite.model.decision import CgroupChange, CgroupField, Decision
+from koordlite.model.pod import ContainerInfo, Pod
+from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import SLO
+from koordlite.model.slo_qos import MemoryQOS, ResourceQOS
+from koordlite.model.snapshot import Snapshot
+
+NAME = "memoryQos"
+_PROTECTION: tuple[CgroupField, ...] = ("memory.min", "memory.low")
+_PAGE_CACHE: tuple[CgroupField, ...] = (
+    "memory.pagecache_limit.enable",
+    "memory.pagecache_limit.size",
+    "memory.pagecache_limit.sync",
+)
+_FIELD_NAMES: Mapping[CgroupField, str] = {"memory.min": "min_bytes", "memory.low": "low_bytes"}
+FIELDS: tuple[CgroupField, ...] = (*_PROTECTION, "memory.high", *memory_qos.fixed(MemoryQOS()), *_PAGE_CACHE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `memoryQos`. Percentages come from `memoryQOS` of the ConfigMap key `resource-qos-config`."""
+
+
+def reads(_slo: SLO) -> tuple[str, ...]:
+    """An annotation may ask for them on any node, and what was written has to be given back."""
+    return FIELDS
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each pod with memory QoS and for each QoS level above one; one for what is given back."""
+    wanted: dict[str, Values] = {}
+    by_level: dict[str, list[Values]] = {level: [] for level in _levels(seen)}
+    missing: set[str] = set()
+    for pod in seen.pods:
+        yield from _bad_annotation(seen, pod)
+        settings = _settings(seen, pod)
+        if settings is None or not pod.active or pod.uid not in seen.places:
+            continue
+        of_pod = _of_pod(seen, pod, settings)
+        wanted |= of_pod
+        by_level[_level(seen, pod)].append(of_pod[seen.places[pod.uid].group])
+        missing |= _missing(seen, seen.places[pod.uid].group, of_pod[seen.places[pod.uid].group])
+        yield _decided(seen, f"pod/{pod.key}", "MemoryQOS", of_pod)
+    for level, values in _of_levels(seen, by_level).items():
+        wanted[level] = values
+        yield _decided(seen, level, "MemoryQOSLevel", {level: values})
+    yield _released(seen, wanted)
+    if missing:
+        yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
+
+
+def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
+    """The settings of the class a pod is in. Source: Koordinator `GetPodResourceQoSByQoSClass`."""
+    found = {QoSClass.LSE: qos.lsr_class, QoSClass.LSR: qos.lsr_class, QoSClass.LS: qos.ls_class}
+    found |= {QoSClass.BE: qos.be_class, QoSClass.SYSTEM: qos.system_class}
+    return found[of_pod].memory_qos
+
+
+def _settings(seen: Snapshot, pod: Pod) -> MemoryQOS | None:
+    """What holds for the pod; None when neither its class nor its annotation has memory QoS."""
+    of_class = class_settings(seen.slo.resource_qos, pod.qos_class)
+    return pod_wishes.memory_qos(pod, of_class)[0] if pod_wishes.wants_memory_qos(pod, of_class) else None
+
+
+def _bad_annotation(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
+    _, bad = pod_wishes.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
+    if bad:
+        yield Decision(f"pod/{pod.key}", "refuse", "BadMemoryQOSAnnotation", {"annotation": bad.key, "why": bad.why})
+
+
+def _of_pod(seen: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
+    """Values of the pod's group and of its containers' groups."""
+    resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+    place = seen.places[pod.uid]
+    request = pod.request_value(resource)
+    values = memory_qos.pod_values(settings, request=request, limit=_limit(pod, resource))
+    found = {place.group: values}
+    for container in pod.containers:
+        group = place.containers.get(container.name, "")
+        if group in seen.cgroups:
+            found[group] = memory_qos.container_values(
+                settings,
+                request=_bytes(container, resource, "requests"),
+                limit=_bytes(container, resource, "limits"),
+                allocatable=_allocatable(seen),
+            )
+    return found
+
+
+def _bytes(container: ContainerInfo, resource: str, which: str) -> int:
+    amounts = container.requests if which == "requests" else container.limits
+    return amounts[resource].value if resource in amounts else 0
+
+
+def _limit(pod: Pod, resource: str) -> int:
+    """Memory limit of the pod: that of its containers together, 0 when one of them has none."""
+    limits = [_bytes(container, resource, "limits") for container in pod.containers]
+    return sum(limits) if all(limits) else 0
+
+
+def _allocatable(seen: Snapshot) -> int:
+    amounts = seen.node.allocatable if seen.node else {}
+    return amounts["memory"].value if "memory" in amounts else 0
+
+
+def _levels(seen: Snapshot) -> tuple[str, ...]:
+    layout = seen.layout
+    return layout.kubepods, layout.burstable, layout.besteffort
+
+
+def _level(seen: Snapshot, pod: Pod) -> str:
+    levels = {KubeQoS.BURSTABLE: seen.layout.burstable, KubeQoS.BEST_EFFORT: seen.layout.besteffort}
+    return levels.get(pod.kube_qos, seen.layout.kubepods)
+
+
+def _of_levels(seen: Snapshot, by_level: Mapping[str, list[Values]]) -> dict[str, Values]:
+    """Sums for the levels that have such pods, all of them for the root, and the order of the OOM killer of a class.
+
+    Koordinator writes `memory.oom.group` here as well: then running out of memory would end every pod of the level.
+    """
+    sums = {level: memory_qos.sums(pods) for level, pods in by_level.items() if pods}
+    if sums:
+        sums[seen.layout.kubepods] = memory_qos.sums(pod for pods in by_level.values() for pod in pods)
+    qos = seen.slo.resource_qos
+    for level, settings in zip(_levels(seen), (qos.lsr_class, qos.ls_class, qos.be_class), strict=True):
+        if settings.memory_qos.enable:
+            order = memory_qos.of_class(settings.memory_qos)
+            order.pop("memory.oom.group")
+            sums[level] = {**sums.get(level, {}), **order}
+    return {level: values for level, values in sums.items() if level in seen.cgroups}
+
+
+def _decided(seen: Snapshot, subject: str, reason: str, wanted: Mapping[str, Values]) -> Decision:
+    changes = tuple(change for group, values in wanted.items() for change in _changes(seen, group, values))
+    first = next(iter(wanted.values()))
+    evidence = {_FIELD_NAMES[field]: first[field] for field in _PROTECTION if field in first}
+    return Decision(subject, "set" if changes else "hold", reason, {**evidence, "files": len(changes)}, changes)
+
+
+def _changes(seen: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
+    """What differs among the files this kernel has."""
+    present = seen.cgroups[group].values if group in seen.cgroups else {}
+    for field, value in wanted.items():
+        if field in present and present[field] != value:
+            yield CgroupChange(group, field, value)
+
+
+def _missing(seen: Snapshot, group: str, wanted: Values) -> set[str]:
+    """Files that are asked for with a value that matters, and which this kernel has not."""
+    present = seen.cgroups[group].values if group in seen.cgroups else wanted
+    neutral = memory_qos.fixed(MemoryQOS())
+    return {field for field, value in wanted.items() if field not in present and value != neutral.get(field, 0)}
+
+
+def _released(seen: Snapshot, wanted: Mapping[str, Values]) -> Decision:
+    """What nobody asks for any more gets back what stood there before us."""
+    changes = tuple(
+        CgroupChange(group, field, found.value, gives_back=True)
+        for place, found in seen.found.items()
+        for group, _, name in (place.rpartition("/"),)
+        for field in FIELDS
+        if field == name and found.strategy == NAME and group in seen.cgroups and field not in wanted.get(group, {})
+    )
+    if changes:
+        return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
+    return Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})

@@ -1,0 +1,84 @@
+"""Give settings of the whole kernel the values that key `system-config` asks for: reclaim, scheduler, page cache.
+
+What is not set is left alone; what is no longer set gets back what stood there. Source: Koordinator strategy
+SystemConfigReconcile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.formulas import system_settings
+from koordlite.formulas.system_settings import FEATURES
+from koordlite.model.decision import Decision, SystemFileChange
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import SLO
+from koordlite.model.snapshot import Found, Snapshot
+
+NAME = "systemConfig"
+_PLACE = "system/"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `systemConfig`. The values come from the ConfigMap key `system-config`."""
+
+
+def reads(_slo: SLO) -> Iterator[str]:
+    """All settings: what was written has to be given back when it is no longer asked for."""
+    yield from (f"{_PLACE}{name}" for name in (*system_settings.RANGES, FEATURES))
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each setting that is asked for or given back."""
+    capacity = seen.node.capacity["memory"].value if seen.node and "memory" in seen.node.capacity else 0
+    if capacity <= 0:
+        yield Decision("node", "skip", "NoNode")
+        return
+    wanted = system_settings.wanted(seen.slo.system, capacity_bytes=capacity)
+    yield from (_setting(seen, name, value) for name, value in wanted.items())
+    switched = seen.slo.system.sched_features
+    yield from (_feature(seen, name, on) for name, on in sorted(switched.items()))
+    asked = {*wanted, *(f"{FEATURES}/{name}" for name in switched)}
+    gone = [_given_back(seen, name, found) for name, found in _ours(seen) if name not in asked]
+    yield from gone
+    if not asked and not gone:
+        yield Decision("node", "hold", "NoSystemSettings")
+
+
+def _setting(seen: Snapshot, name: str, value: int) -> Decision:
+    present = seen.system.get(name)
+    evidence: dict[str, int | str] = {"name": name, "value": value}
+    if present is None:
+        return Decision(f"{_PLACE}{name}", "skip", "UnsupportedByKernel", {"file": name})
+    if not system_settings.in_range(name, value):
+        low, high = system_settings.RANGES[name]
+        return Decision(f"{_PLACE}{name}", "refuse", "SettingOutOfRange", {**evidence, "least": low, "greatest": high})
+    changes = () if present == str(value) else (SystemFileChange(name, str(value)),)
+    return Decision(f"{_PLACE}{name}", "set" if changes else "hold", "SystemSetting", evidence, changes)
+
+
+def _feature(seen: Snapshot, name: str, on: bool) -> Decision:
+    present = system_settings.features(seen.system.get(FEATURES, ""))
+    subject = f"{_PLACE}{FEATURES}/{name}"
+    if name not in present:
+        return Decision(subject, "skip", "UnsupportedByKernel", {"file": f"{FEATURES} {name}"})
+    word = system_settings.feature_word(name, on)
+    changes = () if present[name] == on else (SystemFileChange(f"{FEATURES}/{name}", word),)
+    evidence = {"name": FEATURES, "value": word}
+    return Decision(subject, "set" if changes else "hold", "SystemSetting", evidence, changes)
+
+
+def _ours(seen: Snapshot) -> Iterator[tuple[str, Found]]:
+    for place, found in seen.found.items():
+        if place.startswith(_PLACE) and found.strategy == NAME:
+            yield place.removeprefix(_PLACE), found
+
+
+def _given_back(seen: Snapshot, name: str, found: Found) -> Decision:
+    """A feature's found value is 1 for on, 0 for off."""
+    feature = name.removeprefix(f"{FEATURES}/")
+    value = system_settings.feature_word(feature, found.value == 1) if feature != name else str(found.value)
+    change = SystemFileChange(name, value, gives_back=True)
+    return Decision(f"{_PLACE}{name}", "release", "SettingGivenBack", {"name": name, "value": value}, (change,))

@@ -1,0 +1,137 @@
+"""Memory QoS: values of pods, containers and QoS levels, page cache limits, annotations, order of the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordlite.formulas import memory_qos
+from koordlite.model import keys, pod_wishes
+from koordlite.model.declared import flatten, settings
+from koordlite.model.pod import ContainerInfo, Pod
+from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.quantity import Quantity
+from koordlite.model.slo_qos import MemoryQOS
+from koordlite.strategies import memory_qos as strategy
+from tests.conformance.adapters import adapter, shapes
+
+NO_HIGH = 2**63 - 1
+_OF = {QoSClass.LSE: "lsrClass", QoSClass.LSR: "lsrClass", QoSClass.LS: "lsClass", QoSClass.BE: "beClass"}
+_MERGED = ("memory.min", "memory.low", "memory.high")
+_SOURCES = {
+    "memory.min": "minLimitPercent",
+    "memory.low": "lowLimitPercent",
+    "memory.high": "throttlingPercent",
+    "memory.wmark_ratio": "wmarkRatio",
+    "memory.wmark_scale_factor": "wmarkScalePermill",
+    "memory.wmark_min_adj": "wmarkMinAdj",
+    "memory.priority": "priority",
+    "memory.use_priority_oom": "priorityEnable",
+    "memory.oom.group": "oomKillGroup",
+}
+"""The setting behind a file: where nobody wrote it, the vectors expect nothing; we always have a default."""
+
+
+@adapter("cgroup_reconcile.page_cache_limit")
+def page_cache(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = memory_qos.page_cache(_settings(given["memoryQOS"]), limit=given["podMemoryLimitBytes"])
+    return {name: str(found[name]) if name in found else None for name in expect}, expect  # type: ignore[index]
+
+
+@adapter("cgroup_reconcile.merged_pod_qos")
+def merged(given: Any, expect: Any) -> tuple[Any, Any]:
+    node_class = given["nodeClassMemoryQOS"]
+    found, _ = pod_wishes.memory_qos(shapes.pod_of(given["pod"]), _settings(node_class))
+    shown = {path[0]: value for path, value in flatten(found)}
+    wanted = {name: value for name, value in (expect["memoryQOS"] or {}).items() if value is not None}
+    return {"memoryQOS": {name: shown[name] for name in wanted}}, {"memoryQOS": wanted}
+
+
+@adapter("cgroup_reconcile.make_updaters")
+def order(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Our fields stand in Koordinator's order."""
+    names = [name for name in strategy.FIELDS if name in given["values"]]
+    return {"updaters": [_updater(name, given["values"][name]) for name in names]}, expect
+
+
+@adapter("cgroup_reconcile.calculate")
+def calculate(given: Any, expect: Any) -> tuple[Any, Any]:
+    written = given["nodeResourceQOSStrategy"] or {}
+    pods = [shapes.pod_of(item) for item in given["pods"]]
+    allocatable = shapes.node_of(given["node"]).allocatable if given["node"] else {}
+    memory = allocatable["memory"].value if "memory" in allocatable else 0
+    judged = [_Judged(pod, written, memory) for pod in pods if pod.active]
+    return {
+        "qosLevel": list(_levels(judged, written)),
+        "podLevel": [{"podQoS": j.qos, **row} for j in judged for row in j.of_pod()],
+        "containerLevel": [
+            {"podQoS": j.qos, **row, "container": c.name} for j in judged for c in j.containers for row in j.of(c)
+        ],
+    }, expect
+
+
+class _Judged:
+    """One pod with the settings that hold for it, and which of them somebody wrote."""
+
+    def __init__(self, pod: Pod, written: Any, allocatable: int) -> None:
+        self.pod, self.allocatable = pod, allocatable
+        self.qos = str(pod.raw_qos) or str(pod.qos_class)
+        of_class = (written.get(_OF.get(pod.qos_class, "systemClass")) or {}).get("memoryQOS")
+        self.settings, _ = pod_wishes.memory_qos(pod, _settings(of_class))
+        self.given = set(of_class or {}) | (set(_SOURCES.values()) if keys.MEMORY_QOS in pod.annotations else set())
+        self.resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
+        self.containers = [c for c in pod.containers if c.id]
+
+    @property
+    def values(self) -> memory_qos.Values:
+        limits = [_bytes(c.limits, self.resource) for c in self.pod.containers]
+        limit = sum(limits) if all(limits) else 0
+        return memory_qos.pod_values(self.settings, request=self.pod.request_value(self.resource), limit=limit)
+
+    def of_pod(self) -> list[Any]:
+        return _rows(self.values, self.given)
+
+    def of(self, container: ContainerInfo) -> list[Any]:
+        values = memory_qos.container_values(
+            self.settings,
+            request=_bytes(container.requests, self.resource),
+            limit=_bytes(container.limits, self.resource),
+            allocatable=self.allocatable,
+        )
+        return _rows(values, self.given)
+
+
+def _levels(judged: list[_Judged], written: Any) -> Any:
+    tiers = {tier: [j for j in judged if j.pod.kube_qos is tier and "minLimitPercent" in j.given] for tier in KubeQoS}
+    classes = (KubeQoS.GUARANTEED, "lsrClass"), (KubeQoS.BURSTABLE, "lsClass"), (KubeQoS.BEST_EFFORT, "beClass")
+    for tier, name in classes:
+        below = [j for pods in tiers.values() for j in pods] if tier is KubeQoS.GUARANTEED else tiers[tier]
+        rows = _rows(memory_qos.sums(j.values for j in below), set(_SOURCES.values())) if below else []
+        of_class = (written.get(name) or {}).get("memoryQOS")
+        rows += _rows(memory_qos.of_class(_settings(of_class)), set(of_class or {}))
+        yield from ({"kubeQoS": str(tier), **row} for row in rows)
+
+
+def _rows(values: memory_qos.Values, given: set[str]) -> list[Any]:
+    shown = {
+        name: value for name, value in values.items() if _SOURCES.get(name, name) in {*given, name} - _unwritten(given)
+    }
+    return [_updater(name, NO_HIGH if value == memory_qos.UNLIMITED else value) for name, value in shown.items()]
+
+
+def _unwritten(given: set[str]) -> set[str]:
+    return set(_SOURCES.values()) - given
+
+
+def _updater(name: str, value: int) -> dict[str, Any]:
+    return {"resource": name, "value": str(value), "mergeable": name in _MERGED}
+
+
+def _bytes(amounts: Any, resource: str) -> int:
+    return amounts[resource].value if resource in amounts else 0
+
+
+def _settings(written: Any) -> MemoryQOS:
+    known = settings(MemoryQOS)
+    given = {known[name].attribute: value for name, value in (written or {}).items() if value is not None}
+    size = given.get("page_cache_limit_size")
+    return MemoryQOS(**{**given, **({} if size is None else {"page_cache_limit_size": Quantity.parse(size)})})

@@ -1,0 +1,174 @@
+"""Memory QoS, ranks of the scheduler, settings of the kernel and the queue of the OOM killer."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite.formulas import memory_qos as formula
+from koordlite.model import keys
+from koordlite.model.pod import ContainerInfo
+from koordlite.model.quantity import Quantity
+from koordlite.model.slo import SLO, System
+from koordlite.model.slo_qos import CPUQOS, ClassQOS, MemoryQOS, ResourceQOS
+from koordlite.model.snapshot import Cgroup, Found, Place, Process, Snapshot
+from koordlite.strategies import cpu_identity, memory_qos, oom_score, system_config
+
+BE = "kubepods/besteffort"
+POD = f"{BE}/podb"
+MAIN = f"{POD}/main"
+GIB = 2**30
+
+
+@pytest.fixture
+def node(build: Any) -> Any:
+    """One BE pod that requests 1 GiB of batch-memory."""
+
+    def make(values: dict[str, int], *, annotations: dict[str, str] | None = None, **more: Any) -> Snapshot:
+        amounts = {keys.BATCH_MEMORY: Quantity.of(GIB)}
+        container = ContainerInfo("main", "main", True, amounts, amounts)
+        pod = build.pod(
+            "b", "BE", "BestEffort", requests=amounts, containers=(container,), annotations=annotations or {}
+        )
+        groups = ("kubepods", "kubepods/burstable", BE, POD, MAIN)
+        cgroups = {group: Cgroup(values=dict(values)) for group in groups}
+        whole = {"pods": (pod,), "places": {"b": Place(POD, {"main": MAIN})}, "cgroups": cgroups}
+        return build.snapshot(**{**whole, **more})
+
+    return make
+
+
+def changes(build: Any, strategy: Any, seen: Snapshot) -> Any:
+    return build.changes(list(strategy.decide(seen, strategy.Config())))
+
+
+def be(**parts: Any) -> SLO:
+    return SLO(resource_qos=ResourceQOS(be_class=ClassQOS(**parts)))
+
+
+# ── memory ──
+
+MEMORY = {"memory.min": 0, "memory.low": 0, "memory.high": -1}
+
+
+def test_pod_container_and_levels_are_protected_together(build: Any, node: Any) -> None:
+    qos = MemoryQOS(enable=True, min_limit_percent=50, low_limit_percent=10)
+    found = changes(build, memory_qos, node(MEMORY, slo=be(memory_qos=qos)))
+    half = str(GIB // 2)
+    assert found == {f"{g}/{f}": half for g in ("kubepods", BE, POD, MAIN) for f in ("memory.min", "memory.low")}
+
+
+def test_a_class_that_is_off_gives_back_what_was_found_and_touches_nothing_else(build: Any, node: Any) -> None:
+    held = {f"{POD}/memory.min": Found(7, memory_qos.NAME), f"{POD}/memory.low": Found(9, "other")}
+    seen = node(MEMORY, found=held, ours=frozenset(held))
+    assert changes(build, memory_qos, seen) == {f"{POD}/memory.min": "7"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "low"),
+    [
+        pytest.param(
+            '{"policy": "auto", "lowLimitPercent": 25}', str(GIB // 4), id="auto works where the class is off"
+        ),
+        pytest.param('{"policy": "none", "lowLimitPercent": 25}', None, id="none wins over its own fields"),
+        pytest.param('{"lowLimitPercent": 101}', None, id="out of range: the class holds"),
+    ],
+)
+def test_an_annotation_speaks_for_its_pod(build: Any, node: Any, annotation: str, low: str | None) -> None:
+    seen = node(MEMORY, annotations={keys.MEMORY_QOS: annotation})
+    assert changes(build, memory_qos, seen).get(f"{POD}/memory.low") == low
+
+
+def test_files_the_kernel_lacks_are_named(node: Any) -> None:
+    qos = MemoryQOS(enable=True, wmark_ratio=95)
+    decisions = memory_qos.decide(node(MEMORY, slo=be(memory_qos=qos)), memory_qos.Config())
+    assert [d.evidence["file"] for d in decisions if d.verdict == "skip"] == ["memory.wmark_ratio"]
+
+
+@given(
+    st.lists(st.integers(0, 2**40), min_size=1, max_size=6),
+    st.integers(0, 100),
+    st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_children_never_have_more_than_their_parent(requests: list[int], least: int, low: int, high: int) -> None:
+    qos = MemoryQOS(min_limit_percent=least, low_limit_percent=low, throttling_percent=high)
+    whole = formula.protection(qos, sum(requests))
+    parts = formula.sums(formula.protection(qos, request) for request in requests)
+    assert all(parts[field] <= whole[field] for field in ("memory.min", "memory.low"))
+    begin = formula.throttling(qos, request=requests[0], limit=2**41, allocatable=0)
+    assert begin == -1 or begin >= formula.protection(qos, requests[0])["memory.min"]
+
+
+# ── scheduler ──
+
+
+def test_group_identity_where_the_kernel_has_it(build: Any, node: Any) -> None:
+    slo = be(cpu_qos=CPUQOS(enable=True, group_identity=-1))
+    found = changes(build, cpu_identity, node({"cpu.bvt_warp_ns": 0, "cpu.idle": 0}, slo=slo))
+    assert found == {f"{BE}/cpu.bvt_warp_ns": "-1", f"{POD}/cpu.bvt_warp_ns": "-1"}
+
+
+def test_mainline_makes_pods_idle_and_leaves_kubelet_s_groups_alone(build: Any, node: Any) -> None:
+    slo = be(cpu_qos=CPUQOS(enable=True, group_identity=-1))
+    assert changes(build, cpu_identity, node({"cpu.idle": 0}, slo=slo)) == {f"{POD}/cpu.idle": "1"}
+
+
+def test_no_longer_idle_pods_get_their_shares_back(build: Any, node: Any) -> None:
+    held = {f"{POD}/cpu.idle": Found(0, cpu_identity.NAME), f"{POD}/cpu.shares": Found(512, cpu_identity.NAME)}
+    found = changes(build, cpu_identity, node({"cpu.idle": 1}, found=held))
+    assert found == {f"{POD}/cpu.idle": "0", f"{POD}/cpu.shares": "512"}
+
+
+# ── settings ──
+
+
+def test_settings_are_written_where_they_differ_and_given_back(build: Any, node: Any) -> None:
+    slo = SLO(system=System(watermark_scale_factor=99, memcg_reap_back_ground=1, sched_features={"START_DEBIT": False}))
+    system = {"vm.watermark_scale_factor": "10", "sched_features": "START_DEBIT NO_NEXT_BUDDY"}
+    held = {"system/vm.min_free_kbytes": Found(67584, system_config.NAME)}
+    seen = node({}, slo=slo, system=system, found=held)
+    assert changes(build, system_config, seen) == {
+        "system/vm.watermark_scale_factor": "99",
+        "system/sched_features/START_DEBIT": "NO_START_DEBIT",
+        "system/vm.min_free_kbytes": "67584",
+    }
+    skipped = [d for d in system_config.decide(seen, system_config.Config()) if d.verdict == "skip"]
+    assert [d.evidence["file"] for d in skipped] == ["memcg_reaper.reap_background"]
+
+
+def test_a_value_the_kernel_should_not_have_is_refused(node: Any) -> None:
+    seen = node({}, slo=SLO(system=System(watermark_scale_factor=5)), system={"vm.watermark_scale_factor": "10"})
+    (decision,) = system_config.decide(seen, system_config.Config())
+    assert (decision.verdict, decision.reason, decision.changes) == ("refuse", "SettingOutOfRange", ())
+
+
+# ── OOM killer ──
+
+
+@pytest.mark.parametrize(
+    ("annotations", "value"),
+    [
+        pytest.param({keys.OOM_SCORE_ADJ: "300"}, "300", id="the pod's number"),
+        pytest.param(
+            {keys.OOM_SCORE_ADJ: "300", keys.OOM_SCORE_ADJ_SPEC: '{"main": -500}'},
+            "-500",
+            id="the container's own first",
+        ),
+        pytest.param({keys.OOM_SCORE_ADJ: "2000"}, None, id="out of range is refused"),
+        pytest.param({keys.OOM_SCORE_ADJ_SPEC: '{"other": 1}'}, None, id="another container's number is not ours"),
+    ],
+)
+def test_processes_move_as_annotations_ask(build: Any, node: Any, annotations: Any, value: str | None) -> None:
+    seen = node({}, annotations=annotations, oom_scores={MAIN: (Process(7, 70, 1000),)})
+    assert changes(build, oom_score, seen) == ({} if value is None else {"oom_score_adj/7/70": value})
+
+
+def test_without_the_annotation_what_was_found_comes_back(build: Any, node: Any) -> None:
+    held = {"oom_score_adj/7/70": Found(1000, oom_score.NAME)}
+    seen = node({}, oom_scores={MAIN: (Process(7, 70, 300), Process(8, 80, 5))}, found=held)
+    assert changes(build, oom_score, dataclasses.replace(seen)) == {"oom_score_adj/7/70": "1000"}
