@@ -1,7 +1,8 @@
 """Hold best-effort pods inside the CPU that everything else leaves free: by cpuset or by quota.
 
-The formula is `formulas.suppress.be_cpu_budget`. This file decides what follows from it: which CPUs or how much quota,
-when to wait, and when to give everything back.
+The formula is `formulas.suppress.be_cpu_budget`; `formulas.be_budget` finds its terms. This file decides what follows
+from it: which CPUs or how much quota, when to wait, and when to give everything back. Source: Koordinator
+`suppressBECPU`; what differs is in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import cpu_select, pools, reservation, suppress
+from koordlite.formulas import be_budget, cpu_select, pools, suppress
+from koordlite.formulas.be_budget import Evidence, Memory
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
@@ -18,16 +20,20 @@ from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import Cgroup, Snapshot
 
 UNLIMITED = -1
+NAME = "cpuSuppress"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
     """Section `cpuSuppress`. Thresholds and policy come from the ConfigMap key `resource-threshold-config`."""
 
-    grow_dead_band_milli: int = bounded(250, ge=0, le=1000)
-    """Millicores by which the budget must exceed the CPUs best-effort holds before it gets one more (cpuset policy)."""
+    steady_percent: float = bounded(2.0, ge=0, le=20)
+    """The limit stays while the budget has moved by no more than so many percent of the node's CPU since it was chosen.
+    2 keeps still under a load that varies by 1 % of the node to either side; 0 follows every sample, as Koordinator."""
+    grow_hold_seconds: float = bounded(10.0, ge=0, le=3600)
+    """Best-effort gets nothing back for so long after a spike has taken CPU away from it."""
     hold_seconds: float = bounded(60.0, ge=0)
-    """How long the last limit stays when usage is unknown; after that best-effort is released."""
+    """How long the last limit stays when usage is unknown or the Node is gone; after that best-effort is released."""
     follow_promises: bool = False
     """Keep best-effort containers on the CPUs or NUMA nodes that the scheduler promised to their pods, as far as these
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
@@ -38,93 +44,78 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     if seen.layout.besteffort not in seen.cgroups:
         yield Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
         return
-    stop = _why_not(seen, config)
+    memory = Memory.of(seen.remembered.get(NAME, {}))
+    stop = _why_not(seen, config, memory)
     if stop:
         yield stop
         return
-    evidence = _budget(seen)
+    evidence = be_budget.terms(seen)
+    followed = _followed(seen, config, memory, int(evidence["budget_milli"]))
+    if followed != evidence["budget_milli"]:
+        evidence["followed_milli"] = followed
     if seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
-        yield _by_quota(seen, evidence)
+        yield _remembering(seen, memory, followed, _by_quota(seen, evidence, followed))
         yield _full_set(seen, config, "PolicyIsQuota", {})
     else:
-        yield _by_cpuset(seen, config, evidence)
+        yield _remembering(seen, memory, followed, _by_cpuset(seen, config, evidence, followed))
         yield from _quota_release(seen, "PolicyIsCPUSet")
 
 
-def _why_not(seen: Snapshot, config: Config) -> Decision | None:
+def _why_not(seen: Snapshot, config: Config, memory: Memory) -> Decision | None:
     """The reason to release or hold instead of judging, if there is one."""
     if not seen.slo.threshold.enable:
-        return _release(seen, config, "Disabled", {})
+        return dataclasses.replace(_release(seen, config, "Disabled", {}), remember={})
     if seen.node is None or not seen.node.capacity_milli:
-        return Decision("besteffort", "skip", "NoNode")
-    if seen.usage.node is None:
-        age = seen.ages.get("usage", 0.0)
-        if age > config.hold_seconds:
-            return _release(
-                seen, config, "NoMetricsReleased", {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-            )
+        return _without_node(seen, config, memory)
+    if seen.usage.node is not None:
+        return None
+    age = seen.ages.get("usage", 0.0)
+    if age <= config.hold_seconds:
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
-    return None
+    evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
+    return dataclasses.replace(_release(seen, config, "NoMetricsReleased", evidence), remember={})
 
 
-def _budget(seen: Snapshot) -> dict[str, int | float | str]:
-    """The terms of the formula and its result, in millicores, under the formula's names."""
-    assert seen.node is not None and seen.usage.node is not None
-    best_effort = {pod.uid for pod in seen.pods if pod.is_best_effort}
-    hosts = seen.slo.host_applications
-    prod = sum(use.cpu for uid, use in seen.usage.pods.items() if uid not in best_effort)
-    host = sum(
-        seen.usage.host_apps[a.name].cpu for a in hosts if a.name in seen.usage.host_apps and not a.is_best_effort
-    )
-    capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
-    system = suppress.system_use(
-        node_milli=seen.usage.node.cpu,
-        pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
-        host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
-        reserved_milli=_reserved_milli(seen),
-    )
-    budget = suppress.be_cpu_budget(
-        capacity_milli=capacity,
-        threshold_percent=threshold.cpu_suppress_threshold_percent,
-        prod_milli=prod,
-        host_milli=host,
-        system_milli=system,
-        min_percent=threshold.cpu_suppress_min_percent,
-    )
-    return {
-        "capacity_milli": capacity,
-        "threshold_percent": threshold.cpu_suppress_threshold_percent,
-        "prod_milli": prod,
-        "host_milli": host,
-        "system_milli": system,
-        **({} if threshold.cpu_suppress_min_percent is None else {"min_percent": threshold.cpu_suppress_min_percent}),
-        "budget_milli": budget,
-    }
+def _without_node(seen: Snapshot, config: Config, memory: Memory) -> Decision:
+    """The last limit stays for a while: the Node may come back. Where nothing is limited, nothing is released."""
+    gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
+    keep = dataclasses.replace(memory, node_gone_at=gone_at).kept()
+    age, root = seen.time - gone_at, seen.layout.besteffort
+    if age <= config.hold_seconds or not any(place.startswith(f"{root}/") for place in seen.ours):
+        return Decision("besteffort", "skip", "NoNode", remember=keep)
+    evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
+    return dataclasses.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
 
 
-def _reserved_milli(seen: Snapshot) -> int:
-    """CPU kept back by kubelet or by the annotation, whichever is more."""
+def _followed(seen: Snapshot, config: Config, memory: Memory, budget_milli: int) -> int:
+    """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
     assert seen.node is not None
-    by_kubelet = reservation.from_kubelet(
-        capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
+    return suppress.followed_budget(
+        budget_milli=budget_milli,
+        before_milli=memory.followed_milli,
+        band_milli=int(seen.node.capacity_milli * config.steady_percent / 100),
+        held_down=memory.age_since_shrink(seen.time) < config.grow_hold_seconds,
     )
-    kept = reservation.larger(by_kubelet, seen.reserved.resources)
-    return kept["cpu"].milli if "cpu" in kept else 0
 
 
-def _by_cpuset(seen: Snapshot, config: Config, evidence: dict[str, int | float | str]) -> Decision:
+def _remembering(seen: Snapshot, memory: Memory, followed_milli: int, decision: Decision) -> Decision:
+    """The decision with what the next tick has to know of it."""
+    fell = memory.followed_milli is not None and followed_milli < memory.followed_milli
+    spike = fell and decision.verdict == "shrink"
+    kept = Memory(followed_milli, seen.time if spike else memory.shrunk_at)
+    return dataclasses.replace(decision, remember=kept.kept())
+
+
+def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_milli: int) -> Decision:
     present = _held(seen, config)
     forbidden = _forbidden(seen)
-    budget = int(evidence["budget_milli"])
-    wanted = suppress.cpu_target(budget_milli=budget, present=len(present), cpus=len(seen.topology.cpus))
-    legal = not present & forbidden and present <= seen.topology.cpuset
-    # The band calms growth by budget; the floor under which nobody is held is not the budget's.
-    calm = wanted > len(present) >= suppress.MIN_CPUS and budget <= len(present) * 1000 + config.grow_dead_band_milli
-    if legal and present and (wanted == len(present) or calm):
-        target = present
-    else:
-        lsr = cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR)
-        target = cpu_select.be_cpuset(count=wanted, cpus=seen.topology.cpus, lsr=lsr, forbidden=forbidden)
+    target = cpu_select.be_cpuset(
+        count=suppress.cpu_target(budget_milli=followed_milli, present=len(present), cpus=len(seen.topology.cpus)),
+        cpus=seen.topology.cpus,
+        lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
+        forbidden=forbidden,
+        held=present,
+    )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
     if not target:
         return Decision("besteffort", "hold", "NoCPULeftForBestEffort", {**evidence, "forbidden": str(forbidden)})
@@ -179,14 +170,14 @@ def _usable(cgroup: Cgroup) -> CPUSet:
     return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
-def _by_quota(seen: Snapshot, evidence: dict[str, int | float | str]) -> Decision:
+def _by_quota(seen: Snapshot, evidence: Evidence, followed_milli: int) -> Decision:
     assert seen.node is not None
     root = seen.layout.besteffort
     present = seen.cgroups[root].quota_us
     if present is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
     target = suppress.quota_target(
-        budget_milli=int(evidence["budget_milli"]), current_us=present, capacity_milli=seen.node.capacity_milli
+        budget_milli=followed_milli, current_us=present, capacity_milli=seen.node.capacity_milli
     )
     if target is None or target == present:
         return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present})
@@ -211,14 +202,14 @@ def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
             yield CgroupChange(group, "cpu.quota", wanted, gives_back=wanted == found)
 
 
-def _release(seen: Snapshot, config: Config, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
     """Both limits given back: best-effort may use all CPUs that nobody has for himself."""
     sets = _full_set(seen, config, reason, evidence)
     changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
     return dataclasses.replace(sets, verdict="release" if changes else "hold", changes=changes)
 
 
-def _full_set(seen: Snapshot, config: Config, reason: str, evidence: dict[str, int | float | str]) -> Decision:
+def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
     allowed = _allowed(seen)
     changes = _set_changes(seen, config, allowed) if allowed else ()
     numbers = {**evidence, "cpuset": str(allowed)}

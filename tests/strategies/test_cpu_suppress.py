@@ -35,12 +35,12 @@ def decide(seen: Snapshot, **config: Any) -> list[Decision]:
     [
         pytest.param("0-7", 1200, "shrink", 4, id="load takes CPUs away at once: 8 × 65 % − 1.2 = 4"),
         pytest.param("0-7", 9000, "shrink", 2, id="two CPUs are always left"),
-        pytest.param("2-3", 0, "grow", 3, id="it comes back by a tenth of the node a tick, not at once"),
-        pytest.param("0-3", 1200, "hold", 4, id="a budget that fits what it holds changes nothing"),
-        pytest.param("0-3", 1300, "hold", 4, id="a budget of 3.9 CPUs still is 4 CPUs"),
-        pytest.param("0-3", 1000, "hold", 4, id="a budget of 4.2 CPUs is inside the dead band above 4"),
-        pytest.param("0-3", 900, "grow", 5, id="a budget of 4.3 CPUs is outside it"),
-        pytest.param("0-3", 2300, "shrink", 3, id="going down knows no dead band"),
+        pytest.param("2,6", 0, "grow", 3, id="it comes back by a tenth of the node a tick, not at once"),
+        pytest.param("0,2,4,6", 1200, "hold", 4, id="a budget that fits what it holds changes nothing"),
+        pytest.param("0,2,4,6", 1300, "hold", 4, id="a budget of 3.9 CPUs still is 4 CPUs"),
+        pytest.param("0,2,4,6", 1199, "grow", 5, id="a started CPU counts"),
+        pytest.param("0,2,4,6", 2200, "shrink", 3, id="at 3 CPUs the fourth is given up"),
+        pytest.param("0-3", 1200, "set", 4, id="a set that splits cores is put right"),
     ],
 )
 def test_cpuset_follows_the_budget(build: Any, present: str, prod: int, verdict: str, cpus: int) -> None:
@@ -141,8 +141,8 @@ def test_under_the_static_policy_only_containers_are_narrowed(build: Any) -> Non
 
 
 def test_under_the_static_policy_a_steady_budget_changes_nothing(build: Any) -> None:
-    groups = {**build.best_effort(), f"{BE}/podb/main": build.cgroup("2-3,6-7")}
-    (decision,) = decide(build.snapshot(kubelet=STATIC, cgroups=groups, usage=build.used(1100)))
+    groups = {**build.best_effort(), f"{BE}/podb/main": build.cgroup("1,3,5,7")}
+    (decision,) = decide(build.snapshot(kubelet=STATIC, cgroups=groups, usage=build.used(1300)))
     assert (decision.verdict, decision.changes) == ("hold", ())
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from koordlite.formulas import cpu_select, suppress
 from koordlite.model import cpuset, keys, node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.qos import QoSClass
+from koordlite.model.qos import KubeQoS, QoSClass
 from koordlite.model.slo import HostApplication
-from tests.conformance.adapters import NotCovered, adapter, shapes
+from tests.conformance.adapters import adapter, shapes, suppress_rounds
 
 
 @adapter("cpu_suppress.calculate")
@@ -21,7 +21,9 @@ def budget(given: Any, expect: Any) -> tuple[Any, Any]:
     found = suppress.be_cpu_budget(
         capacity_milli=shapes.node_of(given["node"]).capacity_milli,
         threshold_percent=given["cpuSuppressThresholdPercent"],
-        prod_milli=sum(u for uid, u in pod_use.items() if uid not in pods or not pods[uid].is_best_effort),
+        prod_milli=sum(
+            u for uid, u in pod_use.items() if uid not in pods or pods[uid].kube_qos is not KubeQoS.BEST_EFFORT
+        ),
         host_milli=sum(u for name, u in app_use.items() if not _is_best_effort(apps[name])),
         system_milli=suppress.system_use(
             node_milli=_milli(given["nodeCPUUsageCores"]),
@@ -43,11 +45,13 @@ def choice(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cpu_suppress.adjust_by_cpuset")
 def by_cpuset(given: Any, expect: Any) -> tuple[Any, Any]:
     if given["kubeletCPUManagerPolicy"] == "static":
-        raise NotCovered
+        return suppress_rounds.by_static_policy(given), shapes.cpuset(expect["beRootCPUSetFileAfter"])
     cpus, present = shapes.cpus(given["processors"]), shapes.cpuset(given["beRootCPUSetFileBefore"])
     count = suppress.cpu_target(budget_milli=given["suppressMilliCPU"], present=len(present), cpus=len(cpus))
     forbidden = cpuset.union([_pinned(given, QoSClass.LSE), *_reserved_and_system(given)])
-    found = cpu_select.be_cpuset(count=count, cpus=cpus, lsr=_pinned(given, QoSClass.LSR), forbidden=forbidden)
+    found = cpu_select.be_cpuset(
+        count=count, cpus=cpus, lsr=_pinned(given, QoSClass.LSR), forbidden=forbidden, held=present
+    )
     return found or present, shapes.cpuset(expect["beRootCPUSetFileAfter"])
 
 

@@ -1,0 +1,51 @@
+"""Ten minutes of a load that varies by 1 % of the node to either side, on emulated machines of three sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from emulated import Emulated
+
+from koordlite.report.tick import Tick
+from koordlite.sandbox import machines
+
+
+@pytest.fixture(params=[8, 64, 256])
+def sized(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Emulated:
+    """A machine with so many CPUs, hyperthreads i and i + n/2, two NUMA nodes."""
+    cpus: int = request.param
+    base = machines.machine("intel-2s-ht")
+    rows = (
+        dataclasses.replace(base.cpus[0], id=i, package=i % (cpus // 2) * 4 // cpus, core=i % (cpus // 2) % (cpus // 4))
+        for i in range(cpus)
+    )
+    placed = tuple(dataclasses.replace(row, node=row.package, l3=row.package) for row in rows)
+    monkeypatch.setitem(machines._SHAPES, "sized", dataclasses.replace(base, name="sized", cpus=placed))
+    return Emulated("sized", tmp_path)
+
+
+def suppressed(ticks: list[Tick]) -> list[str]:
+    """Places of the besteffort group that were written."""
+    return [
+        s.place
+        for tick in ticks
+        for s in tick.applied
+        if "besteffort" in s.place and s.place.endswith((".cpus", ".quota"))
+    ]
+
+
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+def test_nothing_is_written(sized: Emulated, policy: str) -> None:
+    """The mean leaves a whole number of CPUs: every sample below it rounds to one CPU more."""
+    mean = sized.cpus * 650 - sized.cpus // 4 * 1000
+    low, high = mean - sized.cpus * 10, mean + sized.cpus * 10
+    sized.slo(policy=policy, resctrl=False)
+    sized.pod("web", "LS", f"wave(low={low}m,high={high}m,period=7)")
+    sized.pod("crunch", "BE", "greedy")
+    with sized.journal() as journal:
+        agent = sized.agent(journal)
+        settling = sized.ticks(agent, 30)
+        assert suppressed(settling), "it is limited at all"
+        assert suppressed(sized.ticks(agent, 600)) == []
