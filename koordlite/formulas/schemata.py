@@ -1,33 +1,74 @@
-"""Schemata lines of resctrl, and the cache masks and bandwidth values that go into them."""
+"""The text of resctrl's `schemata` files as a value: read what kernels print, print what kernels take.
+
+Source: Linux resctrl document; the forms were compared with Linux 6.1 and 6.12, whose order and padding differ.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 
-from koordlite.model.snapshot import BandwidthCapability, CacheCapability
-
-Values = Mapping[int, int]
-"""A mask or a bandwidth by cache id."""
-
-_BANDWIDTH = ("MB", "SMBA")
-_FULL_PERCENT = 100
-# 2048 × 5/64 = 160: 20 GB/s in units of 1/8 GB/s, 80 % of what one Milan core complex reaches.
-_USEFUL_SHARE_OF_MAXIMUM = 0.078125
+from koordlite.model.resctrl import BANDWIDTHS, CACHES, Values
 
 
-def parse(text: str) -> dict[str, dict[int, int]]:
-    """Values by resource and cache id from the text of a schemata file; ValueError names the line it cannot read.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schemata:
+    """What a group holds, or a part of that: a line and a cache id that are not in here are left as they are."""
 
-    Masks (L3, L2, L3CODE …) are hexadecimal, bandwidths (MB, SMBA) decimal. Padding is free, as kernels differ.
+    values: Mapping[str, Values] = dataclasses.field(default_factory=dict)
+    """By resource and cache id: masks of caches, numbers of bandwidths."""
+    kept: tuple[str, ...] = ()
+    """Lines of resources this program does not know, and of groups that are about to be locked, stripped of blanks."""
+
+    def __str__(self) -> str:
+        """Whole lines as the kernel takes them, resources in the order they were given."""
+        return "".join(f"{text}\n" for text in (*(line(name, self.values[name]) for name in self.values), *self.kept))
+
+    def difference(self, wanted: Mapping[str, Values]) -> dict[str, Values]:
+        """The part of `wanted` that has to be written: values that differ, of resources and cache ids that are here."""
+        found = {name: changed(self.values[name], ids) for name, ids in wanted.items() if name in self.values}
+        return {name: ids for name, ids in found.items() if ids}
+
+
+def parse(text: str) -> Schemata:
+    """What the text of a schemata file, or some lines of one, says; ValueError names the line it cannot read.
+
+    Masks are hexadecimal, bandwidths decimal. Padding is free, as kernels differ. Unknown resources are kept as text.
     """
-    return dict(_parse_line(line) for line in text.splitlines() if line.strip())
+    values: dict[str, Values] = {}
+    kept: list[str] = []
+    for each in text.splitlines():
+        name, colon, domains = each.partition(":")
+        if not each.strip():
+            continue
+        if not colon or not name.strip():
+            raise _unreadable(each, "no resource name before a colon")
+        if name.strip() in (*CACHES, *BANDWIDTHS) and domains.strip() != "uninitialized":
+            values[name.strip()] = _domains(each, name.strip(), domains)
+        else:
+            kept.append(each.strip())
+    return Schemata(values, tuple(kept))
 
 
 def line(resource: str, values: Values) -> str:
     """`L3:0=f;1=f`: what to write for one resource, ids ascending, without the newline."""
-    base = "d" if resource in _BANDWIDTH else "x"
-    return f"{resource}:" + ";".join(f"{cache}={values[cache]:{base}}" for cache in sorted(values))
+    return f"{resource}:" + ";".join(f"{cache}={shown(resource, values[cache])}" for cache in sorted(values))
+
+
+def shown(resource: str, value: int) -> str:
+    """One value as schemata write it: bandwidths decimal, masks hexadecimal."""
+    return f"{value:d}" if resource in BANDWIDTHS else f"{value:x}"
+
+
+def writes(values: Mapping[str, Values], *, longest: int) -> list[str]:
+    """The texts to write for these values: one, or as few as can be when a write may have `longest` bytes only."""
+    pieces: list[str] = []
+    for text in (each for name, ids in values.items() for each in _lines(name, ids, longest)):
+        if pieces and len(pieces[-1]) + len(text) <= longest:
+            pieces[-1] += text
+        else:
+            pieces.append(text)
+    return pieces
 
 
 def changed(present: Values, wanted: Values) -> dict[int, int]:
@@ -38,57 +79,37 @@ def changed(present: Values, wanted: Values) -> dict[int, int]:
     return {cache: value for cache, value in wanted.items() if cache in present and present[cache] != value}
 
 
-def cache_mask(*, start_percent: int, end_percent: int, cap: CacheCapability) -> int:
-    """2^⌈ways × end %⌉ − 2^⌈ways × start %⌉, widened to at least `min_cbm_bits` contiguous bits inside `cbm_mask`.
-
-    ValueError unless 0 ≤ start < end ≤ 100 and `cbm_mask` is a run of ones from bit 0. Never 0: Koordinator
-    (`calculateCatL3MaskValue`) gives 0 for narrow ranges, which kernels refuse.
-    """
-    if not 0 <= start_percent < end_percent <= _FULL_PERCENT:
-        raise ValueError(f"cache range {start_percent}-{end_percent} % is not within 0 ≤ start < end ≤ 100")
-    ways = cap.cbm_mask.bit_length()
-    if cap.cbm_mask <= 0 or cap.cbm_mask != (1 << ways) - 1:
-        raise ValueError(f"cbm_mask {cap.cbm_mask:x} is not a run of ones from bit 0")
-    first, end = _way(ways, start_percent), _way(ways, end_percent)
-    least = min(max(1, cap.min_cbm_bits), ways)
-    end = min(max(end, first + least), ways)
-    first = min(first, end - least)
-    return (1 << end) - (1 << first)
+def _lines(resource: str, values: Values, longest: int) -> Iterator[str]:
+    """One line for a resource, or several where one would be longer than a write may be."""
+    text = f"{line(resource, values)}\n"
+    if len(text) <= longest or len(values) == 1:
+        yield text
+        return
+    ids = sorted(values)
+    for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+        yield from _lines(resource, {cache: values[cache] for cache in half}, longest)
 
 
-def bandwidth(*, percent: int | None, cap: BandwidthCapability) -> int | None:
-    """⌈max(percent, minimum) / granularity⌉ × granularity, or on AMD 160 × percent / 100; None: leave alone.
-
-    None without a percent between 1 and 100, and where values are MB/s (`mba_MBps`), in which a percent has no
-    meaning. On AMD 100 is the machine's own maximum (no limit), other percents are of 20 GB/s per core complex, scaled
-    where the machine counts further than 2048. Source: Koordinator `calculateMbaPercentForGroup`.
-    """
-    if percent is None or not 0 < percent <= _FULL_PERCENT or cap.mbps:
-        return None
-    if not cap.absolute:
-        step = max(cap.bandwidth_gran, 1)
-        return min(-(-max(percent, cap.min_bandwidth) // step) * step, cap.maximum)
-    if percent == _FULL_PERCENT:
-        return cap.maximum
-    return max(1, int(cap.maximum * _USEFUL_SHARE_OF_MAXIMUM * percent / 100))
-
-
-def _way(ways: int, percent: int) -> int:
-    # In doubles, as Koordinator computes it.
-    return math.ceil(float(ways) * float(percent) / 100.0)
-
-
-def _parse_line(text: str) -> tuple[str, dict[int, int]]:
-    resource, colon, domains = text.partition(":")
-    resource = resource.strip()
-    base = 10 if resource in _BANDWIDTH else 16
+def _domains(each: str, resource: str, text: str) -> dict[int, int]:
+    """Values by cache id; an id that is written twice is a mistake, as it is to the kernel."""
+    found: dict[int, int] = {}
     try:
-        if not colon or not resource:
-            raise ValueError("no resource name before a colon")
-        pairs = [domain.split("=") for domain in domains.strip().rstrip(";").split(";") if domain.strip()]
-        return resource, {_number(cache, 10): _number(value, base) for cache, value in pairs}
+        for cache, value in _pairs(text, 10 if resource in BANDWIDTHS else 16):
+            if cache in found:
+                raise ValueError(f"cache id {cache} is there twice")
+            found[cache] = value
     except ValueError as error:
-        raise ValueError(f"schemata line {text.strip()!r} is not like L3:0=f;1=f: {error}") from error
+        raise _unreadable(each, str(error)) from error
+    return found
+
+
+def _pairs(text: str, base: int) -> Iterator[tuple[int, int]]:
+    for domain in text.strip().rstrip(";").split(";"):
+        if domain.strip():
+            cache, equals, value = domain.partition("=")
+            if not equals:
+                raise ValueError(f"{domain.strip()!r} has no =")
+            yield _number(cache, 10), _number(value, base)
 
 
 def _number(text: str, base: int) -> int:
@@ -96,3 +117,7 @@ def _number(text: str, base: int) -> int:
     if number < 0:
         raise ValueError(f"{text.strip()} is negative")
     return number
+
+
+def _unreadable(text: str, why: str) -> ValueError:
+    return ValueError(f"schemata line {text.strip()!r} is not like L3:0=f;1=f: {why}")

@@ -1,59 +1,88 @@
-"""What resctrl can do on this machine, from its `info` folder; or why it is not there."""
+"""What resctrl can do on this machine, from its `info` folder; or why it is not there.
+
+Source: Linux resctrl document, "Info directory"; forms as Linux 6.1 and 6.12 print them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from koordlite.host import procfs
-from koordlite.model.snapshot import BandwidthCapability, CacheCapability
+from koordlite.model.resctrl import (
+    BANDWIDTHS,
+    CACHES,
+    PERCENT,
+    BandwidthCapability,
+    CacheCapability,
+    MonitorCapability,
+)
 from koordlite.ports import Files
 
-_CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
-_BANDWIDTHS = ("MB", "SMBA")
-_PERCENT = 100
-_AMD_FLOOR = 2048
+AMD_FLOOR = 2048
 _NO_LIMIT_MBPS = 2**32 - 1
+_ACTIVE = re.compile(r"\[(\w+)\]")
+_EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 
 
-def absence(files: Files, root: str) -> str:
-    """Why there is nothing to use below `root`; empty when resctrl is mounted there."""
-    if _names(files, f"{root}/info"):
-        return ""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Everything `info` says that does not change while the file system is mounted."""
+
+    caches: Mapping[str, CacheCapability]
+    bandwidths: Mapping[str, BandwidthCapability]
+    """Their maxima are not in `info`: see `with_maximum`."""
+    monitor: MonitorCapability | None
+
+
+def names(files: Files, root: str) -> tuple[str, ...]:
+    """What the `info` folder lists; nothing when resctrl is not mounted at `root`."""
+    return tuple(_names(files, f"{root}/info"))
+
+
+def absence(files: Files, root: str) -> tuple[str, bool]:
+    """Why there is nothing to use below `root`, and whether mounting it would help."""
     known = _file_systems(files)
     if "resctrl" in known:
-        return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}"
+        return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}", True
     if not known:
-        return f"{root} is not mounted, and there is no /proc/filesystems to say whether it could be"
-    return "this CPU or this kernel has no resctrl: /proc/filesystems does not list it"
+        return f"{root} is not mounted, and there is no /proc/filesystems to say whether it could be", False
+    return "this CPU or this kernel has no resctrl: /proc/filesystems does not list it", False
 
 
-def capabilities(
-    files: Files, root: str, largest: Mapping[str, int]
-) -> tuple[dict[str, CacheCapability], dict[str, BandwidthCapability]]:
-    """Caches and bandwidths that can be allocated. `largest` is the largest value seen of each resource."""
-    present = {name.rstrip("/") for name in _names(files, f"{root}/info")}
+def capabilities(files: Files, root: str) -> Capabilities:
+    """Caches and bandwidths that can be allocated, and what can be monitored."""
+    present = {name.rstrip("/") for name in names(files, root)}
     mbps = _counts_megabytes(files, root)
-    caches = {name: _cache(files, f"{root}/info/{name}") for name in _CACHES if name in present}
-    bandwidths = {
-        name: _bandwidth(files, f"{root}/info/{name}", mbps and name == "MB", largest.get(name, 0))
-        for name in _BANDWIDTHS
-        if name in present
-    }
-    return caches, bandwidths
+    return Capabilities(
+        caches={name: _cache(files, f"{root}/info/{name}") for name in CACHES if name in present},
+        bandwidths={
+            name: _bandwidth(files, f"{root}/info/{name}", mbps and name == "MB")
+            for name in BANDWIDTHS
+            if name in present
+        },
+        monitor=_monitor(files, f"{root}/info/L3_MON") if "L3_MON" in present else None,
+    )
 
 
-def maximum_bandwidth(*, percent: bool, mbps: bool, largest: int) -> int:
-    """The value that means no limit: 100 percent, 2^32 − 1 MB/s, or the power of two that AMD groups start with.
+def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -> BandwidthCapability:
+    """`cap` with the value that means no limit: 100 percent, 2^32 − 1 MB/s, or what groups start with on AMD.
 
-    info/ does not tell AMD's. It is a power of two, 2048 up to Linux 6.8 and what the CPU says from 6.9 on, so a
-    largest seen value that is no power of two is somebody's limit.
+    info/ does not tell AMD's: a group shows it before anybody limits it. `fresh` is what one just made showed,
+    `largest` the largest value seen anywhere, which may be somebody's limit: then the next power of two is the least
+    it can be (2048 up to Linux 6.8, what the CPU says from 6.9 on).
     """
-    if mbps:
-        return _NO_LIMIT_MBPS
-    if percent:
-        return _PERCENT
+    if cap.mbps:
+        return dataclasses.replace(cap, maximum=_NO_LIMIT_MBPS)
+    if cap.delay_linear and (cap.min_bandwidth > 0 or 0 < largest <= PERCENT):
+        return dataclasses.replace(cap, maximum=PERCENT)
+    if fresh is not None:
+        return dataclasses.replace(cap, maximum=fresh)
     is_power_of_two = largest > 0 and largest & (largest - 1) == 0
-    return largest if is_power_of_two and largest >= _AMD_FLOOR // 2 else max(_AMD_FLOOR, 1 << largest.bit_length())
+    least = largest if is_power_of_two else 1 << largest.bit_length()
+    kept = least if is_power_of_two and least >= AMD_FLOOR // 2 else max(AMD_FLOOR, least)
+    return dataclasses.replace(cap, maximum=kept, maximum_known=False)
 
 
 def _cache(files: Files, folder: str) -> CacheCapability:
@@ -63,20 +92,44 @@ def _cache(files: Files, folder: str) -> CacheCapability:
         shareable_bits=_number(files, f"{folder}/shareable_bits", base=16, default=0),
         sparse_masks=_number(files, f"{folder}/sparse_masks", default=0) == 1,
         num_closids=_number(files, f"{folder}/num_closids"),
+        io_alloc={"enabled": True, "disabled": False}.get(_text(files, f"{folder}/io_alloc")),
     )
 
 
-def _bandwidth(files: Files, folder: str, mbps: bool, largest: int) -> BandwidthCapability:
-    min_bandwidth = _number(files, f"{folder}/min_bandwidth")
-    linear = _number(files, f"{folder}/delay_linear", default=1) == 1
+def _bandwidth(files: Files, folder: str, mbps: bool) -> BandwidthCapability:
     return BandwidthCapability(
-        min_bandwidth=min_bandwidth,
+        min_bandwidth=_number(files, f"{folder}/min_bandwidth"),
         bandwidth_gran=_number(files, f"{folder}/bandwidth_gran"),
-        maximum=maximum_bandwidth(percent=linear and min_bandwidth > 0, mbps=mbps, largest=largest),
-        delay_linear=linear,
+        maximum=PERCENT,
+        delay_linear=_number(files, f"{folder}/delay_linear", default=1) == 1,
         mbps=mbps,
         num_closids=_number(files, f"{folder}/num_closids"),
+        throttle_mode=_text(files, f"{folder}/thread_throttle_mode"),
     )
+
+
+def _monitor(files: Files, folder: str) -> MonitorCapability:
+    found = _text(files, f"{folder}/mon_features").split()
+    active = _ACTIVE.search(_text(files, f"{folder}/mbm_assign_mode"))
+    return MonitorCapability(
+        num_rmids=_number(files, f"{folder}/num_rmids"),
+        features=tuple(name for name in _EVENTS if name in found),
+        max_threshold_occupancy=_threshold(files, folder),
+        assign_mode=active[1] if active else "",
+        counters=_by_id(_text(files, f"{folder}/num_mbm_cntrs")),
+        free_counters=_by_id(_text(files, f"{folder}/available_mbm_cntrs")),
+    )
+
+
+def _threshold(files: Files, folder: str) -> int | None:
+    text = _text(files, f"{folder}/max_threshold_occupancy")
+    return int(text) if text else None
+
+
+def _by_id(text: str) -> dict[int, int]:
+    """`0=32;1=30` as numbers by cache id."""
+    pairs = (part.partition("=") for part in text.split(";") if part.strip())
+    return {int(cache): int(value) for cache, _, value in pairs}
 
 
 def _counts_megabytes(files: Files, root: str) -> bool:
@@ -85,10 +138,7 @@ def _counts_megabytes(files: Files, root: str) -> bool:
 
 
 def _file_systems(files: Files) -> list[str]:
-    try:
-        return files.read("/proc/filesystems").decode().split()
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return _text(files, "/proc/filesystems").split()
 
 
 def _names(files: Files, folder: str) -> Sequence[str]:
@@ -96,6 +146,14 @@ def _names(files: Files, folder: str) -> Sequence[str]:
         return files.list(folder)
     except (FileNotFoundError, NotADirectoryError):
         return ()
+
+
+def _text(files: Files, path: str) -> str:
+    """The content without its newline; empty where this kernel has no such file."""
+    try:
+        return files.read(path).decode(errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def _number(files: Files, path: str, *, base: int = 10, default: int | None = None) -> int:

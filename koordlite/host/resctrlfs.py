@@ -1,63 +1,151 @@
-"""The resctrl file system: what it offers, its groups, and writes that carry the kernel's own reason when refused."""
+"""The resctrl file system: what it offers, its groups, and writes that carry the kernel's own reason when refused.
+
+A control group is named by its folder; the root's name is empty. A monitoring group is named with its control group,
+`BE/mon_groups/web`, or `/mon_groups/web` below the root. Source: Linux resctrl document.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from koordlite.formulas import schemata
-from koordlite.host import resctrl_info
-from koordlite.model.snapshot import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.formulas.schemata import Schemata
+from koordlite.host import resctrl_info, resctrl_monitor, resctrl_refusal, resctrl_tasks
+from koordlite.host.resctrl_info import Capabilities
+from koordlite.host.resctrl_monitor import Counters
+from koordlite.host.resctrl_mount import Mounts, NoMounts
+from koordlite.host.resctrl_tasks import Moved
+from koordlite.model.resctrl import ROOT, BandwidthCapability, Resctrl, ResctrlGroup, Values
 from koordlite.ports import Files
 
+POINT = "/sys/fs/resctrl"
 _NOT_GROUPS = frozenset({"info", "mon_data", "mon_groups"})
+_MONITORS = "/mon_groups/"
 _WRITE_LIMIT_BYTES = 4096
 _GONE = (errno.ENOENT, errno.ENODEV)
-# Refusals that leave their reason in last_cmd_status; after others it still holds an older one.
-_EXPLAINED = frozenset({errno.EINVAL, errno.EBUSY, errno.ENOSPC, errno.EPERM})
+_LOOKS_BETWEEN_INFO = 30
+"""How many looks the content of `info` is believed for: it can only change by an unmount."""
 
-Values = Mapping[int, int]
+
+def anything(_group: str) -> bool:
+    """Every group may be made and removed."""
+    return True
 
 
 class ResctrlFS:
-    """Control groups below `root`; the root group has the empty name. Nothing is mounted or unmounted here."""
+    """Groups below `root`, through `files`. `owns` says by name which groups may be made and removed at all."""
 
-    def __init__(self, files: Files, root: str = "/sys/fs/resctrl") -> None:
+    def __init__(
+        self, files: Files, root: str = POINT, *, mounts: Mounts | None = None, owns: Callable[[str], bool] = anything
+    ) -> None:
         self.root = root
-        self._files = files
+        self._files, self._mounts, self._owns = files, mounts or NoMounts(), owns
+        self._known: tuple[tuple[str, ...], Capabilities] | None = None
+        self._looks = 0
         self._largest: dict[str, int] = {}
+        self._fresh: dict[str, int] = {}
+
+    # ── what is there ──
 
     def read(self, *, with_tasks: Collection[str] | None = None) -> Resctrl:
         """Capabilities and groups as they are; `absent` says why there are none.
 
         Threads are read for the groups named in `with_tasks` only: the root group lists the whole machine.
         """
-        why = resctrl_info.absence(self._files, self.root)
-        if why:
-            return Resctrl(absent=why)
+        found = self._capabilities()
+        if found is None:
+            why, mountable = resctrl_info.absence(self._files, self.root)
+            return Resctrl(absent=why, mountable=mountable)
+        if not found.caches and not found.bandwidths:
+            why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
+            return Resctrl(absent=why, monitor=found.monitor)
         groups = dict(self._groups(frozenset(with_tasks or ())))
         self._remember_largest(groups.values())
-        caches, bandwidths = self._capabilities()
-        if not caches and not bandwidths:
-            return Resctrl(absent=f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids")
-        return Resctrl("", caches, bandwidths, groups)
+        bandwidths = {name: self._with_maximum(name, cap) for name, cap in found.bandwidths.items()}
+        return Resctrl("", found.caches, bandwidths, groups, monitor=found.monitor)
 
-    def make_group(self, name: str) -> None:
-        """Make the control group, unless it is there. OSError ENOSPC: no CLOSID is left; EBUSY: try in two seconds."""
-        folder = self._group_folder(name)
+    def is_mounted(self) -> bool:
+        """Whether there is anything at `root`."""
+        return bool(resctrl_info.names(self._files, self.root))
+
+    def group_names(self) -> list[str]:
+        """All control groups but the root, sorted; nothing when resctrl is not mounted."""
+        return _folders(self._files, self.root)
+
+    def monitor_names(self, group: str) -> list[str]:
+        """The monitoring groups of a control group, by their full names."""
+        return [f"{group}{_MONITORS}{name}" for name in _folders(self._files, f"{self._folder(group)}/mon_groups")]
+
+    def tasks(self, group: str) -> frozenset[int]:
+        """Threads of a group; none when it is gone."""
+        try:
+            return frozenset(map(int, self._files.read(f"{self._folder(group)}/tasks").split()))
+        except OSError as error:
+            if error.errno in _GONE:
+                return frozenset()
+            raise
+
+    def mode(self, group: str) -> str:
+        """`shareable`, `exclusive`, `pseudo-locksetup` or `pseudo-locked`."""
+        return self._files.read(f"{self._folder(group)}/mode").decode().strip()
+
+    def schemata(self, group: str) -> Schemata:
+        """What a group holds."""
+        return schemata.parse(self._files.read(f"{self._folder(group)}/schemata").decode())
+
+    def schemata_raw(self, group: str, resource: str) -> bytes:
+        """The line of one resource, ready to be written back; OSError ENODATA when the group has none."""
+        found = self.schemata(group).values
+        if resource not in found:
+            path = f"{self._folder(group)}/schemata"
+            raise OSError(errno.ENODATA, f"the group has no line {resource} (is it pseudo-locked?)", path)
+        return f"{schemata.line(resource, found[resource])}\n".encode()
+
+    def counters(self, group: str) -> dict[int, Counters]:
+        """What the monitoring files of a group say, by cache id."""
+        return resctrl_monitor.read(self._files, self._folder(group))
+
+    # ── groups ──
+
+    def mount(self) -> None:
+        """Mount resctrl without options; OSError EBUSY when it is mounted elsewhere."""
+        self._mounts.mount(self.root)
+        self._known = None
+        self._note_fresh(ROOT)
+
+    def umount(self) -> None:
+        """Take the file system away: groups vanish, threads go to the root, all masks are whole again."""
+        self._mounts.umount(self.root)
+        self._known = None
+
+    def make_group(self, name: str) -> bool:
+        """Make a group; False when there is one of that name already, which is then not ours.
+
+        OSError ENOSPC: no class or monitoring id is left. EBUSY: ids of removed groups are still being cleaned, which
+        takes one or two seconds and more while their lines are in a cache.
+        """
+        folder = self._own_folder(name)
         try:
             self._files.mkdir(folder)
         except FileExistsError:
-            return
+            return False
         except OSError as error:
-            raise self._explained(error, folder, last=1) from error
+            raise resctrl_refusal.explained(self._files, self.root, error, folder, last=1) from error
+        if _MONITORS not in name:
+            self._note_fresh(name)
+        return True
 
     def remove_group(self, name: str) -> None:
-        """Remove the control group, if it is there; its threads fall back to the root group."""
+        """Remove a group, if it is there. Its threads fall back to the root, a monitor's to its control group."""
         try:
-            self._files.rmdir(self._group_folder(name))
+            self._files.rmdir(self._own_folder(name))
         except FileNotFoundError:
             return
+
+    def set_mode(self, group: str, mode: str) -> None:
+        """`exclusive` lets nobody else overlap, the root included; `shareable` is what groups begin as."""
+        self._write(f"{self._folder(group)}/mode", f"{mode}\n".encode())
 
     def write_schemata(self, group: str, values: Mapping[str, Values]) -> None:
         """Give each resource its values by cache id. One write, which the kernel takes or refuses as a whole.
@@ -65,131 +153,116 @@ class ResctrlFS:
         Only what does not fit in 4096 bytes is split, since the kernel takes no longer write.
         """
         path = f"{self._folder(group)}/schemata"
-        for text in _pieces([line for name, ids in values.items() for line in _lines(name, ids)]):
-            self._write(path, text.encode(), last=_WRITE_LIMIT_BYTES)
+        for text in schemata.writes(values, longest=_WRITE_LIMIT_BYTES):
+            self._write(path, text.encode(), silent=resctrl_refusal.UNKNOWN_ID)
 
-    def move(self, group: str, tids: Iterable[int]) -> int:
-        """Move threads into the group, one a write; how many were still there to move.
+    def write_back(self, group: str, raw: bytes) -> bool:
+        """Write what `schemata_raw` found, as far as it differs and its cache ids are still there; whether it did."""
+        wanted = schemata.parse(raw.decode()).values
+        differing = self.schemata(group).difference(wanted)
+        if differing:
+            self.write_schemata(group, differing)
+        return bool(differing)
 
-        Children begun meanwhile stay where their parent was: read the threads again until none is new.
-        """
-        path = f"{self._folder(group)}/tasks"
-        return sum(self._move_one(path, tid) for tid in tids)
+    # ── threads ──
+
+    def move(self, group: str, tids: Iterable[int]) -> Moved:
+        """Move threads into the group. Their children begun meanwhile stay behind: see `move_all`."""
+        return resctrl_tasks.move(self._files, self.root, self._folder(group), tids)
+
+    def move_all(self, group: str, threads: Callable[[], Collection[int]], *, known: Collection[int] = ()) -> Moved:
+        """Move all that `threads` reads, until it reads no new ones; `known` are moved first."""
+        return resctrl_tasks.move_all(self._files, self.root, self._folder(group), threads, known=known)
 
     def group_of(self, tid: int) -> str | None:
-        """The control group a thread is in, empty for the root; None when the thread is gone, or resctrl is."""
-        try:
-            raw = self._files.read(f"/proc/{tid}/cpu_resctrl_groups")
-        except (FileNotFoundError, ProcessLookupError):
+        """The control group a thread is in, empty for the root; None when the thread is gone, or nothing tells."""
+        return resctrl_tasks.group_of(self._files, tid)
+
+    def groups_of(self, tids: Collection[int]) -> dict[int, str]:
+        """The control group of each thread that lives, on kernels of any age."""
+        return resctrl_tasks.groups_of(
+            self._files, tids, lambda: {name: self.tasks(name) for name in self.group_names()}
+        )
+
+    # ── within ──
+
+    def _capabilities(self) -> Capabilities | None:
+        """Read once: only an unmount can change them."""
+        names = resctrl_info.names(self._files, self.root)
+        if not names:
+            self._known, self._largest, self._fresh = None, {}, {}
             return None
-        for line in raw.decode().splitlines():
-            if line.startswith("res:") and line != "res:":
-                return line.removeprefix("res:").strip("/")
-        return None
+        self._looks += 1
+        if self._known is None or self._known[0] != names or self._looks > _LOOKS_BETWEEN_INFO:
+            self._known, self._looks = (names, resctrl_info.capabilities(self._files, self.root)), 0
+        return self._known[1]
 
-    def schemata_raw(self, group: str, resource: str) -> bytes:
-        """The line of one resource as the kernel prints it, ready to be written back; KeyError when there is none."""
-        found = schemata.parse(self._files.read(f"{self._folder(group)}/schemata").decode())
-        return f"{schemata.line(resource, found[resource])}\n".encode()
-
-    def write_raw(self, group: str, raw: bytes) -> None:
-        """Write lines back that `schemata_raw` found."""
-        self._write(f"{self._folder(group)}/schemata", raw, last=_WRITE_LIMIT_BYTES)
+    def _with_maximum(self, name: str, cap: BandwidthCapability) -> BandwidthCapability:
+        return resctrl_info.with_maximum(cap, largest=self._largest.get(name, 0), fresh=self._fresh.get(name))
 
     def _groups(self, with_tasks: frozenset[str]) -> Iterator[tuple[str, ResctrlGroup]]:
-        for name in ("", *self._group_names()):
+        for name in (ROOT, *self.group_names()):
             try:
                 yield name, self._group(name, name in with_tasks)
             except OSError as error:
+                if name == ROOT:
+                    raise  # Without it nothing is known about the machine.
                 if error.errno not in _GONE:
-                    raise
-
-    def _group_names(self) -> list[str]:
-        folders = (name[:-1] for name in self._files.list(self.root) if name.endswith("/"))
-        return sorted(name for name in folders if name not in _NOT_GROUPS)
+                    yield name, ResctrlGroup({}, kept=(f"cannot be read: {error}",))
 
     def _group(self, name: str, with_tasks: bool) -> ResctrlGroup:
-        text = self._files.read(f"{self._folder(name)}/schemata").decode()
-        tasks = self._files.read(f"{self._folder(name)}/tasks").split() if with_tasks else None
-        return ResctrlGroup(_parsed(text), None if tasks is None else frozenset(map(int, tasks)))
+        try:
+            found = self.schemata(name)
+        except ValueError:
+            found = Schemata()  # Words we do not know: it has no values we could judge.
+        return ResctrlGroup(found.values, self.tasks(name) if with_tasks else None, kept=found.kept)
 
     def _remember_largest(self, groups: Iterable[ResctrlGroup]) -> None:
-        """info/ does not tell the largest bandwidth; a group shows it before anyone limits it."""
         for group in groups:
             for resource, values in group.schemata.items():
                 self._largest[resource] = max([self._largest.get(resource, 0), *values.values()])
 
-    def _capabilities(self) -> tuple[dict[str, CacheCapability], dict[str, BandwidthCapability]]:
-        return resctrl_info.capabilities(self._files, self.root, self._largest)
-
-    def _move_one(self, path: str, tid: int) -> bool:
-        if tid <= 0:
-            raise ValueError(f"{tid} is no thread id; 0 would move the writer itself")
+    def _note_fresh(self, name: str) -> None:
+        """A group just made has no limits: the only place that tells the largest bandwidth."""
         try:
-            self._write(path, b"%d\n" % tid, last=2)
-        except ProcessLookupError:
-            return False
-        return True
+            found = self.schemata(name).values
+        except (OSError, ValueError):
+            return  # Gone already; the next group tells as well.
+        self._fresh |= {resource: max(values.values()) for resource, values in found.items() if values}
 
-    def _write(self, path: str, data: bytes, *, last: int) -> None:
+    def _write(self, path: str, data: bytes, *, silent: str = "") -> None:
         try:
             self._files.write(path, data)
-        except ProcessLookupError:
-            raise
         except OSError as error:
-            raise self._explained(error, path, last=last) from error
+            last = _WRITE_LIMIT_BYTES
+            raise resctrl_refusal.explained(self._files, self.root, error, path, last=last, silent=silent) from error
 
-    def _explained(self, error: OSError, path: str, *, last: int) -> OSError:
-        """The same errno with the newest `last` lines of last_cmd_status in text and note: it may hold older ones."""
-        status = self._last_status() if error.errno in _EXPLAINED else []
-        reason = "; ".join(status[-last:])
-        text = f"{error.strerror}: {reason}" if reason else error.strerror
-        told = OSError(error.errno, text, error.filename or path)
-        if reason:
-            told.add_note(f"resctrl said: {reason}")
-        return told
-
-    def _last_status(self) -> list[str]:
-        try:
-            raw = self._files.read(f"{self.root}/info/last_cmd_status")
-        except OSError:
-            return []
-        lines = [line.strip() for line in raw.decode(errors="replace").splitlines()]
-        return [line for line in lines if line and line != "ok"]
+    def _own_folder(self, name: str) -> str:
+        folder = self._folder(name)
+        if folder == self.root or not self._owns(name):
+            raise ValueError(f"{name!r} is no name for a resctrl group of ours")
+        return folder
 
     def _folder(self, group: str) -> str:
-        return self._group_folder(group) if group else self.root
+        if group == ROOT:
+            return self.root
+        control, monitors, monitor = group.partition(_MONITORS)
+        parts = [part for part, given in ((control, control or not monitors), (monitor, monitors)) if given]
+        if any(not _is_name(part) for part in parts):
+            raise ValueError(f"{group!r} is no name for a resctrl group")
+        return f"{self.root}/{group.lstrip('/')}"
 
-    def _group_folder(self, name: str) -> str:
-        if not name or "/" in name or "\n" in name or name in _NOT_GROUPS or name in (".", ".."):
-            raise ValueError(f"{name!r} is no name for a resctrl group")
-        return f"{self.root}/{name}"
+
+def _is_name(part: str) -> bool:
+    return bool(part) and not {"/", "\n"} & set(part) and part not in _NOT_GROUPS and part not in (".", "..")
 
 
-def _parsed(text: str) -> Mapping[str, Values]:
-    """A group in pseudo-locksetup prints words for values: it has none we could judge."""
+def _folders(files: Files, folder: str) -> list[str]:
     try:
-        return schemata.parse(text)
-    except ValueError:
-        return {}
-
-
-def _lines(resource: str, values: Values) -> Iterator[str]:
-    """One line for a resource, or several where one would be longer than a write may be."""
-    text = f"{schemata.line(resource, values)}\n"
-    if len(text) <= _WRITE_LIMIT_BYTES or len(values) == 1:
-        yield text
-        return
-    ids = sorted(values)
-    for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
-        yield from _lines(resource, {cache: values[cache] for cache in half})
-
-
-def _pieces(lines: Sequence[str]) -> list[str]:
-    pieces: list[str] = []
-    for line in lines:
-        if pieces and len(pieces[-1]) + len(line) <= _WRITE_LIMIT_BYTES:
-            pieces[-1] += line
-        else:
-            pieces.append(line)
-    return pieces
+        names = files.list(folder)
+    except OSError as error:
+        if error.errno in _GONE:
+            return []
+        raise
+    found = (name[:-1] for name in names if name.endswith("/"))
+    return sorted(name for name in found if name not in _NOT_GROUPS)

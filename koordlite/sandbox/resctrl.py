@@ -1,234 +1,185 @@
-"""The resctrl file system: control groups, their schemata, threads and CPUs, as Linux 6.1 without monitoring."""
+"""The resctrl file system of the emulated node, as Linux 5.15 to 6.14 with the hardware an `RDT` describes.
+
+Behaves as recorded on Linux 6.1 and 6.12: every refusal has the kernel's errno and its words in `last_cmd_status`.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 
-from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.sandbox import kernel_text, resctrl_rules
-from koordlite.sandbox.machines import RDT, Machine
+from koordlite.sandbox import resctrl_cpus, resctrl_groups, resctrl_schema
+from koordlite.sandbox.machines import Machine
 from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl_rules import Rejected, Schema, Values
-from koordlite.sandbox.tree import Entry, File, Folder, constant, refusal
+from koordlite.sandbox.resctrl_counters import Counters
+from koordlite.sandbox.resctrl_hardware import RDT
+from koordlite.sandbox.resctrl_schema import Schema
+from koordlite.sandbox.resctrl_state import Caller, Group, State
+from koordlite.sandbox.tree import Folder, refusal
 
 POINT = "/sys/fs/resctrl"
-LONGEST_WRITE = 4096
 
-
-@dataclasses.dataclass(eq=False, slots=True)
-class ControlGroup:
-    """One group: what its threads may use. `cpus` of the root are those no other group took."""
-
-    name: str
-    values: dict[str, Values]
-    cpus: CPUSet = EMPTY
-    mode: str = "shareable"
+_OPTIONS = ("cdp", "cdpl2", "mba_MBps", "debug")
+"""What can be asked for when mounting, in the order of /proc/mounts."""
 
 
 class Resctrl:
-    """The mounted file system; `folder` goes to /sys/fs/resctrl."""
+    """The file system, mounted or not; `folder` goes to /sys/fs/resctrl."""
 
-    def __init__(self, machine: Machine, rdt: RDT, processes: Processes) -> None:
-        self._machine, self._rdt, self._processes = machine, rdt, processes
-        self._ids = machine.l3_ids
-        self._everything = (1 << rdt.cbm_bits) - 1
-        self._status: list[str] = []
-        self._group_of: dict[int, str] = {}
-        root = ControlGroup("", {"MB": self._full_bandwidth(), "L3": dict.fromkeys(self._ids, self._everything)})
-        root.cpus = machine.cpuset
-        self.groups = {"": root}
-        self.folder = Folder(self._files(root), make=self._make, remove=self._remove)
-        self.folder.entries["info"] = self._info()
+    def __init__(
+        self, machine: Machine, rdt: RDT, processes: Processes, now: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._state = State(machine, rdt, processes, now)
+        self.folder = Folder()
+        self._groups = resctrl_groups.Groups(self._state, self.folder)
+        self.users = 0
+        """Open files and current folders inside, which keep it from being unmounted."""
+        processes.born.append(self._inherit)
+        self._empty()
+        if machine.resctrl is not None:
+            self.mount(machine.resctrl)
+
+    @property
+    def mounted(self) -> bool:
+        """It is there."""
+        return self._state.options is not None
+
+    @property
+    def options(self) -> str:
+        """Its options as /proc/mounts shows them; empty while it is not mounted."""
+        if self._state.options is None:
+            return ""
+        access = "ro" if self._state.read_only else "rw"
+        return ",".join([access, "relatime", *(word for word in _OPTIONS if word in self._state.options)])
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """Control groups by name; the root's is empty."""
+        return self._state.controls
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """What can be allocated, with the registers' values by cache id and CLOSID."""
+        return self._state.schemas
+
+    @property
+    def counters(self) -> Counters | None:
+        """The monitoring hardware, for whoever plays it; None where there is none."""
+        return self._state.rmids.counters if self._state.rmids else None
+
+    @property
+    def caller(self) -> Caller:
+        """Who reads and writes; the machine's root by default."""
+        return self._state.caller
+
+    @caller.setter
+    def caller(self, caller: Caller) -> None:
+        self._state.caller = caller
 
     def group_of(self, tid: int) -> str:
-        """The group a thread is in; the root's name is empty."""
-        return self._group_of.get(tid, "")
+        """The control group a thread is in; the root's name is empty."""
+        return self._state.home_of(tid).control.name
 
-    def _full_bandwidth(self) -> Values:
-        return dict.fromkeys(self._ids, self._rdt.mb_max)
+    def home_of(self, tid: int) -> Group:
+        """The control or monitor group a thread is in."""
+        return self._state.home_of(tid)
 
-    def _info(self) -> Folder:
-        rdt = self._rdt
-        cache = {
-            "bit_usage": File(self._bit_usage),
-            "cbm_mask": constant(f"{self._everything:x}\n"),
-            "min_cbm_bits": constant(f"{rdt.min_cbm_bits}\n"),
-            "num_closids": constant(f"{rdt.l3_closids}\n"),
-            "shareable_bits": constant("0\n"),
-        }
-        bandwidth = {
-            "bandwidth_gran": constant(f"{rdt.mb_gran}\n"),
-            "delay_linear": constant("0\n" if rdt.amd else "1\n"),
-            "min_bandwidth": constant(f"{rdt.mb_min}\n"),
-            "num_closids": constant(f"{rdt.mb_closids}\n"),
-        }
-        if not rdt.amd:
-            bandwidth["thread_throttle_mode"] = constant("max\n")
-        status = File(lambda: "\n".join(self._status) + "\n" if self._status else "ok\n")
-        return Folder({"last_cmd_status": status, "L3": Folder(dict(cache)), "MB": Folder(dict(bandwidth))})
+    def parts(self, cache_id: int) -> int:
+        """Into how many NUMA nodes a cache is counted."""
+        return max(1, len(self._state.layout.clusters(cache_id)))
 
-    def _files(self, group: ControlGroup) -> dict[str, Entry]:
-        size = len(self._machine.cpus)
+    def hardware_rmid(self, group: Group, cache_id: int, part: int = 0) -> int:
+        """The number by which the hardware counts a group, in one of the NUMA nodes of a cache."""
+        rmids = self._state.rmids.hardware(cache_id, group.rmid) if self._state.rmids else [0]
+        return rmids[min(part, len(rmids) - 1)]
 
-        def move(data: bytes) -> None:
-            self._move(group, data)
+    def break_counter(self, name: str, cache_id: int, event: str, code: int) -> None:
+        """Let a control group's event read Unavailable (EINVAL) or Error (EIO); KeyError for an unknown group."""
+        group = self._state.controls[name]
+        if self._state.rmids:
+            for rmid in self._state.rmids.hardware(cache_id, group.rmid):
+                self._state.rmids.counters.break_((cache_id, rmid, event), code)
 
-        return {
-            "cpus": File(
-                lambda: f"{kernel_text.hex_mask(group.cpus, size)}\n", self._cpu_taker(group, kernel_text.cpu_mask)
-            ),
-            "cpus_list": File(lambda: f"{group.cpus}\n", self._cpu_taker(group, kernel_text.cpu_list)),
-            "mode": File(lambda: f"{group.mode}\n", lambda data: self._set_mode(group, data)),
-            "schemata": File(lambda: resctrl_rules.shown(group.values, self._rdt), self._schemata_of(group)),
-            "size": File(lambda: self._size(group)),
-            "tasks": File(lambda: "".join(f"{tid}\n" for tid in self._tids(group)), move),
-        }
+    def proc_text(self, tid: int) -> str:
+        """The content of /proc/TID/cpu_resctrl_groups."""
+        if not self.mounted:
+            return "res:\nmon:\n"
+        home = self._state.home_of(tid)
+        return f"res:{home.control.name or '/'}\nmon:{home.name if home.parent else ''}\n"
 
-    def _make(self, name: str) -> None:
-        """mkdir: takes a CLOSID and the bits nobody has for himself; appends to the status, never clears it."""
-        if "\n" in name:
+    def mount(self, options: str = "", *, read_only: bool = False) -> None:
+        """mount(2): OSError EINVAL for options this machine has not, EBUSY when it is mounted already."""
+        words = _words(options)
+        self._check_known(words)
+        if self.mounted:
+            raise refusal(errno.EBUSY)
+        self._check_possible(words)
+        state = self._state
+        state.options = frozenset(words & set(_OPTIONS))
+        state.read_only = "ro" in words or (read_only and "rw" not in words)
+        state.schemas = resctrl_schema.mounted(state.rdt, state.layout, state.options)
+        state.status.clear()
+        self._groups.begin()
+        self.folder.mount_point, self.folder.mode = True, 0o555
+
+    def remount(self, options: str = "", *, read_only: bool = False) -> None:
+        """mount(2) with MS_REMOUNT: only reading and writing changes, the driver's options do not."""
+        words = _words(options)
+        self._check_known(words)
+        if not self.mounted:
             raise refusal(errno.EINVAL)
-        if len(self.groups) >= min(self._rdt.l3_closids, self._rdt.mb_closids):
-            self._status.append("Out of CLOSIDs")
-            raise refusal(errno.ENOSPC)
-        masks = {cache_id: self._free_bits(cache_id) for cache_id in self._ids}
-        full = next((i for i, bits in masks.items() if bits.bit_count() < self._rdt.min_cbm_bits), None)
-        if full is not None:
-            self._status.append(f"No space on L3:{full}")
-            raise refusal(errno.ENOSPC)
-        group = self.groups[name] = ControlGroup(name, {"MB": self._full_bandwidth(), "L3": masks})
-        self.folder.entries[name] = Folder(self._files(group))
+        self._state.read_only = "ro" in words or (read_only and "rw" not in words)
 
-    def _free_bits(self, cache_id: int) -> int:
-        taken = 0
-        for group in self.groups.values():
-            taken |= group.values["L3"][cache_id] if group.mode == "exclusive" else 0
-        return resctrl_rules.lowest_run(self._everything & ~taken)
-
-    def _remove(self, name: str) -> None:
-        """rmdir: threads and CPUs go to the root."""
-        if name not in self.groups:
-            raise refusal(errno.EPERM)
-        self.groups[""].cpus |= self.groups.pop(name).cpus
-        del self.folder.entries[name]
-        self._group_of = {tid: group for tid, group in self._group_of.items() if group != name}
-
-    def _tids(self, group: ControlGroup) -> Iterator[int]:
-        return (tid for tid in self._processes.tids() if self.group_of(tid) == group.name)
-
-    def _move(self, group: ControlGroup, data: bytes) -> None:
-        tid = kernel_text.integer(data, low=0, high=2**31 - 1, outside=errno.EINVAL)
-        self._status.clear()
-        # 0 is the writing thread, which is no thread of the emulated node.
-        if tid and self._processes.find(tid) is None:
-            self._status.append(f"No task {tid}")
-            raise refusal(errno.ESRCH)
-        self._group_of[tid] = group.name
-
-    def _cpu_taker(self, group: ControlGroup, parse: Callable[[str, int], CPUSet]) -> Callable[[bytes], None]:
-        def take(data: bytes) -> None:
-            try:
-                wanted = parse(data.decode("latin-1"), len(self._machine.cpus))
-            except OSError:
-                self._status.append("Bad CPU list/mask")
-                raise
-            self._take_cpus(group, wanted)
-
-        return take
-
-    def _take_cpus(self, group: ControlGroup, wanted: CPUSet) -> None:
-        """CPUs come from the group that had them; those no longer wanted go to the root."""
-        if group.name == "" and not group.cpus <= wanted:
-            self._status.append("Can't drop CPUs from default group")
+    def umount(self) -> None:
+        """umount(2): groups vanish, masks and bandwidth are free again. EINVAL when it is not mounted, EBUSY in use."""
+        if not self.mounted:
             raise refusal(errno.EINVAL)
-        self.groups[""].cpus |= group.cpus - wanted
-        for other in self.groups.values():
-            other.cpus -= wanted
-        group.cpus = wanted
+        if self.users:
+            raise refusal(errno.EBUSY)
+        self._groups.end()
+        self._state.options, self._state.schemas = None, {}
+        self._empty()
 
-    def _schemata_of(self, group: ControlGroup) -> Callable[[bytes], None]:
-        schemas = {
-            "MB": Schema("MB", self._ids, lambda text: resctrl_rules.bandwidth(text, self._rdt)),
-            "L3": Schema(
-                "L3",
-                self._ids,
-                lambda text: resctrl_rules.mask(text, self._rdt),
-                lambda cache_id, bits: self._collision(group, cache_id, bits),
-            ),
+    def offline(self, cpu: int) -> None:
+        """Take a CPU from the machine."""
+        resctrl_cpus.go_offline(self._state, cpu)
+
+    def online(self, cpu: int) -> None:
+        """Give it back."""
+        resctrl_cpus.come_online(self._state, cpu)
+
+    def _empty(self) -> None:
+        """The bare mount point in sysfs."""
+        self.folder.entries.clear()
+        self.folder.make, self.folder.remove, self.folder.move = _no_entry, None, None
+        self.folder.mount_point, self.folder.mode = False, 0o755
+
+    def _inherit(self, tid: int, maker: int) -> None:
+        """A thread starts in the group of the one that made it."""
+        home = self._state.home.get(maker)
+        if home is not None:
+            self._state.home[tid] = home
+
+    def _check_known(self, words: set[str]) -> None:
+        known = {*_OPTIONS, "rw", "ro"} - (set() if self._state.rdt.since(6, 7) else {"debug"})
+        if not words <= known:
+            raise refusal(errno.EINVAL)
+
+    def _check_possible(self, words: set[str]) -> None:
+        rdt = self._state.rdt
+        local = rdt.monitoring is not None and "mbm_local_bytes" in rdt.monitoring.events
+        possible = {
+            "cdp": rdt.l3 is not None and rdt.l3.cdp,
+            "cdpl2": rdt.l2 is not None and rdt.l2.cdp,
+            "mba_MBps": rdt.mb is not None and rdt.mb.linear and local and self._state.layout.clusters_per_cache == 1,
         }
-
-        def write(data: bytes) -> None:
-            if len(data) > LONGEST_WRITE:
-                raise refusal(errno.E2BIG)
-            with self._reporting(data):
-                for resource, values in resctrl_rules.staged(data, schemas).items():
-                    group.values[resource].update(values)
-
-        return write
-
-    def _collision(self, group: ControlGroup, cache_id: int, bits: int) -> str:
-        others = [other for other in self.groups.values() if other is not group]
-        overlapping = [other for other in others if other.values["L3"][cache_id] & bits]
-        if any(other.mode == "exclusive" for other in overlapping):
-            return "Overlaps with exclusive group"
-        return "Overlaps with other group" if overlapping and group.mode == "exclusive" else ""
-
-    def _set_mode(self, group: ControlGroup, data: bytes) -> None:
-        with self._reporting(data):
-            wanted = data[:-1].decode("latin-1")
-            if wanted == "pseudo-locksetup":
-                raise Rejected("Pseudo-locking not supported" if group.name else "Cannot pseudo-lock default group")
-            if wanted not in ("shareable", "exclusive"):
-                raise Rejected("Unknown or unsupported mode")
-            if wanted == "exclusive" and self._overlaps(group):
-                raise Rejected("Schemata overlaps")
-            group.mode = wanted
-
-    def _overlaps(self, group: ControlGroup) -> bool:
-        others = (other for other in self.groups.values() if other is not group)
-        return any(other.values["L3"][i] & bits for other in others for i, bits in group.values["L3"].items())
-
-    def _reporting(self, data: bytes) -> Report:
-        if not data.endswith(b"\n"):
+        if any(word in words and not can for word, can in possible.items()):
             raise refusal(errno.EINVAL)
-        self._status.clear()
-        return Report(self._status)
-
-    def _size(self, group: ControlGroup) -> str:
-        """Bytes of cache each mask stands for; bandwidth as it is."""
-        per_bit = self._machine.l3_bytes // self._rdt.cbm_bits
-        sizes = {i: per_bit * bits.bit_count() for i, bits in group.values["L3"].items()}
-        width = 6 if self._rdt.cdp else 2
-        rows = {"MB": group.values["MB"], "L3": sizes}
-        return "".join(f"{n:>{width}}:{';'.join(f'{i}={v}' for i, v in row.items())}\n" for n, row in rows.items())
-
-    def _bit_usage(self) -> str:
-        return ";".join(f"{i}={self._letters(i)}" for i in self._ids) + "\n"
-
-    def _letters(self, cache_id: int) -> str:
-        """One letter per bit, the highest first: 0 unused, S shared, E exclusive."""
-        used = {"E": 0, "S": 0}
-        for group in self.groups.values():
-            used["E" if group.mode == "exclusive" else "S"] |= group.values["L3"][cache_id]
-        return "".join(
-            next((letter for letter in "SE" if used[letter] >> bit & 1), "0")
-            for bit in reversed(range(self._rdt.cbm_bits))
-        )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Report:
-    """Turns what a rule rejects into EINVAL and its text into `last_cmd_status`."""
+def _words(options: str) -> set[str]:
+    return {word for word in options.split(",") if word}
 
-    status: list[str]
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Rejected):
-            if str(error):
-                self.status.append(str(error))
-            raise refusal(errno.EINVAL) from error
+def _no_entry(_name: str) -> None:
+    raise refusal(errno.ENOENT)

@@ -1,6 +1,6 @@
 """How the kernel reads a write to `schemata`, value by value, and what it says when it refuses.
 
-Follows Linux 6.1 (`arch/x86/kernel/cpu/resctrl/ctrlmondata.c`): the order of the checks and the texts of
+Follows the resctrl driver (`ctrlmondata.c` of Linux 6.1 and 6.12): the order of the checks and the texts of
 `last_cmd_status` are the kernel's.
 """
 
@@ -10,11 +10,16 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from koordlite.sandbox.machines import RDT
+from koordlite.sandbox.resctrl_hardware import Bandwidth, Cache
+
+BLANKS = " \t\n\v\f\r"
+"""What the kernel strips around names and values."""
+
+NO_LIMIT_MBPS = 2**32 - 1
 
 _DECIMAL = re.compile(r"\+?[0-9]+\Z", re.ASCII)
 _HEX = re.compile(r"\+?(?:0[xX])?([0-9a-fA-F]+)\Z", re.ASCII)
-_BLANKS = " \t\n\v\f\r"
+_LONG = 1 << 64
 
 
 class Rejected(Exception):
@@ -22,47 +27,45 @@ class Rejected(Exception):
 
 
 Values = dict[int, int]
-Check = Callable[[int, int], str]
-"""(cache id, value) → why this value collides with another group, or empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Schema:
-    """One resource: its cache ids, how a value is read, and what else must hold for it."""
+class Target:
+    """One resource as a group may write it: its cache ids, and how a value is read and checked."""
 
-    name: str
     ids: tuple[int, ...]
-    read: Callable[[str], int]
-    collides: Check = lambda _id, _value: ""
+    read: Callable[[int, str], int]
+    """(cache id, text) → the value; Rejected for one that cannot be."""
+    at_once: Callable[[int, int], None] | None = None
+    """Takes each value as soon as it is read, duplicates too: how the software controller of mba_MBps does it."""
 
 
-def staged(data: bytes, schemas: Mapping[str, Schema]) -> dict[str, Values]:
-    """Every value a write asks for, by resource and cache id; nothing may be applied when it raises Rejected."""
+def staged(text: str, targets: Mapping[str, Target]) -> dict[str, Values]:
+    """Every value a write asks for, by resource and cache id; nothing of it may be applied when it raises Rejected."""
     wanted: dict[str, Values] = {}
-    text = data[:-1].split(b"\0")[0].decode("latin-1")
     for line in text.split("\n"):
         name, colon, rest = line.partition(":")
-        name = name.strip(_BLANKS)
+        name = name.strip(BLANKS)
         if not colon:
             raise Rejected("Missing ':'")
         if not rest:
             raise Rejected(f"Missing '{name}' value")
-        if name not in schemas:
+        if name not in targets:
             raise Rejected(f"Unknown or unsupported resource name '{name}'")
-        _stage_line(rest, schemas[name], wanted.setdefault(name, {}))
+        _stage_line(rest, targets[name], wanted.setdefault(name, {}))
     return wanted
 
 
-def _stage_line(text: str, schema: Schema, into: Values) -> None:
+def _stage_line(text: str, target: Target, into: Values) -> None:
     for cache_id, value in _pieces(text):
-        if cache_id not in schema.ids:
+        if cache_id not in target.ids:
             raise Rejected("")
+        if target.at_once:
+            target.at_once(cache_id, target.read(cache_id, value))
+            continue
         if cache_id in into:
             raise Rejected(f"Duplicate domain {cache_id}")
-        into[cache_id] = schema.read(value)
-        collision = schema.collides(cache_id, into[cache_id])
-        if collision:
-            raise Rejected(collision)
+        into[cache_id] = target.read(cache_id, value)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
@@ -72,34 +75,45 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
         pieces.pop()
     for piece in pieces:
         number, equals, value = piece.partition("=")
-        if not equals or not _DECIMAL.match(number):
+        if not equals or not _DECIMAL.match(number) or int(number) >= _LONG:
             raise Rejected("Missing '=' or non-numeric domain")
-        yield int(number), value.strip(_BLANKS)
+        yield int(number), value.strip(BLANKS)
 
 
-def mask(text: str, rdt: RDT) -> int:
+def mask(text: str, cache: Cache) -> int:
     """A cache bit mask that this hardware takes."""
     match = _HEX.match(text)
-    value = int(match[1], 16) if match else 0
-    if not match or value >= 1 << 64:
+    value = int(match[1], 16) if match else _LONG
+    if value >= _LONG:
         raise Rejected(f"Non-hex character in the mask {text}")
-    if value >= 1 << rdt.cbm_bits or (value == 0 and not rdt.amd):
+    if value > cache.full or (value == 0 and cache.min_bits > 0):
         raise Rejected("Mask out of range")
-    if not rdt.amd and value & (value + (value & -value)):
+    run = lowest_run(value)
+    if value != run and not cache.sparse:
         raise Rejected(f"The mask {value:x} has non-consecutive 1-bits")
-    if value.bit_count() < rdt.min_cbm_bits:
-        raise Rejected(f"Need at least {rdt.min_cbm_bits} bits in the mask")
+    if run.bit_count() < cache.min_bits:
+        raise Rejected(f"Need at least {cache.min_bits} bits in the mask")
     return value
 
 
-def bandwidth(text: str, rdt: RDT) -> int:
+def bandwidth(text: str, limit: Bandwidth) -> int:
     """A bandwidth within the hardware's range, rounded up to its granularity."""
+    value = _u32(text)
+    if not limit.minimum <= value <= limit.full:
+        raise Rejected(f"MB value {value} out of range [{limit.minimum},{limit.full}]")
+    return -(-value // limit.granularity) * limit.granularity
+
+
+def megabytes(text: str) -> int:
+    """A bandwidth in MB/s for the software controller: any 32-bit number."""
+    return _u32(text)
+
+
+def _u32(text: str) -> int:
     value = int(text) if _DECIMAL.match(text) else 1 << 32
     if value >= 1 << 32:
         raise Rejected(f"Invalid MB value {text}")
-    if not rdt.mb_min <= value <= rdt.mb_max:
-        raise Rejected(f"MB value {value} out of range [{rdt.mb_min},{rdt.mb_max}]")
-    return -(-value // rdt.mb_gran) * rdt.mb_gran
+    return value
 
 
 def lowest_run(bits: int) -> int:
@@ -108,14 +122,3 @@ def lowest_run(bits: int) -> int:
         return 0
     lowest = bits & -bits
     return bits & ~(bits + lowest)
-
-
-def shown(values: Mapping[str, Mapping[int, int]], rdt: RDT) -> str:
-    """The schemata as the kernel prints them: MB before L3, names padded for CDP, values to one width."""
-    width = max(-(-rdt.cbm_bits // 4), 4 if rdt.amd else 3)
-    name_width = 6 if rdt.cdp else 2
-    forms = {"MB": f"{width}d", "L3": f"0{width}x"}
-    return "".join(
-        f"{name:>{name_width}}:{';'.join(f'{i}={v:{forms[name]}}' for i, v in values[name].items())}\n"
-        for name in ("MB", "L3")
-    )

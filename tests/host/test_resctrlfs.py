@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from koordlite.host import resctrl_info
+from koordlite.host.resctrl_tasks import Moved
 from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model.snapshot import BandwidthCapability, CacheCapability, ResctrlGroup
+from koordlite.model.resctrl import BandwidthCapability, CacheCapability, ResctrlGroup
 
 if TYPE_CHECKING:
     from conftest import Rooted
@@ -106,20 +107,31 @@ def test_mounted_with_mba_mbps_values_are_megabytes_and_not_percent(machine: Roo
     assert (found.mbps, found.maximum) == (True, 2**32 - 1)
 
 
+PERCENT = BandwidthCapability(10, 10, 100)
+ARM_PERCENT = BandwidthCapability(0, 1, 100)
+EIGHTHS = BandwidthCapability(0, 1, 100, delay_linear=False)
+MEGABYTES = BandwidthCapability(10, 10, 100, mbps=True)
+
+
 @pytest.mark.parametrize(
-    ("percent", "mbps", "largest", "expected"),
+    ("cap", "largest", "fresh", "expected"),
     [
-        pytest.param(True, False, 20, 100, id="percent is 100 whatever is set"),
-        pytest.param(False, True, 5, 2**32 - 1, id="MB/s has no limit"),
-        pytest.param(False, False, 4096, 4096, id="a power of two is the default of a group"),
-        pytest.param(False, False, 1024, 1024, id="also a small one"),
-        pytest.param(False, False, 160, 2048, id="somebody's limit is not the maximum"),
-        pytest.param(False, False, 3000, 4096, id="a limit above 2048 tells at least the next power"),
-        pytest.param(False, False, 0, 2048, id="nothing seen"),
+        pytest.param(PERCENT, 20, None, (100, True), id="percent is 100 whatever is set"),
+        pytest.param(ARM_PERCENT, 60, None, (100, True), id="also where the minimum is 0"),
+        pytest.param(MEGABYTES, 5, None, (2**32 - 1, True), id="MB/s has no limit"),
+        pytest.param(EIGHTHS, 160, 4096, (4096, True), id="a group just made tells"),
+        pytest.param(EIGHTHS, 4096, None, (4096, False), id="a power of two is what groups begin with"),
+        pytest.param(EIGHTHS, 1024, None, (1024, False), id="also a small one"),
+        pytest.param(EIGHTHS, 160, None, (2048, False), id="somebody's limit is not the maximum"),
+        pytest.param(EIGHTHS, 3000, None, (4096, False), id="a limit above 2048 tells at least the next power"),
+        pytest.param(EIGHTHS, 0, None, (2048, False), id="nothing seen"),
     ],
 )
-def test_maximum_bandwidth(percent: bool, mbps: bool, largest: int, expected: int) -> None:
-    assert resctrl_info.maximum_bandwidth(percent=percent, mbps=mbps, largest=largest) == expected
+def test_maximum_bandwidth(
+    cap: BandwidthCapability, largest: int, fresh: int | None, expected: tuple[int, bool]
+) -> None:
+    found = resctrl_info.with_maximum(cap, largest=largest, fresh=fresh)
+    assert (found.maximum, found.maximum_known) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,23 +174,30 @@ def test_a_write_too_long_for_the_kernel_is_split_between_values(machine: Rooted
 def test_one_resource_is_kept_and_written_back_as_a_line(machine: Rooted) -> None:
     resctrl = ResctrlFS(machine.plant(INTEL))
     line = resctrl.schemata_raw("BE", "L3")
-    resctrl.write_raw("BE", line)
-    assert machine.writes == [(f"{ROOT}/BE/schemata", b"L3:0=f;1=f\n")]
+    assert line == b"L3:0=f;1=f\n"
+    assert not resctrl.write_back("BE", line)
+    resctrl.write_back("BE", b"L3:0=fff;1=f;9=f\n")
+    assert machine.writes == [(f"{ROOT}/BE/schemata", b"L3:0=fff\n")], "what differs and is still there"
+
+
+def test_a_line_that_a_group_has_not_is_refused_by_name(machine: Rooted) -> None:
+    with pytest.raises(OSError, match="no line L2") as caught:
+        ResctrlFS(machine.plant(INTEL)).schemata_raw("BE", "L2")
+    assert caught.value.errno == errno.ENODATA
 
 
 def test_threads_are_moved_one_a_write(machine: Rooted) -> None:
-    assert ResctrlFS(machine.plant(INTEL)).move("BE", (5, 6)) == 2
+    assert ResctrlFS(machine.plant(INTEL)).move("BE", (5, 6)) == Moved(moved=2)
     assert machine.writes == [(f"{ROOT}/BE/tasks", b"5\n"), (f"{ROOT}/BE/tasks", b"6\n")]
 
 
 def test_a_thread_that_ended_is_not_counted_and_no_error(machine: Rooted) -> None:
-    assert ResctrlFS(Refusing(machine.plant(INTEL), errno.ESRCH)).move("BE", (5, 6)) == 0
+    assert ResctrlFS(Refusing(machine.plant(INTEL), errno.ESRCH)).move("BE", (5, 6)) == Moved(gone=2)
 
 
 @pytest.mark.parametrize("tid", [0, -1])
 def test_zero_would_move_the_writer_itself(machine: Rooted, tid: int) -> None:
-    with pytest.raises(ValueError, match="no thread id"):
-        ResctrlFS(machine.plant(INTEL)).move("BE", (tid,))
+    assert ResctrlFS(machine.plant(INTEL)).move("BE", (tid,)) == Moved(hidden=1)
     assert machine.writes == []
 
 

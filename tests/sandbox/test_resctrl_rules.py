@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.sandbox import Sandbox, machines, resctrl_rules
-from koordlite.sandbox.machines import RDT
 from koordlite.sandbox.processes import Processes
 from koordlite.sandbox.resctrl import Resctrl
+from koordlite.sandbox.resctrl_hardware import RDT, Bandwidth, Cache
 from koordlite.sandbox.tree import Tree
 
 Attempt = Callable[[Tree, str, str], str]
@@ -131,7 +131,7 @@ def test_amd(amd: Tree, attempt: Attempt, text: str, answer: str) -> None:
 
 
 def test_minimum_bits_and_other_granularity(attempt: Attempt) -> None:
-    haswell = files_of(RDT(cbm_bits=20, min_cbm_bits=2, mb_gran=20, mb_min=20))
+    haswell = files_of(RDT(l3=Cache(bits=20, min_bits=2), mb=Bandwidth(granularity=20, minimum=20)))
     assert attempt(haswell, f"{ROOT}/schemata", "L3:0=1\n") == "EINVAL"
     assert haswell.read(STATUS) == b"Need at least 2 bits in the mask\n"
     haswell.write(f"{ROOT}/schemata", b"MB:0=21;1=50\nL3:0=3\n")
@@ -139,14 +139,14 @@ def test_minimum_bits_and_other_granularity(attempt: Attempt) -> None:
 
 
 def test_without_cdp_names_are_narrow() -> None:
-    assert files_of(RDT(cbm_bits=11, cdp=False)).read(f"{ROOT}/schemata") == b"MB:0=100;1=100\nL3:0=7ff;1=7ff\n"
+    assert files_of(RDT(l3=Cache(bits=11, cdp=False))).read(f"{ROOT}/schemata") == b"MB:0=100;1=100\nL3:0=7ff;1=7ff\n"
 
 
 @given(st.integers(0, 0xFFF))
 def test_every_run_of_ones_is_a_mask_and_nothing_else_is(mask: int) -> None:
     contiguous = "01" not in f"{mask:b}".strip("0") and mask != 0
     try:
-        accepted = resctrl_rules.mask(f"{mask:x}", RDT()) == mask
+        accepted = resctrl_rules.mask(f"{mask:x}", Cache()) == mask
     except resctrl_rules.Rejected:
         accepted = False
     assert accepted == contiguous
@@ -186,9 +186,9 @@ def test_threads_move_one_by_one_and_come_home(v2: Sandbox, intel: Tree, attempt
     first, second, *_ = next(iter(v2.workloads)).process.tids
     assert attempt(intel, f"{ROOT}/g/tasks", f"{second}\n") == "ok"
     assert intel.read(f"{ROOT}/g/tasks") == f"{second}\n".encode()
-    assert intel.read(f"/proc/{first}/cpu_resctrl_groups") == b"res:/\nmon:/\n"
-    assert intel.read(f"/proc/{second}/cpu_resctrl_groups") == b"res:/g\nmon:/\n"
-    assert intel.read(f"/proc/{first}/task/{second}/cpu_resctrl_groups") == b"res:/g\nmon:/\n"
+    assert intel.read(f"/proc/{first}/cpu_resctrl_groups") == b"res:/\nmon:\n"
+    assert intel.read(f"/proc/{second}/cpu_resctrl_groups") == b"res:g\nmon:\n"
+    assert intel.read(f"/proc/{first}/task/{second}/cpu_resctrl_groups") == b"res:g\nmon:\n"
     intel.rmdir(f"{ROOT}/g")
     assert str(second).encode() in intel.read(f"{ROOT}/tasks").split()
 

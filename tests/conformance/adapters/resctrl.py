@@ -1,12 +1,55 @@
-"""Cache masks, bandwidth values, schemata lines."""
+"""Cache masks, bandwidth values, schemata lines, what is written into groups and read out of them."""
 
 from __future__ import annotations
 
+import dataclasses
+import errno
+import os
+import types
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from koordlite.formulas import schemata
-from koordlite.model.snapshot import BandwidthCapability, CacheCapability
-from tests.conformance.adapters import adapter
+from koordlite.formulas import schemata, schemata_bandwidth, schemata_overlay, schemata_wanted, schemata_ways
+from koordlite.formulas.schemata_wanted import Asked
+from koordlite.host import procfs
+from koordlite.host.resctrlfs import ResctrlFS
+from koordlite.model.decision import TasksChange
+from koordlite.model.resctrl import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.model.slo import SLO
+from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.snapshot import Place
+from koordlite.strategies import resctrl
+from tests.conformance.adapters import adapter, shapes
+
+ROOT = "/sys/fs/resctrl"
+INTEL = BandwidthCapability(10, 10, 100)
+AMD = BandwidthCapability(0, 1, 2048, delay_linear=False)
+
+
+class Tree:
+    """Files by path, and every write in order."""
+
+    def __init__(self, files: Mapping[str, str | None]) -> None:
+        self.files = {path: text for path, text in files.items() if text is not None}
+        self.writes: list[tuple[str, str]] = []
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self.files[path].encode()
+
+    def write(self, path: str, data: bytes) -> None:
+        self.read(path)
+        self.writes.append((path, data.decode()))
+
+    def list(self, path: str) -> Sequence[str]:
+        rest = [each.removeprefix(f"{path}/").partition("/") for each in self.files if each.startswith(f"{path}/")]
+        return sorted({f"{head}{slash}" for head, slash, _ in rest})
+
+    def mkdir(self, path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    rmdir = mkdir
 
 
 @adapter("resctrl.l3_mask")
@@ -22,16 +65,28 @@ def recorded_mask(given: Any, expect: Any) -> tuple[Any, Any]:
 def _mask(cbm: int, start: int, end: int) -> str:
     try:
         cap = CacheCapability(cbm_mask=cbm, min_cbm_bits=1)
-        return f"{schemata.cache_mask(start_percent=start, end_percent=end, cap=cap):x}"
+        return f"{schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap):x}"
     except ValueError:
         return ""
 
 
+@adapter("goresctrl_overlay")
+def part_of_a_part(given: Any, expect: Any) -> tuple[Any, Any]:
+    base, least = int(given["base"], 16), given["min_bits"]
+    try:
+        if "absolute" in given:
+            found = schemata_overlay.absolute_part(base=base, mask=int(given["absolute"], 16), min_bits=least)
+        else:
+            found = schemata_overlay.percent_part(base=base, low=given["low"], high=given["high"], min_bits=least)
+    except ValueError:
+        return "error", expect if given["error"] is None else "error"
+    return f"{found:x}", "error" if given["error"] else expect
+
+
 @adapter("resctrl.mba_value")
 def bandwidth(given: Any, expect: Any) -> tuple[Any, Any]:
-    amd = given["vendorID"] == "AuthenticAMD"
-    cap = BandwidthCapability(0, 1, 2048, delay_linear=False) if amd else BandwidthCapability(10, 10, 100)
-    found = schemata.bandwidth(percent=given["mbaPercent"], cap=cap)
+    cap = AMD if given["vendorID"] == "AuthenticAMD" else INTEL
+    found = schemata_bandwidth.bandwidth(percent=given["mbaPercent"], cap=cap)
     return "" if found is None else str(found), expect["value"]
 
 
@@ -42,3 +97,137 @@ def lines(given: Any, expect: Any) -> tuple[Any, Any]:
     # The kernel takes a line with and without the last separator; ours goes without.
     found = {"l3": schemata.line("L3", masks) + ";\n", "mb": schemata.line("MB", shares) + ";\n"}
     return found, expect
+
+
+@adapter("resctrl.apply_l3", "resctrl.apply_mb")
+def applied(given: Any, expect: Any) -> tuple[Any, Any]:
+    """The last content of a group's file, which begins empty or with what was written before."""
+    resource = "L3" if "cbm" in given else "MB"
+    before = given.get("alreadyCachedMask") or given.get("alreadyCachedPercent")
+    path = f"{ROOT}/{given['group']}/schemata"
+    tree = Tree({} if given["groupSchemataPathMissing"] else {path: ""})
+    ids = schemata.parse(given["rootSchemata"]).values
+    present = next(iter(ids.values()))
+    held = schemata.parse(f"{resource}:" + ";".join(f"{i}={before}" for i in present)).values if before else {}
+    group = ResctrlGroup(held) if held else None
+    try:
+        asked = _asked(given["resourceQOSStrategy"], given["group"])
+        values = _to_write(given, resource, present, group, asked) if asked else {}
+        ResctrlFS(tree).write_schemata(given["group"], values)
+    except (OSError, ValueError):
+        return {"error": True, "written": None}, expect
+    last = f"{schemata.line(resource, {**held.get(resource, {}), **values.get(resource, {})})};\n"
+    return {"error": False, "written": last if values or held else None}, expect
+
+
+def _asked(strategy: Any, group: str) -> Asked | None:
+    """The part of a group's class; None when there is none."""
+    found = strategy.get(f"{group.lower()}Class", {}).get("resctrlQOS")
+    if found is None:
+        return None
+    ends = found.get("catRangeStartPercent"), found.get("catRangeEndPercent")
+    return Asked(cache=None if None in ends else ends, bandwidth=found.get("mbaPercent"))
+
+
+def _to_write(given: Any, resource: str, ids: Iterable[int], group: ResctrlGroup | None, asked: Asked) -> Any:
+    limit = AMD if given.get("vendorID") == "AuthenticAMD" else INTEL
+    whole = given.get("cbm", 0) if resource == "L3" else limit.maximum
+    machine = Resctrl(
+        caches={"L3": CacheCapability(given["cbm"], 1)} if resource == "L3" else {},
+        bandwidths={"MB": limit} if resource == "MB" else {},
+        groups={"": ResctrlGroup({resource: dict.fromkeys(ids, whole)})},
+    )
+    return schemata_wanted.to_write(machine, group, schemata_wanted.wanted(machine, asked).values)
+
+
+@adapter("resctrl.write_tasks")
+def moved(given: Any, expect: Any) -> tuple[Any, Any]:
+    path = f"{ROOT}/{given['group']}/tasks"
+    tree = Tree({path: None if given["pathMissing"] else ""})
+    ResctrlFS(tree).move(given["group"], given["taskIds"])
+    return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": False}, expect
+
+
+@adapter("resctrl.new_task_ids")
+def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
+    """What the strategy moves into the class's group."""
+    pod = dataclasses.replace(shapes.pod_of(given["pod"]), phase="Running")
+    group = given["containerCgroupDir"] if given["dirIsReachable"] else None
+    threads = {group: tuple(map(int, given["containerTasksFile"].split()))} if group else {}
+    on = ClassQOS(resctrl_qos=ResctrlQOS(enable=True))
+    hardware = Resctrl(
+        bandwidths={"MB": INTEL},
+        groups={
+            "": ResctrlGroup({"MB": {0: 100}}),
+            "BE": ResctrlGroup({"MB": {0: 100}}, frozenset(given["existingGroupTasks"])),
+        },
+        threads=threads,
+    )
+    seen: Any = types.SimpleNamespace(
+        slo=SLO(resource_qos=ResourceQOS(be_class=on)),
+        resctrl=hardware,
+        pods=(pod,),
+        places={pod.uid: Place(given["podCgroupDir"], {"container0": group} if group else {})},
+        host_groups={},
+        ours=frozenset(),
+    )
+    changes = [change for decision in resctrl.decide(seen, resctrl.Config()) for change in decision.changes]
+    return {"taskIds": [tid for change in changes if isinstance(change, TasksChange) for tid in change.tids]}, expect
+
+
+@adapter("resctrl.schemata_valid")
+def usable(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Whether such a machine is used: what its root's schemata name, its `info` folder has."""
+    info = {
+        "L3": {"cbm_mask": "ffff\n", "min_cbm_bits": "1\n", "num_closids": "16\n"},
+        "MB": {"min_bandwidth": "10\n", "bandwidth_gran": "10\n", "num_closids": "8\n"},
+    }
+    present = schemata.parse(given["schemata"]).values
+    files = {f"{ROOT}/info/{name}/{file}": text for name in present for file, text in info[name].items()}
+    tree = Tree({**files, f"{ROOT}/info/last_cmd_status": "ok\n", f"{ROOT}/schemata": given["schemata"]})
+    return {"error": bool(ResctrlFS(tree).read().absent)}, expect
+
+
+@adapter("resctrl.read_tasks")
+def threads_of_a_group(given: Any, expect: Any) -> tuple[Any, Any]:
+    tree = Tree({f"{ROOT}/BE/tasks": given["tasksFile"]})
+    try:
+        return {"tasks": sorted(ResctrlFS(tree).tasks("BE")), "error": False}, expect
+    except ValueError:
+        return {"tasks": None, "error": True}, expect
+
+
+@adapter("resctrl.vendor_id")
+def vendor(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"vendorID": procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).vendor, "error": False}, expect
+
+
+@adapter("resctrl.cpuinfo_cat_mba", "resctrl.cpuinfo_cqm", "resctrl.cpuinfo_mbm")
+def flags(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).flags
+    wanted = {
+        "cat": {"cat_l3"},
+        "mba": {"mba"},
+        "cqm": {"cqm_llc", "cqm_occup_llc"},
+        "mbm": {"cqm_mbm_total", "cqm_mbm_local"},
+    }
+    return {name: wanted[name] <= found for name in expect}, expect
+
+
+@adapter("resctrl.mon_llc", "resctrl.mon_mb")
+def counters(given: Any, expect: Any) -> tuple[Any, Any]:
+    files = {
+        "/".join(filter(None, (ROOT, group, "mon_data", folder, file))): text
+        for group, folders in given["monData"].items()
+        for folder, contents in folders.items()
+        for file, text in contents.items()
+    }
+    found = ResctrlFS(Tree(files)).counters(given["group"])
+    if all(isinstance(value, int) for value in expect["byCacheId"].values()):
+        by_id: dict[str, Any] = {str(cache): each.occupancy_bytes for cache, each in found.items()}
+    else:
+        by_id = {
+            str(cache): {"mbm_local_bytes": each.local_bytes, "mbm_total_bytes": each.total_bytes}
+            for cache, each in found.items()
+        }
+    return {"byCacheId": by_id, "error": False}, expect

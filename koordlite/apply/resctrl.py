@@ -1,0 +1,147 @@
+"""Changes of resctrl carried out, and what has to be noted before: the part of `applier` and `writer` about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from koordlite.apply import resctrl_kin as kin
+from koordlite.formulas import schemata
+from koordlite.host import procfs
+from koordlite.host.bundle import Host
+from koordlite.host.cgroupfs import vanished
+from koordlite.host.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.model.decision import (
+    Change,
+    ResctrlChange,
+    ResctrlGroupChange,
+    ResctrlMountChange,
+    ResctrlReturn,
+    SchemataChange,
+    TasksChange,
+)
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.resctrl import ROOT
+
+THERE = "was there already"
+_MONITORS = "/mon_groups/"
+
+
+def about_to_be_made(host: Host, changes: Iterable[Change]) -> set[str]:
+    """Groups that the changes make, without those that are there: nobody's group becomes ours by being asked for."""
+    wanted = {change.group for change in changes if isinstance(change, ResctrlGroupChange)}
+    return {group for group in wanted if not _exists(host, group)}
+
+
+def found(
+    host: Host, change: ResctrlChange, strategy: str, *, made: Collection[str], journal: Mapping[str, Entry]
+) -> Iterator[Entry]:
+    """What stands where `change` is about to write; `made` are groups about to be made. A group of ours needs no notes:
+    removing it undoes all that happened to it."""
+    match change:
+        case TasksChange():
+            yield from _threads(host, change, made, journal)
+        case ResctrlMountChange() if change.place not in journal:
+            yield MountMade(point=host.resctrl.root)
+        case ResctrlGroupChange(group) if group in made:
+            yield GroupMade(group=group)
+        case SchemataChange(group, resource) if change.place not in journal and not _own(group, made, journal):
+            yield FileEntry.of(
+                path=f"{host.resctrl.root}/{group}/schemata",
+                group=f"resctrl/{group}",
+                field=resource,
+                raw=host.resctrl.schemata_raw(group, resource),
+                found_at=host.clock.wall(),
+                strategy=strategy,
+            )
+
+
+def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Mapping[str, Entry]) -> Iterator[Entry]:
+    """Threads whose way back is not simply the end of a group of ours.
+
+    Where some come from somebody else's group all are noted: then it matters which of a process's threads did not.
+    """
+    home = change.group.partition(_MONITORS)[0] if _MONITORS in change.group else ROOT
+    moved = [entry for entry in journal.values() if isinstance(entry, TasksMoved)]
+    origins = dict(_origins(host, host.resctrl.groups_of(change.tids), moved))
+    found = {tid: group for tid, group in origins.items() if not _own(group, (), journal)}
+    if _own(change.group, made, journal) and all(group == home for group in found.values()):
+        return
+    for tid, group in found.items():
+        started = procfs.start_time(host.files, tid)
+        if started is not None:
+            yield TasksMoved(tid=tid, start_time=started, group=group, into=change.group)
+
+
+def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]) -> Iterator[tuple[int, str]]:
+    """Where threads, or those that made them, were before we first moved them."""
+    noted, into = {entry.tid: entry for entry in moved}, {entry.into for entry in moved}
+    homes = kin.homes(host, moved) if into & set(present.values()) else {}
+    for tid, group in present.items():
+        entry = noted.get(tid)
+        if entry is not None and procfs.start_time(host.files, tid) == entry.start_time:
+            yield tid, entry.group
+        else:
+            home = kin.home(host, tid, homes) if group in into else None
+            yield tid, group if home is None else home
+
+
+def without_group(change: Change, done: Iterable[AppliedStep]) -> AppliedStep | None:
+    """The step that is not taken because the group it needs was refused a moment ago."""
+    if not isinstance(change, SchemataChange | TasksChange):
+        return None
+    needed = ResctrlGroupChange(change.group).place
+    if all(step.ok or step.place != needed for step in done):
+        return None
+    return AppliedStep(change.place, describe(change), False, "its group was not made")
+
+
+def write(host: Host, change: ResctrlChange) -> str:
+    """Carry out a change; what was written, in one line."""
+    match change:
+        case ResctrlMountChange():
+            host.resctrl.mount()
+        case ResctrlGroupChange(group):
+            return describe(change) if host.resctrl.make_group(group) else THERE
+        case SchemataChange(group, resource, values):
+            host.resctrl.write_schemata(group, {resource: values})
+        case TasksChange(group, tids, cgroups):
+            return str(host.resctrl.move_all(group, lambda: _members(host, cgroups), known=tids))
+        case ResctrlReturn():
+            raise TypeError(f"{change.place} is undone by the journal, not written")
+    return describe(change)
+
+
+def describe(change: ResctrlChange) -> str:
+    """The value of a change in one line."""
+    match change:
+        case SchemataChange(resource=resource, values=values):
+            return schemata.line(resource, values).partition(":")[2]
+        case TasksChange(tids=tids):
+            return f"{len(tids)} threads"
+        case ResctrlReturn():
+            return "as found"
+        case ResctrlMountChange():
+            return "mounted"
+        case ResctrlGroupChange():
+            return "made"
+
+
+def _members(host: Host, cgroups: Iterable[str]) -> list[int]:
+    """Threads that are in the cgroups now."""
+    members: list[int] = []
+    for group in cgroups:
+        try:
+            members += host.cgroups.threads(group)
+        except OSError as error:
+            if not vanished(error):
+                raise
+    return members
+
+
+def _exists(host: Host, group: str) -> bool:
+    control, monitors, _ = group.partition(_MONITORS)
+    return group in (host.resctrl.monitor_names(control) if monitors else host.resctrl.group_names())
+
+
+def _own(group: str, made: Collection[str], journal: Mapping[str, Entry]) -> bool:
+    return group in made or ResctrlGroupChange(group).place in journal

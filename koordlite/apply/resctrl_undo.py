@@ -1,0 +1,139 @@
+"""resctrl put back as it was found: threads first, then values, then the groups we made, then the mount.
+
+Threads that began in a group of ours go where their process came from: their parent was found in somebody's group, and
+so they would be there without us.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from koordlite.apply import resctrl_kin as kin
+from koordlite.host import procfs
+from koordlite.host.bundle import Host
+from koordlite.host.cgroupfs import vanished
+from koordlite.host.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.model.decision import ResctrlReturn
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.resctrl import ROOT
+
+PREFIX = "resctrl/"
+GONE = "gone meanwhile"
+_NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
+Words = Callable[[OSError | ValueError], str]
+
+
+def is_ours(entry: Entry) -> bool:
+    """Whether the entry is about resctrl."""
+    return isinstance(entry, GroupMade | TasksMoved | MountMade) or (
+        isinstance(entry, FileEntry) and entry.group.startswith(PREFIX)
+    )
+
+
+def of_group(change: ResctrlReturn, entries: Iterable[Entry]) -> list[Entry]:
+    """The entries that describe one group, its monitoring groups included."""
+    below = f"{change.group}/mon_groups/"
+    return [e for e in entries if is_ours(e) and (_group(e) == change.group or _group(e).startswith(below))]
+
+
+def undo(host: Host, entries: Sequence[Entry], words: Words) -> list[AppliedStep]:
+    """One step for each entry about resctrl, and one for the kin of threads that go back. `words` tells refusals."""
+    moved = [entry for entry in entries if isinstance(entry, TasksMoved)]
+    files = [entry for entry in entries if isinstance(entry, FileEntry) and is_ours(entry)]
+    made = sorted((e for e in entries if isinstance(e, GroupMade)), key=lambda e: -e.group.count("/"))
+    try:
+        # Who belongs to whom is to be read while the threads are still together.
+        unnoted = dict(_kin(host, moved, {entry.group for entry in made}))
+    except OSError as error:
+        return [AppliedStep(e.place, "as found", False, words(error)) for e in entries if is_ours(e)]
+    ours = {entry.into for entry in moved} | {entry.group for entry in made}
+    return [
+        *(_try(e.place, e.group or "root group", partial(_thread_back, host, e, ours), words) for e in moved),
+        *_kin_back(host, unnoted, words),
+        *(_try(e.place, e.text.strip(), partial(_values_back, host, e), words) for e in files),
+        *(_try(e.place, "removed", partial(_remove, host, e), words) for e in made),
+        *(_try(e.place, "unmounted", partial(_umount, host), words) for e in entries if isinstance(e, MountMade)),
+    ]
+
+
+def _group(entry: Entry) -> str:
+    match entry:
+        case GroupMade(group=group):
+            return group
+        case TasksMoved(into=into):
+            return into
+        case FileEntry(group=group):
+            return group.removeprefix(PREFIX)
+        case _:
+            return PREFIX  # No group is called like that.
+
+
+def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
+    """False when there is nothing left to do: the thread ended, its id is another's, or somebody moved it on."""
+    if procfs.start_time(host.files, entry.tid) != entry.start_time:
+        return False
+    present = host.resctrl.group_of(entry.tid)
+    expected = {group.partition("/mon_groups/")[0] for group in ours}
+    if entry.into and entry.into not in host.resctrl.group_names():
+        expected.add(ROOT)  # It fell back when its group went.
+    if entry.into and present is not None and present not in expected:
+        return False
+    return host.resctrl.move(entry.group, (entry.tid,)).moved == 1
+
+
+def _values_back(host: Host, entry: FileEntry) -> bool:
+    host.resctrl.write_back(_group(entry), entry.raw)
+    return True
+
+
+def _remove(host: Host, entry: GroupMade) -> bool:
+    host.resctrl.remove_group(entry.group)
+    return True
+
+
+def _umount(host: Host) -> bool:
+    try:
+        host.resctrl.umount()
+    except OSError as error:
+        if error.errno not in _NOT_MOUNTED:
+            raise
+    return True
+
+
+def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Threads in the groups we moved others into that nobody noted: with the group their process was found in.
+
+    Those that belong to the root fall back to it by themselves when their group, one of `made`, is removed.
+    """
+    homes = kin.homes(host, moved)
+    noted = {entry.tid for entry in moved}
+    for into in sorted({entry.into for entry in moved if entry.into}):
+        if into in made and not any(homes.values()):
+            continue
+        for tid in sorted(host.resctrl.tasks(into) - noted):
+            home = kin.home(host, tid, homes)
+            if home or (home == ROOT and into not in made):
+                yield tid, home
+
+
+def _kin_back(host: Host, homes: Mapping[int, str], words: Words) -> Iterator[AppliedStep]:
+    for group in sorted(set(homes.values())):
+        tids = [tid for tid, home in homes.items() if home == group]
+        place = f"{PREFIX}{group}/tasks"
+        yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids), words)
+
+
+def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
+    return host.resctrl.move(group, tids).moved > 0
+
+
+def _try(place: str, value: str, act: Callable[[], bool], words: Words) -> AppliedStep:
+    try:
+        done = act()
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and vanished(error):
+            return AppliedStep(place, GONE)
+        return AppliedStep(place, value, False, words(error))
+    return AppliedStep(place, value if done else GONE)

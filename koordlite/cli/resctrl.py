@@ -1,0 +1,102 @@
+"""`koordlite resctrl show` and `plan`: what the machine can divide, who holds what, what would be programmed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import shutil
+import sys
+
+from koordlite import config
+from koordlite.agent import Agent
+from koordlite.cli import machine as machines
+from koordlite.host import bundle
+from koordlite.host.files import RealFiles
+from koordlite.host.resctrlfs import ResctrlFS
+from koordlite.model import resctrl_wish
+from koordlite.model.decision import Decision
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.resctrl import ROOT, Resctrl
+from koordlite.model.snapshot import Snapshot
+from koordlite.ports import Files
+from koordlite.report import resctrl_map, resctrl_plan
+from koordlite.report.json import encode
+
+STRATEGY = "resctrl"
+
+
+def resctrl(args: argparse.Namespace) -> int:
+    """Print the answer. 1 when the machine has no resctrl, or something of the plan would be refused."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    return _plan(args, width) if args.action == "plan" else _show(args, width)
+
+
+def _show(args: argparse.Namespace, width: int) -> int:
+    """Needs no cluster: it looks at the file system only."""
+    found = whole(bundle.resctrl(_files(args)))
+    if args.output == "json":
+        _print_json("koordlite-resctrl", machine=resctrl_map.document(found))
+    else:
+        print(resctrl_map.text(found, width=width), end="")
+    return 1 if found.absent else 0
+
+
+def whole(fs: ResctrlFS) -> Resctrl:
+    """Everything about every group, threads and modes included."""
+    found = fs.read(with_tasks=(ROOT, *fs.group_names()))
+    groups = {name: dataclasses.replace(group, mode=_mode(fs, name)) for name, group in found.groups.items()}
+    return dataclasses.replace(found, groups=groups)
+
+
+def _mode(fs: ResctrlFS, group: str) -> str:
+    try:
+        return fs.mode(group)
+    except OSError:
+        return ""  # Kernels before 4.19 have no such file, and groups go.
+
+
+def _files(args: argparse.Namespace) -> Files:
+    if args.sandbox:
+        from koordlite.sandbox import Sandbox, shapes
+
+        if args.sandbox not in shapes():
+            do = f"write one of: {', '.join(shapes())}"
+            raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
+        return Sandbox(args.sandbox).files
+    if args.recorded:
+        from koordlite.host.recorded import RecordedFiles
+
+        return RecordedFiles([pathlib.Path(folder) for folder in args.recorded])
+    return RealFiles()
+
+
+def _plan(args: argparse.Namespace, width: int) -> int:
+    seen, decisions = _judged(args)
+    refused = any(decision.verdict == "refuse" for decision in decisions)
+    after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
+    if args.output == "json":
+        document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
+        _print_json("koordlite-resctrl-plan", **document)
+        return 1 if refused else 0
+    print(resctrl_plan.text(decisions, width=width))
+    labels = {resctrl_wish.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
+    print(resctrl_map.text(after, width=width, labels=labels), end="")
+    return 1 if refused else 0
+
+
+def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
+    """One look at machine and cluster; nothing is written."""
+    settings = config.with_modes(machines.settings(args), "observe")
+    machine = machines.machine(args, settings)
+    agent = Agent(machine.host, machine.cluster, settings)
+    tick = agent.tick()
+    if agent.seen is None or agent.seen.node is None:
+        do = "write its manifest, or name it by --node"
+        raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
+    return agent.seen, tuple(decision for decision in tick.decisions if decision.strategy == STRATEGY)
+
+
+def _print_json(kind: str, **parts: object) -> None:
+    sys.stdout.buffer.write(encode({"version": 1, "kind": kind, **parts}))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,137 @@
+"""The resctrl file system of one machine as a value: what the hardware can do, and which group holds what.
+
+Words are those of the Linux resctrl document: a control group holds a part of each cache (a mask of ways) and of the
+memory bandwidth, by cache id; its threads may use that part. Nothing here knows Kubernetes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+Values = Mapping[int, int]
+"""A mask or a bandwidth by cache id."""
+
+ROOT = ""
+"""The name of the default group, which holds every thread that nobody moved."""
+CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
+"""Resources whose values are masks, printed in hexadecimal."""
+BANDWIDTHS = ("MB", "SMBA")
+"""Resources whose values are numbers, printed in decimal."""
+PERCENT = 100
+MOST_GROUPS = 32
+"""The kernel hands out no more classes than this, whatever the hardware says."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CacheCapability:
+    """What `info/L3` (or L2, L3CODE …) says about cache allocation."""
+
+    cbm_mask: int
+    min_cbm_bits: int
+    shareable_bits: int = 0
+    """Ways that other hardware, I/O above all, may fill as well."""
+    sparse_masks: bool = False
+    """Masks may have holes."""
+    num_closids: int = 0
+    io_alloc: bool | None = None
+    """Whether I/O has a part of its own (Linux 6.19 and later); None where that is not offered."""
+
+    @property
+    def ways(self) -> int:
+        """How many parts the cache can be divided into."""
+        return self.cbm_mask.bit_length()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BandwidthCapability:
+    """What `info/MB` (or SMBA) says about bandwidth allocation, and the value that means no limit."""
+
+    min_bandwidth: int
+    bandwidth_gran: int
+    maximum: int
+    """100 for percent (Intel, ARM); 2048 or more for AMD, read from the machine."""
+    delay_linear: bool = True
+    mbps: bool = False
+    """Mounted with mba_MBps: values are MB/s."""
+    num_closids: int = 0
+    throttle_mode: str = ""
+    """`max` or `per-thread`: whether two threads of a core share the tighter limit; empty where it is not told."""
+    maximum_known: bool = True
+    """False: `maximum` is the smallest value that can mean no limit, after what groups hold; info/ does not tell it."""
+
+    @property
+    def absolute(self) -> bool:
+        """AMD: values are absolute, in 1/8 GB/s, not percent. ARM has a minimum of 0 too, but counts to 100."""
+        return not self.delay_linear or (self.min_bandwidth == 0 and self.maximum > PERCENT and not self.mbps)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MonitorCapability:
+    """What `info/L3_MON` says about monitoring."""
+
+    num_rmids: int
+    features: tuple[str, ...]
+    """`llc_occupancy`, `mbm_total_bytes`, `mbm_local_bytes`, as far as there are."""
+    max_threshold_occupancy: int | None = None
+    """Bytes of cache below which an id of a removed group counts as clean."""
+    assign_mode: str = ""
+    """`mbm_event` or `default` where counters are assigned (Linux 6.18 and later, AMD); else empty."""
+    counters: Values = dataclasses.field(default_factory=dict)
+    """Bandwidth counters by cache id, where they are assigned."""
+    free_counters: Values = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CacheUse:
+    """What a group used of one cache and the bandwidth behind it; None where the hardware could not say."""
+
+    occupancy_bytes: int | None = None
+    total_bytes_per_second: float | None = None
+    local_bytes_per_second: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResctrlGroup:
+    """One control group: values by resource and cache id, and its threads (None when not read this time)."""
+
+    schemata: Mapping[str, Values]
+    tasks: frozenset[int] | None = None
+    mode: str = ""
+    """`shareable`, `exclusive`, `pseudo-locked` …; empty when not read."""
+    kept: tuple[str, ...] = ()
+    """Schemata lines of resources this program does not know, as the kernel prints them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resctrl:
+    """The resctrl file system as found. `absent` says why there is none, else it is empty."""
+
+    absent: str = ""
+    caches: Mapping[str, CacheCapability] = dataclasses.field(default_factory=dict)
+    bandwidths: Mapping[str, BandwidthCapability] = dataclasses.field(default_factory=dict)
+    groups: Mapping[str, ResctrlGroup] = dataclasses.field(default_factory=dict)
+    """By name; the root group is the empty name."""
+    threads: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """Threads by cgroup, for cgroups that were looked at this time."""
+    monitors: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
+    """Threads of monitoring groups by `CONTROL/mon_groups/NAME`; empty when not read this time."""
+    mountable: bool = False
+    """It is absent only because nobody mounted it."""
+    monitor: MonitorCapability | None = None
+    """None where nothing can be monitored."""
+    use: Mapping[str, Mapping[int, CacheUse]] = dataclasses.field(default_factory=dict)
+    """The last measurement, by group and cache id."""
+
+    @property
+    def most_groups(self) -> int:
+        """How many control groups there can be besides the root: the scarcest resource decides."""
+        offers = [cap.num_closids for cap in self.caches.values()]
+        offers += [cap.num_closids for cap in self.bandwidths.values()]
+        taken = 1 + any(cap.io_alloc for cap in self.caches.values())
+        return max(0, min([MOST_GROUPS, *filter(None, offers)]) - taken)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of all groups but the root, sorted."""
+        return tuple(sorted(name for name in self.groups if name != ROOT))

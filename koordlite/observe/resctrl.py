@@ -1,0 +1,162 @@
+"""resctrl in the picture: groups each tick, threads when they may have changed, counters every so often."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from koordlite.host import resctrl_monitor
+from koordlite.host.bundle import Host
+from koordlite.host.resctrl_monitor import Counters
+from koordlite.model import keys, resctrl_wish
+from koordlite.model.pod import Pod
+from koordlite.model.resctrl import ROOT, CacheUse, Resctrl
+from koordlite.model.slo import SLO
+from koordlite.model.snapshot import Place
+
+PREFIX = "resctrl/"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subjects:
+    """Whose threads there are to be looked at."""
+
+    slo: SLO
+    pods: tuple[Pod, ...]
+    places: Mapping[str, Place]
+    host_groups: Mapping[str, str]
+    ours: frozenset[str] = frozenset()
+    """Places that hold a value of ours."""
+
+    @property
+    def cgroups(self) -> tuple[str, ...]:
+        """Every container's group, sandboxes and host applications included."""
+        of_pods = [g for place in self.places.values() for g in (*place.containers.values(), *place.sandboxes)]
+        return (*of_pods, *self.host_groups.values())
+
+    @property
+    def wishes(self) -> tuple[object, ...]:
+        """What decides which group a thread belongs to: when it changes, all threads are to be looked at."""
+        notes = tuple((pod.uid, pod.active, pod.annotations.get(keys.POD_RESCTRL)) for pod in self.pods)
+        return (tuple((qos, each.enable) for qos, each in self.slo.resctrl.items()), notes)
+
+    @property
+    def are_any(self) -> bool:
+        """Whether anybody has or wants a group: else no thread matters."""
+        asked = any(pod.active and keys.POD_RESCTRL in pod.annotations for pod in self.pods)
+        return asked or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
+
+    @property
+    def have_ours(self) -> bool:
+        """Whether something of resctrl holds a value of ours."""
+        return any(place.startswith(PREFIX) for place in self.ours)
+
+
+class Look:
+    """Remembers processes and counters from one tick to the next."""
+
+    def __init__(self, host: Host, *, tasks_seconds: float, monitor_seconds: float = 0.0) -> None:
+        """All threads are looked at each `tasks_seconds`, counters each `monitor_seconds` (0: never)."""
+        self._host = host
+        self._tasks_seconds, self._monitor_seconds = tasks_seconds, monitor_seconds
+        self._tasks_at: float | None = None
+        self._wishes: tuple[object, ...] = ()
+        self._below: dict[str, tuple[str, ...]] = {}
+        self._processes: dict[str, bytes] = {}
+        self._counted_at: float | None = None
+        self._counters: dict[str, dict[int, Counters]] = {}
+        self._use: dict[str, dict[int, CacheUse]] = {}
+
+    def look(self, subjects: Subjects) -> Resctrl:
+        """Groups as they are; threads of containers whose processes changed, of all of them when it is time.
+
+        A thread begins in the group of the one that made it, so that only a process that comes from outside can be in
+        the wrong one: a container that starts, a command executed in one.
+        """
+        try:
+            if subjects.are_any and self._host.resctrl.is_mounted():
+                return self._with_threads(subjects)
+            self._tasks_at = None
+            return self._measured(self._host.resctrl.read(), subjects)
+        except OSError as error:
+            # One that cannot be read must not take the whole picture with it.
+            self._tasks_at = None
+            return Resctrl(absent=f"{self._host.resctrl.root} cannot be read: {error}")
+
+    def _with_threads(self, subjects: Subjects) -> Resctrl:
+        changed = self._changed(subjects)
+        read = self._host.resctrl.read(with_tasks=self._group_names(subjects) if changed else ())
+        threads = {group: self._threads(group) for group in changed}
+        monitors = {name: self._host.resctrl.tasks(name) for name in _monitors(subjects.ours)} if changed else {}
+        return self._measured(dataclasses.replace(read, threads=threads, monitors=monitors), subjects)
+
+    # ── threads ──
+
+    def _changed(self, subjects: Subjects) -> tuple[str, ...]:
+        """The cgroups whose threads have to be looked at."""
+        now, groups, wishes = self._host.clock.monotonic(), subjects.cgroups, subjects.wishes
+        due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds or wishes != self._wishes
+        if due:
+            self._tasks_at, self._wishes = now, wishes
+            self._below = {group: below for group in groups if (below := tuple(self._descendants(group)))}
+        before, self._processes = self._processes, {group: self._procs(group) for group in groups}
+        return groups if due else tuple(g for g in groups if self._processes[g] != before.get(g))
+
+    def _procs(self, group: str) -> bytes:
+        """The processes of a cgroup and of those below it that were there at the last look at all threads."""
+        return b"".join(self._read_procs(each) for each in (group, *self._below.get(group, ())))
+
+    def _read_procs(self, group: str) -> bytes:
+        try:
+            return self._host.cgroups.read_raw(group, "procs")
+        except OSError:
+            return b""  # Gone since we listed it.
+
+    def _descendants(self, group: str) -> Iterator[str]:
+        try:
+            children = self._host.cgroups.children(group)
+        except OSError:
+            return
+        for name in children:
+            yield f"{group}/{name}"
+            yield from self._descendants(f"{group}/{name}")
+
+    def _threads(self, group: str) -> tuple[int, ...]:
+        try:
+            return self._host.cgroups.threads(group)
+        except OSError:
+            return ()  # Gone since we listed it.
+
+    def _group_names(self, subjects: Subjects) -> tuple[str, ...]:
+        pods = (resctrl_wish.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
+        return (*resctrl_wish.CLASS_GROUPS, *pods)
+
+    # ── counters ──
+
+    def _measured(self, read: Resctrl, subjects: Subjects) -> Resctrl:
+        """The last measurement goes into the picture until the next one."""
+        if not self._monitor_seconds or read.absent or read.monitor is None:
+            return read
+        now = self._host.clock.monotonic()
+        if self._counted_at is None or now - self._counted_at >= self._monitor_seconds:
+            self._count([*_measurable(read.groups), *_monitors(subjects.ours)], now)
+        return dataclasses.replace(read, use=self._use)
+
+    def _count(self, groups: Iterable[str], now: float) -> None:
+        seconds = 0.0 if self._counted_at is None else now - self._counted_at
+        counters = {group: found for group in groups if (found := self._host.resctrl.counters(group))}
+        self._use = {
+            group: resctrl_monitor.use(self._counters.get(group, {}), found, seconds)
+            for group, found in counters.items()
+        }
+        self._counters, self._counted_at = counters, now
+
+
+def _measurable(groups: Iterable[str]) -> list[str]:
+    return [group for group in groups if group == ROOT or resctrl_wish.may_be_ours(group)]
+
+
+def _monitors(ours: Iterable[str]) -> list[str]:
+    """Monitoring groups that are in the undo journal."""
+    found = (place.removeprefix(PREFIX) for place in ours if place.startswith(PREFIX) and "/mon_groups/" in place)
+    return sorted(place for place in found if "/" not in place.partition("/mon_groups/")[2])

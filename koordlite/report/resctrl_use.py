@@ -1,0 +1,42 @@
+"""What classes and pods use of caches and memory bandwidth: the measurements of resctrl groups with their owners."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.model import resctrl_wish
+from koordlite.model.resctrl import CacheUse
+from koordlite.model.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OwnedUse:
+    """One cache as one owner uses it. A class has no pod; a pod has the class it counts with, which includes it."""
+
+    qos: str
+    cache: int
+    use: CacheUse
+    namespace: str = ""
+    pod: str = ""
+
+
+def rows(seen: Snapshot) -> tuple[OwnedUse, ...]:
+    """Every measurement of a class and of a pod that has a group; the root group is nobody's."""
+    pods = {pod.uid: pod for pod in seen.pods}
+    found: list[OwnedUse] = []
+    for group, by_cache in sorted(seen.resctrl.use.items()):
+        pod = pods.get(resctrl_wish.uid_of(group))
+        for cache, use in sorted(by_cache.items()):
+            if group in resctrl_wish.CLASS_GROUPS:
+                found.append(OwnedUse(group, cache, use))
+            elif pod is not None:
+                found.append(OwnedUse(str(pod.qos_class), cache, use, pod.namespace, pod.name))
+    return tuple(found)
+
+
+def bandwidths(use: CacheUse) -> Iterator[tuple[str, float]]:
+    """Bytes per second by Koordinator's word for what is counted; nothing for what the hardware could not say."""
+    for word, rate in (("local", use.local_bytes_per_second), ("total", use.total_bytes_per_second)):
+        if rate is not None:
+            yield word, rate

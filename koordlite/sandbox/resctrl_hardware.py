@@ -1,0 +1,158 @@
+"""What cache and bandwidth hardware an emulated machine has, as data: every flavour of resctrl is one `RDT`.
+
+The fields are what CPUID tells the kernel's driver (Intel SDM volume 3 chapter 18, AMD Platform QoS Extensions).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
+"""What can be counted, in the order of `mon_features`."""
+
+FLAGS = (
+    *("rdt_a", "cat_l3", "cdp_l3", "cat_l2", "cdp_l2", "mba"),
+    *("cqm", "cqm_llc", "cqm_occup_llc", "cqm_mbm_total", "cqm_mbm_local"),
+)
+"""Words of /proc/cpuinfo that tell of it."""
+
+_AMD_MAXIMUM_BEFORE_6_9 = 2048
+_AMD_LAST_LEVEL_BYTES = 512 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """Cache allocation (CAT) of one level."""
+
+    bits: int = 12
+    """Length of a mask: the ways of the cache, usually."""
+    closids: int = 16
+    min_bits: int = 1
+    """Ones a mask must have in its first run; 0 on AMD, where a mask may be empty."""
+    shareable: int = 0
+    """Bits that hardware other than the CPUs uses as well."""
+    cdp: bool = True
+    """Code and data can be told apart when mounted so; the schemata are padded for it in any case."""
+    sparse: bool = False
+    """Masks may have holes."""
+
+    @property
+    def full(self) -> int:
+        """The mask of everything."""
+        return (1 << self.bits) - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth:
+    """Bandwidth allocation (MBA, SMBA): percent on Intel, 1/8 GB/s on AMD."""
+
+    closids: int = 8
+    minimum: int = 10
+    granularity: int = 10
+    full: int = 100
+    """No limit."""
+    linear: bool = True
+    throttle: str = "max"
+    """What two threads of a core get that want different things; empty where the file is absent."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Monitoring:
+    """Counting by RMID (CMT, MBM)."""
+
+    events: tuple[str, ...] = EVENTS
+    rmids: int = 32
+    unit_bytes: int = 65536
+    """Bytes a count of 1 stands for."""
+    counter_bits: int = 32
+    configurable: bool = False
+    """AMD's BMEC: what the bandwidth events count can be chosen, from Linux 6.3."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RDT:
+    """The whole hardware and the kernel that drives it; None for what the machine has not."""
+
+    amd: bool = False
+    """AMD's forms: absolute bandwidth, masks with holes, wider columns."""
+    kernel: tuple[int, int] = (6, 1)
+    l3: Cache | None = Cache()
+    l2: Cache | None = None
+    mb: Bandwidth | None = Bandwidth()
+    smba: Bandwidth | None = None
+    monitoring: Monitoring | None = Monitoring()
+
+    @property
+    def can_allocate(self) -> bool:
+        """There is something to give to control groups."""
+        return any((self.l3, self.l2, self.mb, self.smba))
+
+    def since(self, major: int, minor: int) -> bool:
+        """The kernel is of this version or later."""
+        return self.kernel >= (major, minor)
+
+    def limit_bytes(self, l3_bytes: int) -> int:
+        """The largest occupancy threshold: AMD reports the size of its L2 to the driver."""
+        return _AMD_LAST_LEVEL_BYTES if self.amd else l3_bytes
+
+
+def amd(kernel: tuple[int, int] = (6, 1), *, bits: int = 16, bandwidth: int = 2048, **other: object) -> RDT:
+    """AMD's Platform QoS: masks as they come, bandwidth absolute, slow memory and configurable events."""
+    limit = Bandwidth(closids=16, minimum=0, granularity=1, full=bandwidth, linear=False, throttle="")
+    hardware = RDT(
+        amd=True,
+        kernel=kernel,
+        l3=Cache(bits=bits, min_bits=0, sparse=True),
+        mb=limit,
+        smba=limit,
+        monitoring=Monitoring(unit_bytes=64, counter_bits=44, configurable=True),
+    )
+    return dataclasses.replace(hardware, **other)  # type: ignore[arg-type]
+
+
+def flags(rdt: RDT) -> list[str]:
+    """Those of FLAGS that an x86 machine shows. Slow memory, choosing events and SNC have none."""
+    events = rdt.monitoring.events if rdt.monitoring else ()
+    present = (
+        rdt.can_allocate,
+        bool(rdt.l3),
+        bool(rdt.l3 and rdt.l3.cdp),
+        bool(rdt.l2),
+        bool(rdt.l2 and rdt.l2.cdp),
+        bool(rdt.mb),
+        *(bool(events), bool(events)),
+        *(event in events for event in EVENTS),
+    )
+    return [flag for flag, there in zip(FLAGS, present, strict=True) if there]
+
+
+def driven(rdt: RDT) -> RDT:
+    """What the kernel makes of the hardware: an old one does not know it all."""
+    return dataclasses.replace(
+        rdt,
+        l3=_cache(rdt, rdt.l3),
+        l2=_cache(rdt, rdt.l2),
+        mb=_bandwidth(rdt, rdt.mb),
+        smba=_bandwidth(rdt, rdt.smba) if rdt.since(6, 3) else None,
+        monitoring=_monitoring(rdt, rdt.monitoring),
+    )
+
+
+def _cache(rdt: RDT, cache: Cache | None) -> Cache | None:
+    """Masks with holes on Intel are known from Linux 6.7."""
+    if cache is None:
+        return None
+    return dataclasses.replace(cache, sparse=rdt.amd or (cache.sparse and rdt.since(6, 7)))
+
+
+def _bandwidth(rdt: RDT, limit: Bandwidth | None) -> Bandwidth | None:
+    """AMD's maximum is read from the CPU from Linux 6.9 on, before it is taken for 2048."""
+    if limit is None or not rdt.amd or rdt.since(6, 9):
+        return limit
+    return dataclasses.replace(limit, full=_AMD_MAXIMUM_BEFORE_6_9)
+
+
+def _monitoring(rdt: RDT, monitoring: Monitoring | None) -> Monitoring | None:
+    if monitoring is None or rdt.since(6, 3):
+        return monitoring
+    return dataclasses.replace(monitoring, configurable=False)

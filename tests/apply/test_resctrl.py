@@ -1,0 +1,228 @@
+"""resctrl as the whole agent changes it, and as it is found again afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from emulated import BOOT
+from resctrlnode import ROOT, Node, Within
+
+from koordlite.host.journal import Journal
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Node]:
+    """A node with these fields of the machine changed."""
+    return lambda **machine: Node(tmp_path, **machine)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal.open(tmp_path / "state", boot_id=BOOT) as held:
+        yield held
+
+
+# ── mounting ──
+
+
+def test_it_is_mounted_when_somebody_asks_and_unmounted_when_all_is_put_back(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make(resctrl=None)
+    node.classes("beClass")
+    assert node.files.list(ROOT) == []
+    agent = node.run(3, journal)
+    assert node.groups() == {"BE"}
+    assert node.tasks("BE") == set(node.tids)
+    agent.put_back()
+    assert (node.files.list(ROOT), journal.entries) == ([], ())
+
+
+def test_a_run_that_was_killed_after_mounting_is_undone_by_the_next(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make(resctrl=None)
+    node.classes("beClass")
+    node.run(2, journal)
+    assert all(step.ok for step in node.agent(journal).heal())
+    assert node.files.list(ROOT) == []
+
+
+def test_a_mount_in_use_stays_in_the_journal(make: Callable[..., Node], journal: Journal) -> None:
+    node = make(resctrl=None)
+    node.classes("beClass")
+    agent = node.run(2, journal)
+    assert node.emulated.sandbox.resctrl
+    node.emulated.sandbox.resctrl.users = 1
+    refused = [step for step in agent.put_back() if not step.ok]
+    assert ["EBUSY" in step.error for step in refused] == [True]
+    assert journal.places == {"resctrl/mount"}
+    node.emulated.sandbox.resctrl.users = 0
+    agent.put_back()
+    assert (node.files.list(ROOT), journal.entries) == ([], ())
+
+
+# ── giving back ──
+
+
+def test_a_class_that_is_switched_off_gives_its_group_back(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    node.classes("beClass")
+    agent = node.run(2, journal)
+    assert node.tasks("BE") == set(node.tids)
+    node.classes()
+    node.run(2, journal, agent)
+    assert node.groups() == set()
+    assert not any(place.startswith("resctrl/") for place in journal.places)
+
+
+def test_a_group_that_was_there_gets_its_values_and_loses_our_threads(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.files.mkdir(f"{ROOT}/BE")
+    node.files.write(f"{ROOT}/BE/schemata", b"L3:0=ff0;1=ff0\nMB:0=70;1=70\n")
+    node.classes("beClass")
+    agent = node.run(2, journal)
+    assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xF}
+    born = [node.clone(tid) for tid in node.tids[:2]]
+    node.classes()
+    node.run(2, journal, agent)
+    assert node.schemata("BE") == {"L3": {0: 0xFF0, 1: 0xFF0}, "MB": {0: 70, 1: 70}}
+    assert {*node.tids, *born} <= node.tasks("")
+
+
+def test_threads_of_somebody_elses_group_go_back_there_and_take_their_kin_with_them(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.files.mkdir(f"{ROOT}/theirs")
+    theirs = node.tids[:3]
+    for tid in theirs:
+        node.files.write(f"{ROOT}/theirs/tasks", b"%d\n" % tid)
+    node.classes("beClass")
+    agent = node.run(2, journal)
+    assert node.tasks("BE") == set(node.tids)
+    born = node.clone(theirs[0])
+    assert born in node.tasks("BE")
+    agent.put_back()
+    assert node.tasks("theirs") == {*theirs, born}
+    assert node.groups() == {"theirs"}
+
+
+def test_a_kernel_that_does_not_tell_a_threads_group_is_asked_group_by_group(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.files.mkdir(f"{ROOT}/theirs")
+    node.files.write(f"{ROOT}/theirs/tasks", b"%d\n" % node.tids[0])
+    node.classes("beClass")
+    agent = node.agent(journal, Within(node.files, absent="/cpu_resctrl_groups"))
+    node.run(2, journal, agent)
+    assert node.tasks("BE") == set(node.tids)
+    agent.put_back()
+    assert node.tasks("theirs") == {node.tids[0]}
+
+
+def test_a_thread_that_somebody_moved_on_stays_with_him(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    for name in ("theirs", "later"):
+        node.files.mkdir(f"{ROOT}/{name}")
+    node.files.write(f"{ROOT}/theirs/tasks", b"%d\n" % node.tids[0])
+    node.classes("beClass")
+    agent = node.run(1, journal)
+    node.files.write(f"{ROOT}/later/tasks", b"%d\n" % node.tids[0])
+    agent.put_back()
+    assert (node.tasks("later"), node.tasks("theirs")) == ({node.tids[0]}, set())
+
+
+# ── threads ──
+
+
+def test_threads_born_while_the_others_are_moved_follow_in_the_same_tick(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.classes("beClass")
+    born: list[int] = []
+
+    def bear(path: str) -> None:
+        # The last thread is still in the root group when the first ones move: its children begin there.
+        if path == f"{ROOT}/BE/tasks" and len(born) < 9:
+            born.append(node.clone(node.tids[-1]))
+
+    node.run(1, journal, node.agent(journal, Within(node.files, bear)))
+    assert node.tasks("BE") == {*node.tids, *born}
+
+
+def test_a_pod_that_starts_between_two_looks_at_all_threads_follows_within_a_tick(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.classes("beClass")
+    agent = node.run(1, journal)
+    node.emulated.pod("late", "BE", "100m")
+    node.run(1, journal, agent)
+    assert set(node.threads("late")) <= node.tasks("BE")
+
+
+# ── pods ──
+
+
+def test_a_pods_own_group_comes_changes_and_goes_with_its_annotation(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.classes("beClass")
+    node.wish(json.dumps({"llc": {"schemata": {"range": [0, 50]}}}))
+    agent = node.run(2, journal)
+    own = "koordlet-uid-crunch"
+    assert node.schemata(own)["L3"] == {0: 0x3F, 1: 0x3F}
+    assert node.tasks(own) == set(node.tids)
+    node.wish(json.dumps({"llc": {"schemata": {"range": [50, 100]}}, "mb": {"schemata": {"percent": 40}}}))
+    node.run(2, journal, agent)
+    assert node.schemata(own) == {"L3": {0: 0xFC0, 1: 0xFC0}, "MB": {0: 40, 1: 40}}
+    node.wish(None)
+    node.run(2, journal, agent)
+    assert node.groups() == {"BE"}
+    assert node.tasks("BE") == set(node.tids)
+
+
+def test_a_pods_group_goes_with_the_pod(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    node.classes()
+    node.wish(json.dumps({"mb": {"schemata": {"percent": 40}}}))
+    agent = node.run(2, journal)
+    assert node.groups() == {"koordlet-uid-crunch"}
+    node.emulated.remove("crunch")
+    node.run(2, journal, agent)
+    assert node.groups() == set()
+    assert not any(place.startswith("resctrl/") for place in journal.places)
+
+
+def test_steady_state_writes_nothing(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    agent = node.run(2, journal)
+    written = [step.place for tick in node.emulated.ticks(agent, 8) for step in tick.applied]
+    assert [place for place in written if place.startswith("resctrl/")] == []
+
+
+def test_values_come_back_after_a_caches_cpus_were_away(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    node.classes("beClass")
+    agent = node.run(2, journal)
+    resctrl = node.emulated.sandbox.resctrl
+    assert resctrl
+    second = [cpu.id for cpu in node.emulated.sandbox.machine.cpus if cpu.l3 == 1]
+    for cpu in second:
+        resctrl.offline(cpu)
+    node.run(2, journal, agent)
+    assert node.schemata("BE")["L3"] == {0: 0xF}
+    for cpu in second:
+        resctrl.online(cpu)
+    assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xFFF}
+    node.run(2, journal, agent)
+    assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xF}
