@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from koordlite import plan, strategies
+from koordlite import plan, reflex, strategies, wake
 from koordlite.apply import Applier, restore
 from koordlite.config import Settings
 from koordlite.host.bundle import Host
@@ -15,13 +15,18 @@ from koordlite.host.journal import Journal
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
 from koordlite.model.outcome import AppliedStep
+from koordlite.model.reaction import FreshUse
 from koordlite.model.snapshot import Found, Snapshot
-from koordlite.observe import Observer
+from koordlite.observe import Observer, glance, wants
 from koordlite.ports import Cluster
 from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
+from koordlite.strategies.resctrl import Config as ResctrlSettings
+from koordlite.wake import Waker
 
 LOG = logging.getLogger(__name__)
+POD = "pod/"
+"""How the places of evictions begin (`EvictPod.place`)."""
 
 
 class Agent:
@@ -29,11 +34,21 @@ class Agent:
 
     def __init__(self, host: Host, cluster: Cluster, settings: Settings, journal: Journal | None = None) -> None:
         self._host, self._cluster, self._settings, self._journal = host, cluster, settings, journal
-        self._observer = Observer(host, cluster, tasks_seconds=settings.agent.tasks_seconds)
+        asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
+        self._observer = Observer(
+            host,
+            cluster,
+            tasks_seconds=settings.agent.tasks_seconds,
+            monitor_seconds=_monitor_seconds(settings),
+            wanted=wants.of(asked),
+        )
         self._applier = Applier(host, cluster, journal) if journal else None
         self._started = host.clock.monotonic()
         self._refused: dict[str, str] = {}
+        self._remembered: dict[str, Mapping[str, float]] = {}
         self._said: dict[str, str] = {}
+        self._waker = Waker(host)
+        self._last: Tick | None = None
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
         self.seen: Snapshot | None = None
         """The last picture."""
@@ -62,11 +77,40 @@ class Agent:
         However it ends, also by an error of `on_tick`, all is put back where that is what a stop does.
         """
         self.heal()
+        agent = self._settings.agent
+        self._waker = wake.open_waker(self._host, agent.reaction, hertz=agent.reaction_hertz)
         try:
             self._loop(on_tick, seconds)
         finally:
+            self._waker.close()
             if self._settings.agent.on_stop == "restore":
                 self.put_back()
+
+    def react(self, use: FreshUse) -> Tick | None:
+        """A round before its time on the last picture with the CPU use of `use`: best effort may only shrink.
+
+        None when there is no last picture.
+        """
+        if self.seen is None or self._last is None:
+            return None
+        began, last = time.perf_counter(), self._last
+        seen = self._with_past(glance.with_fresh_use(self.seen, use))
+        seen = dataclasses.replace(seen, ours=self._ours, found=self._found)
+        seen = glance.with_fresh_limits(seen, self._host.cgroups, self._host.clock.monotonic())
+        fresh = reflex.allowed(self._judge(reflex.rule(), seen))
+        self._remember(fresh)
+        applied, because = self._apply(plan.make(fresh, seen.cgroups), seen)
+        decisions = reflex.merged(last.decisions, fresh)
+        tick = self._report(seen, decisions, (*last.applied, *applied), began, because)
+        tick = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
+        self._attend(tick, seen)
+        return tick
+
+    def _attend(self, tick: Tick, seen: Snapshot) -> None:
+        """What the wait that comes now watches."""
+        self._last = tick
+        edge = reflex.edge_milli(tick, seen, band_percent=self._settings.agent.reaction_band_percent)
+        self._waker.watch(seen, edge if self._applier else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
@@ -75,8 +119,16 @@ class Agent:
         while end is None or clock.monotonic() < end:
             on_tick(self.tick())
             due = max(due + interval, clock.monotonic())
-            if clock.wait(due - clock.monotonic()):
+            if self._pass_time(due, on_tick):
                 break
+
+    def _pass_time(self, due: float, on_tick: Callable[[Tick], None]) -> bool:
+        """Wait for the next tick, and answer surges meanwhile; True when the run was asked to stop."""
+        while (woken := self._waker.wait(due)).cause == "surge":
+            tick = self.react(woken.use) if woken.use else None
+            if tick:
+                on_tick(tick)
+        return woken.cause == "stop"
 
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
@@ -85,26 +137,53 @@ class Agent:
             seen = self._observer.observe(ours=self._ours, found=self._found, last_sync=self._last_sync)
         except (OSError, ValueError, KoordliteError) as error:
             self._say("picture", f"no picture of the node: {error}")
+            self._waker.watch(None, None)
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
-        self.seen = seen
-        decisions = tuple(d for strategy in strategies.discover() for d in self._judge(strategy, seen))
+        seen = self.seen = self._with_past(seen)
+        recent = self._waker.use_since_surge()
+        decisions = tuple(
+            d for strategy in strategies.discover() for d in self._judge(strategy, _sight(strategy, seen, recent))
+        )
+        self._remember(decisions)
         made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(seen) if self._applier else ()
         applied, because = self._apply(made, seen)
         problems = (*seen.problems, *map(_conflict, made.conflicts))
-        return ticks.build(
-            dataclasses.replace(seen, problems=problems),
+        seen = dataclasses.replace(seen, problems=problems)
+        tick = dataclasses.replace(self._report(seen, decisions, applied, began, because), foreign=foreign)
+        self._attend(tick, _sight(reflex.rule(), seen, recent))
+        return tick
+
+    def _report(
+        self,
+        seen: Snapshot,
+        decisions: tuple[Decision, ...],
+        applied: tuple[AppliedStep, ...],
+        began: float,
+        because: str,
+    ) -> Tick:
+        tick = ticks.build(
+            seen,
             decisions,
             applied=applied,
-            foreign=foreign,
             modes=self.modes,
             started=self._started,
             wall=self._host.clock.wall(),
             tick_seconds=time.perf_counter() - began,
-            because=because or self._stale(seen),
+            because=because or _lacking(decisions) or self._stale(seen) or self._cannot_react,
         )
+        return dataclasses.replace(tick, reaction=self._waker.state)
+
+    def _with_past(self, seen: Snapshot) -> Snapshot:
+        """The picture with what strategies remember and what became of evictions."""
+        seen = dataclasses.replace(seen, remembered=dict(self._remembered))
+        return self._applier.evictions.onto(seen) if self._applier else seen
+
+    def _remember(self, decisions: tuple[Decision, ...]) -> None:
+        """The last decision of a strategy that wants something remembered wins."""
+        self._remembered |= {d.strategy: d.remember for d in decisions if d.remember is not None}
 
     @property
     def _ours(self) -> frozenset[str]:
@@ -159,6 +238,11 @@ class Agent:
         old = {name: age for name, age in seen.ages.items() if age > limit and name != "placement"}
         return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in sorted(old.items()))
 
+    @property
+    def _cannot_react(self) -> str:
+        state = self._waker.state
+        return f"agent.reaction is required, and not possible: {state.why}" if state.missing else ""
+
     def _blind(self, because: str, seconds: float) -> Tick:
         clock = self._host.clock
         return Tick(
@@ -171,9 +255,30 @@ class Agent:
         )
 
 
+def _sight(strategy: strategies.Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
+    """What `strategy` judges. After a surge the rule that answered it looks at the time since.
+
+    The whole time since the last tick would show too little of the surge, and give back what was just taken.
+    """
+    return glance.with_fresh_use(seen, recent) if recent and strategy.name == reflex.RULE else seen
+
+
 def _refusals(applied: tuple[AppliedStep, ...]) -> str:
-    refused = [step for step in applied if not step.ok]
+    """A pod that may not go at present is no fault: a budget did its work, and the decisions tell it."""
+    refused = [step for step in applied if not step.ok and not step.place.startswith(POD)]
     return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
+
+
+def _monitor_seconds(settings: Settings) -> float:
+    """How often resctrl's counters are looked at; never while the strategy is off."""
+    section = settings.strategies.get("resctrl")
+    return section.monitor_seconds if isinstance(section, ResctrlSettings) and section.mode != "off" else 0.0
+
+
+def _lacking(decisions: tuple[Decision, ...]) -> str:
+    """What the configuration requires of the machine, and it has not."""
+    lacking = (d for d in decisions if d.reason == "ResctrlRequired")
+    return "; ".join(f"{d.strategy} is required: {d.evidence['why']}" for d in lacking)
 
 
 def _conflict(conflict: PlanConflict) -> Problem:

@@ -10,6 +10,7 @@ from typing import Literal
 from koordlite import strategies
 from koordlite.model import documented, strict
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.reaction import Setting
 from koordlite.model.settings import Mode, StrategySettings, bounded
 
 
@@ -32,6 +33,13 @@ class Agent:
     """Group below the cgroup root that holds kubelet's groups (kubelet's --cgroup-root). Empty: found by itself."""
     tasks_seconds: float = bounded(5.0, ge=0.1)
     """Time between two looks at the threads of all containers for resctrl; new threads inherit their parent's class."""
+    reaction: Setting = "automatic"
+    """Whether best effort gives way also between two ticks, when latency-sensitive work suddenly needs the CPU. off,
+    automatic (by the best way the machine has; not on an emulated one), or required: degraded where there is none."""
+    reaction_hertz: float = bounded(50.0, ge=1, le=50)
+    """Most looks a second at the CPU time of node and pods. Fewer where they would cost over 0.3 % of a core."""
+    reaction_band_percent: float = bounded(5.0, ge=1, le=50)
+    """Percent of the node by which the use of all others must exceed what the last decision assumed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from koordlite import __version__
 from koordlite.model.errors import InputError, KoordliteError
 
-SHAPES = "intel-2s-ht, amd-ccd, arm, small"
+SHAPES = (
+    "intel-2s-ht, amd-ccd, arm, small, anolis, intel-cdp, intel-mbps, intel-unmounted, intel-1s, intel-nomba, "
+    "intel-l2, intel-snc, amd-milan, amd-genoa, arm-mpam"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
     _ask(status)
     explain = commands.add_parser("explain", help="why something is as it is, with the numbers")
     explain.add_argument(
-        "subject", help="besteffort, node, pools, a pod, part of a file name, a strategy, a reason, config, allocatable"
+        "subject",
+        nargs="+",
+        help="pod NAME, besteffort, node, pools, part of a file name, a strategy, a reason, config, allocatable",
     )
     _ask(explain)
     _restore(commands.add_parser("restore", help="put back every value that was found before the first write"))
@@ -50,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--node", metavar="NAME", help="which Node of the folder, where there are several")
     node = commands.add_parser("check-node", help="what this machine offers and what to do about the rest; read-only")
     _machine(node)
+    resctrl = commands.add_parser("resctrl", help="cache and bandwidth: what there is, who has it, what is planned")
+    resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither writes anything")
+    resctrl.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    _machine(resctrl)
+    _sandbox(commands.add_parser("sandbox", help="an emulated kernel interface for other programs"))
     commands.add_parser("default-config", help="koordlite.yaml with every option at its default, commented")
     return top
 
@@ -81,6 +91,9 @@ def _run(command: argparse.ArgumentParser) -> None:
         type=float,
         help="sandbox: simulated seconds in a real one (default: no pause)",
     )
+    command.add_argument(
+        "--chaos", metavar="SEED", type=int, help="sandbox: files fail, groups vanish, somebody else writes, by SEED"
+    )
     command.add_argument("--report", metavar="DIR", help="write run.json and run.html there when the run ends")
     command.add_argument("--published", metavar="DIR", help="where a folder cluster keeps what the agent publishes")
     command.add_argument("--state-dir", metavar="DIR", help="where the undo journal lives")
@@ -88,6 +101,14 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-http", action="store_true", help="do not listen")
     command.add_argument("--port", type=int, help="port for /metrics, /healthz, /state, /explain")
     command.add_argument("-q", "--quiet", action="store_true", help="no live view, only problems")
+
+
+def _sandbox(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    mount = actions.add_parser("mount", help="an emulated resctrl as a mounted file system; needs libfuse")
+    mount.add_argument("folder", metavar="DIR", help="an empty folder")
+    mount.add_argument("--machine", metavar="SHAPE", default="intel-2s-ht", help=f"whose hardware it has: {SHAPES}")
+    mount.add_argument("--options", default="", help="as for mount -t resctrl: cdp, cdpl2, mba_MBps, debug, ro")
 
 
 def _ask(command: argparse.ArgumentParser) -> None:
@@ -115,6 +136,14 @@ def _command(args: argparse.Namespace) -> int:
         from koordlite.cli.undo import undo
 
         return undo(args)
+    if args.command == "sandbox":
+        from koordlite.cli.sandbox_mount import mount
+
+        return mount(args)
+    if args.command == "resctrl":
+        from koordlite.cli.resctrl import resctrl
+
+        return resctrl(args)
     from koordlite.cli import check
 
     return check.COMMANDS[args.command](args)

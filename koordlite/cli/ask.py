@@ -29,7 +29,7 @@ def ask(args: argparse.Namespace) -> int:
     if not tick.node:
         raise InputError(tick.problems or _no_node(args))
     if args.command == "explain":
-        print(_explain(args.subject, tick, args.output), end="")
+        print(_explain(" ".join(args.subject), tick, args.output), end="")
     elif args.output == "json":
         sys.stdout.buffer.write(encode(state(tick)))
     else:
@@ -61,7 +61,7 @@ def _explain(subject: str, tick: Tick, output: str) -> str:
 def _ask_running(args: argparse.Namespace) -> int:
     base = (args.url or f"http://127.0.0.1:{config.Http().port}").rstrip("/")
     if args.command == "explain":
-        query = urllib.parse.urlencode({"subject": args.subject, "output": args.output})
+        query = urllib.parse.urlencode({"subject": " ".join(args.subject), "output": args.output})
         print(_get(f"{base}/explain?{query}"), end="")
         return 0
     page = _get(f"{base}/state" if args.output == "json" else f"{base}/status")

@@ -19,6 +19,7 @@ from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster
 from koordlite.sandbox import Sandbox, shapes
+from koordlite.sandbox.chaos import Chaos
 from koordlite.sandbox.cluster import SandboxCluster
 
 
@@ -69,6 +70,9 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     cluster = SandboxCluster(folder(args, chosen, emulated.clock, sysfs.topology(emulated.files)), emulated)
     cluster.view()  # Its kubelet makes the groups that are looked for next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
+    seed = getattr(args, "chaos", None)
+    if seed is not None:
+        emulated.each_second = Chaos(emulated, seed=seed).stir
     return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated)
 
 

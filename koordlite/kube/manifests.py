@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from koordlite.kube import kubelet, manifest_files
+from koordlite.kube.evictions import EvictionRecord
 from koordlite.kube.kubelet import CPUManagerState, KubeletConfig
 from koordlite.kube.manifest_files import Loaded
 from koordlite.kube.published import Published
 from koordlite.model import wire
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.decision import ClusterChange
-from koordlite.model.errors import InputError, Problem
+from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.errors import EvictionRefused, InputError, Problem
 from koordlite.model.snapshot import Kubelet
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, ClusterView
@@ -65,6 +67,7 @@ class ManifestCluster:
         self._folder, self._clock, self._topology = folder, clock, topology
         self._node_name, self._published_folder = node_name, published
         self._published: Published | None = None
+        self._evictions = EvictionRecord(published)
         self._node: wire.NodeObject | None = None
         do = "write its Node manifest, or name another node"
         why = "there is no node to publish for"
@@ -91,6 +94,16 @@ class ManifestCluster:
         if self._published is None or self._node is None:
             raise InputError(self._cannot_publish)
         self._published.publish(changes, node=self._node, topology=self._view.topology)
+        self._view = self._judged()
+
+    def evict(self, pod: EvictPod) -> None:
+        """Record the eviction; the pod shows a deletion time from now on. OSError when that cannot be written,
+        EvictionRefused when an earlier record cannot be read."""
+        moment = datetime.datetime.fromtimestamp(self._clock.wall(), tz=datetime.UTC)
+        try:
+            self._evictions.add(pod, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        except InputError as error:
+            raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", str(error)) from error
         self._view = self._judged()
 
     def _look(self, now: float) -> bool:
@@ -143,7 +156,7 @@ class ManifestCluster:
         topology = topologies.get(node.metadata.name) if node else None
         return ClusterView(
             node=published.over_node(node) if published and node else node,
-            pods=tuple(pod for pod in _of(objects, wire.PodObject) if _runs_on(pod, node, len(nodes))),
+            pods=self._evictions.shown(p for p in _of(objects, wire.PodObject) if _runs_on(p, node, len(nodes))),
             config=config,
             topology=published.topology or topology if published else topology,
             kubelet=self._kubelet(objects, problems),

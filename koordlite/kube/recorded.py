@@ -15,7 +15,7 @@ import msgspec
 
 from koordlite.kube import kubelet
 from koordlite.model import wire
-from koordlite.model.decision import ClusterChange
+from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import ClusterView
@@ -50,6 +50,10 @@ class RecordedCluster:
         return self._view
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Always EROFS: a recording cannot be changed."""
+        raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
+
+    def evict(self, pod: EvictPod) -> None:
         """Always EROFS: a recording cannot be changed."""
         raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
 

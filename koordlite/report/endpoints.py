@@ -97,7 +97,11 @@ class Endpoints:
         return ""
 
     def _why_not_ready(self) -> str:
-        return "" if self._published and self._published.tick.node else "the Node object has not been seen yet"
+        tick = self._published.tick if self._published else None
+        if tick is None or not tick.node:
+            return "the Node object has not been seen yet"
+        lacking = (decision for decision in tick.decisions if decision.reason == "ResctrlRequired")
+        return next((f"resctrl is required: {decision.evidence['why']}" for decision in lacking), "")
 
     def _about_tick(self, path: str, query: Mapping[str, str]) -> Answer:
         held = self._published

@@ -17,7 +17,7 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
-    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages
+    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, reaction
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def _machine(tick: Tick) -> Object:
         "schemata": dict(tick.schemata),
         "modes": dict(tick.modes),
         "ages": dict(tick.ages),
+        "reaction": fields(tick.reaction),
     }
 
 

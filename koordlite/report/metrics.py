@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset, keys
-from koordlite.report import summary
+from koordlite.report import resctrl_metrics, summary
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -67,7 +67,7 @@ class _LastTick(Collector):
         self._started = started
         self.tick: Tick | None = None
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """All families; none before the first tick."""
         tick = self.tick
         if tick is None:
@@ -76,6 +76,7 @@ class _LastTick(Collector):
         yield from _use(tick)
         yield from _sharing(tick)
         yield _allocatable(tick)
+        yield from resctrl_metrics.families(tick.node, tick.cache_use)
         yield from _own(tick)
 
 
@@ -113,7 +114,7 @@ def _allocatable(tick: Tick) -> GaugeMetricFamily:
     return family
 
 
-def _own(tick: Tick) -> Iterator[GaugeMetricFamily]:
+def _own(tick: Tick) -> Iterator[Metric]:
     budget = None if tick.be_budget is None else tick.be_budget / 1000
     yield _gauge("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", tick, budget)
     yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
@@ -122,7 +123,21 @@ def _own(tick: Tick) -> Iterator[GaugeMetricFamily]:
     for strategy, mode in tick.modes.items():
         modes.add_metric([strategy, mode], 1)
     yield modes
+    yield from _between_ticks(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
+
+
+def _between_ticks(tick: Tick) -> Iterator[Metric]:
+    reaction = tick.reaction
+    yield _labelled("koordlite_reaction_info", "What wakes the agent between ticks", "way", {reaction.way: 1.0})
+    yield _gauge("koordlite_reaction_hertz", "Looks a second between ticks", tick, reaction.hertz)
+    for name, meaning, count in (
+        ("koordlite_reaction_cpu_seconds", "CPU time of the looks between ticks", reaction.cost_seconds),
+        ("koordlite_reaction_samples", "Looks between ticks", reaction.samples),
+        ("koordlite_reaction_pressure", "Times the kernel told of CPU pressure", reaction.pressure),
+        ("koordlite_reaction_wakes", "Rounds before their time because of a surge", reaction.surges),
+    ):
+        yield CounterMetricFamily(name, meaning, value=count)
 
 
 def _gauge(name: str, meaning: str, tick: Tick, value: float | None) -> GaugeMetricFamily:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from koordlite.formulas import schemata
+from koordlite.formulas import be_budget, schemata
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
@@ -110,7 +110,7 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
     """Millicores used by pods and host applications that suppression protects; None without a sample of the node."""
     if snapshot.usage.node is None:
         return None
-    give_way = {pod.uid for pod in snapshot.pods if pod.is_best_effort}
+    give_way = {pod.uid for pod in snapshot.pods if be_budget.gives_way(snapshot, pod)}
     apps = {app.name for app in snapshot.slo.host_applications if app.is_best_effort}
     pods = sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in give_way)
     return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)

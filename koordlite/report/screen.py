@@ -28,7 +28,14 @@ OWNERS = {
 SHARED = ("b", "black on dark_orange")
 """A CPU that best-effort pods may use."""
 _STATUS = {"enforcing": "green", "observing": "cyan", "degraded": "bold red"}
-_VERDICTS = {"shrink": "red", "grow": "green", "release": "green", "refuse": "bold red", "skip": "yellow"}
+_VERDICTS = {
+    "shrink": "red",
+    "grow": "green",
+    "release": "green",
+    "refuse": "bold red",
+    "evict": "bold red",
+    "skip": "yellow",
+}
 _WIDE = 120
 _EVENTS = 7
 _AXIS = 6

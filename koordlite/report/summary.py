@@ -6,9 +6,11 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
+from koordlite.model.resctrl import BANDWIDTHS, CACHES
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
+_RESCTRL_PARTS = frozenset({*CACHES, *BANDWIDTHS, "tasks", "return"})
 _CLUSTER_KINDS = {"node": "Node", "noderesourcetopology": "NodeResourceTopology"}
 
 
@@ -109,7 +111,8 @@ def kind(place: str) -> str:
     """What sort of file or object a change's place is, for counting writes."""
     head, _, rest = place.partition("/")
     if head == "resctrl":
-        return f"resctrl {rest.partition('/')[2] or 'group'}"
+        part = rest.rpartition("/")[2] if "/" in rest else ""
+        return f"resctrl {part if part in _RESCTRL_PARTS else 'group'}"
     return _CLUSTER_KINDS.get(head) or place.rpartition("/")[2]
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
+from koordlite.model.reaction import Reaction
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline, sentence, terms
@@ -30,6 +31,7 @@ def status(tick: Tick, *, width: int = 100) -> str:
         ("BE runs on", tick.be_cpuset or "unknown"),
         ("shared pools", f"LS {tick.ls_pool or 'none'}, BE {tick.be_pool or 'none'}"),
         *((f"resctrl {group}", line) for group, line in tick.schemata.items()),
+        ("between ticks", between_ticks(tick.reaction)),
         ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
     ]
     wide = max(len(name) for name, _ in facts) + 2
@@ -86,6 +88,16 @@ def allocatable(tick: Tick) -> str:
     if tick.batch_cpu is None and tick.batch_memory is None:
         return "none"
     return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
+
+
+def between_ticks(reaction: Reaction) -> str:
+    """What wakes the agent besides the tick, what that costs, how often it did."""
+    why = f" ({reaction.why})" if reaction.why else ""
+    if reaction.way == "tick":
+        return f"nothing{why}"
+    looks = f"{reaction.hertz:.0f} looks a second, {reaction.cost_percent:.2f} % of a core"
+    watching = looks if reaction.hertz else "nothing to watch at present"
+    return f"{reaction.way}{why}: {watching}; {reaction.surges} surges"
 
 
 def explain(subject: str, decisions: Sequence[Decision], events: Iterable[DecisionEvent] = ()) -> str:

@@ -10,10 +10,12 @@ from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.reaction import Reaction
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.report import present
+from koordlite.report import present, resctrl_use
 from koordlite.report.present import CPUCell
+from koordlite.report.resctrl_use import OwnedUse
 
 BUDGET = "budget_milli"
 """The evidence field under which the suppress strategy files the formula's answer."""
@@ -54,6 +56,8 @@ class Tick:
     be_pool: str = ""
     schemata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """By resctrl group: `L3:0=f;1=f MB:0=50;1=50`."""
+    cache_use: tuple[OwnedUse, ...] = ()
+    """Cache and memory bandwidth of classes and pods, as last measured."""
     cpus: tuple[CPUCell, ...] = ()
     decisions: tuple[Decision, ...] = ()
     modes: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -67,6 +71,10 @@ class Tick:
     """Seconds since each input was last confirmed."""
     tick_seconds: float = 0.0
     """What this tick cost."""
+    woken: bool = False
+    """A round before its time, because of a surge of latency-sensitive use."""
+    reaction: Reaction = dataclasses.field(default_factory=Reaction)
+    """How the agent reacts between two ticks."""
 
 
 def build(
@@ -111,6 +119,7 @@ def build(
         ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
         be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),
         schemata=present.schemata_lines(snapshot, done),
+        cache_use=resctrl_use.rows(snapshot),
         cpus=tuple(present.cpu_map(snapshot, cpus or EMPTY)),
         decisions=tuple(decisions),
         modes=dict(modes),

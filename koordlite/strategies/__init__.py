@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.strict import camel
 
 Decide = Callable[[Snapshot, StrategySettings], Iterable[Decision]]
+
+
+def _nothing(_slo: SLO) -> tuple[()]:
+    return ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,6 +30,11 @@ class Strategy:
     config: type[StrategySettings]
     decide: Decide
     doc: str
+    reads: Callable[[SLO], Iterable[str]] = _nothing
+    """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `cpu.stat`,
+    `oom_score_adj`, or `system/NAME`."""
+    windows: Callable[[SLO], Iterable[int]] = _nothing
+    """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
 
 
 @functools.cache
@@ -49,4 +59,12 @@ def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tupl
 
 def _load(name: str) -> Strategy:
     module = importlib.import_module(f"{__name__}.{name}")
-    return Strategy(camel(name), name, module.Config, module.decide, (module.__doc__ or "").strip())
+    return Strategy(
+        name=camel(name),
+        module=name,
+        config=module.Config,
+        decide=module.decide,
+        doc=(module.__doc__ or "").strip(),
+        reads=getattr(module, "reads", _nothing),
+        windows=getattr(module, "windows", _nothing),
+    )

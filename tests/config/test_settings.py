@@ -50,9 +50,9 @@ def test_an_empty_file_only_observes() -> None:
 
 
 def test_one_strategy_can_be_enforced_by_file() -> None:
-    settings = config.parse("strategies:\n  cpuSuppress:\n    mode: enforce\n    growDeadBandMilli: 100\n", "file")
+    settings = config.parse("strategies:\n  cpuSuppress:\n    mode: enforce\n    growHoldSeconds: 100\n", "file")
     assert settings.strategies["cpuSuppress"].mode == "enforce"
-    assert getattr(settings.strategies["cpuSuppress"], "grow_dead_band_milli") == 100  # noqa: B009
+    assert getattr(settings.strategies["cpuSuppress"], "grow_hold_seconds") == 100  # noqa: B009
     assert settings.strategies["resctrl"].mode == "observe"
 
 

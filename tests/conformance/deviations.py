@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance import resource_rules, topology_rules
+from tests.conformance import evict_rules, machine_rules, resource_rules, suppress_rules, topology_rules
 from tests.conformance.adapters import slo
 
 
@@ -88,11 +88,71 @@ def _lists_replaced(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found == {**wanted, "strategies": ours})
 
 
+def _zero_never_written(given: Any, wanted: Any, found: Any) -> bool:
+    return 0 in given["taskIds"] and found["writesInOrder"] == [tid for tid in wanted["writesInOrder"] if tid != "0"]
+
+
+def _divides_one_only(given: Any, wanted: Any, found: Any) -> bool:
+    return bool(given["schemata"].strip()) and found == {"error": False}
+
+
+def _group_gone(given: Any, wanted: Any, found: Any) -> bool:
+    return given["tasksFile"] is None and found == {"tasks": [], "error": False}
+
+
 def _empty_mask(given: Any, wanted: Any, found: Any) -> bool:
     return bool(wanted == "0")
 
 
+def _register_writes(given: Any, wanted: Any, found: Any) -> bool:
+    """The lines that count writes are missing, and nothing else differs."""
+    if given["op"]["op"] != "registers":
+        return False
+    rest = [line for line in wanted["readback"] if "writes=" not in line]
+    return bool({**wanted, "readback": rest} == found)
+
+
 DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        ("memory_evict.config_check",),
+        evict_rules.threshold_not_set,
+        "evict-memory-default: a memory threshold that is not set is 70 %, the default of the protocol",
+    ),
+    Deviation(
+        ("evict_util.default_executor",),
+        evict_rules.only_by_api,
+        "evict-by-api: pods go through the Eviction API, their containers are never merely stopped",
+    ),
+    Deviation(
+        ("cpu_evict.be_sort",),
+        evict_rules.no_priority,
+        "evict-total-order: a pod without a priority has priority 0, and equals go by name",
+    ),
+    Deviation(
+        (
+            "cpu_evict.be_sort",
+            "memory_evict.reconcile",
+            "cpu_evict.allocatable_release",
+            "memory_evict.allocatable_release",
+        ),
+        evict_rules.finished,
+        "evict-finished: pods that have ended are neither counted nor evicted",
+    ),
+    Deviation(
+        ("cpu_evict.allocatable_release", "memory_evict.allocatable_release"),
+        evict_rules.without_promise,
+        "evict-promised-only: only requests of batch and mid resources count and are released",
+    ),
+    Deviation(
+        ("memory_evict.reconcile",),
+        evict_rules.nothing_to_release,
+        "evict-contribution: a pod that releases nothing of what is missing stays",
+    ),
+    Deviation(
+        ("memory_evict.reconcile",),
+        evict_rules.counted_in_bytes,
+        "evict-bytes: a victim counts with the bytes it uses",
+    ),
     Deviation(
         ("GetReservedCPUs", "GetNodeReservationFromAnnotation", "getNodeReserved"),
         _refused,
@@ -199,9 +259,116 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "zone-reset: a zone that is offered nothing gives back what it was offered",
     ),
     Deviation(
+        ("cpu_suppress.adjust_by_cpuset",),
+        suppress_rules.least_change,
+        "suppress-least-change: of all sets spread alike, the one with most CPUs of the present set",
+    ),
+    Deviation(
+        ("cpu_suppress.adjust_by_cpuset",),
+        suppress_rules.small_pool,
+        "suppress-small-pool: where fewer CPUs are allowed than wanted, those are used, and no others",
+    ),
+    Deviation(
+        ("cpu_suppress.adjust_by_cpuset",),
+        suppress_rules.small_share,
+        "suppress-small-pool: where fewer CPUs are allowed than wanted, those are used, and no others",
+    ),
+    Deviation(
+        ("cpu_suppress.calculate",),
+        suppress_rules.labelled_outside,
+        "suppress-by-cgroup: a pod outside the besteffort group is protected, whatever its label says",
+    ),
+    Deviation(
+        ("cpu_suppress.reconcile",),
+        suppress_rules.limit_kept,
+        "be-cpu-manager: best effort stays limited, and containers keep to what was promised",
+    ),
+    Deviation(
+        ("resctrl operation",),
+        _register_writes,
+        "resctrl-register-writes: how often the driver wrote a register is not counted",
+    ),
+    Deviation(
         ("koord_cat_l3_mask", "resctrl.l3_mask"),
         _empty_mask,
         "cache-mask-empty: a range that rounds to no way gets the smallest legal mask",
+    ),
+    Deviation(
+        ("resctrl.write_tasks",),
+        _zero_never_written,
+        "resctrl-thread-zero: thread id 0 is never written, since it means the writer itself",
+    ),
+    Deviation(
+        ("resctrl.schemata_valid",),
+        _divides_one_only,
+        "resctrl-partial: a machine that divides only cache or only bandwidth is used for what it has",
+    ),
+    Deviation(
+        ("resctrl.read_tasks",),
+        _group_gone,
+        "resctrl-group-gone: a group that went between two looks has no threads, and is no error",
+    ),
+    Deviation(
+        (
+            "parse.memory_stat_v1",
+            "parse.memory_stat_v2",
+            "reader.ReadMemoryStat",
+        ),
+        machine_rules.memory_lines,
+        "memory-stat-lines: only the lines that make up the use without page cache are read",
+    ),
+    Deviation(
+        ("parse.cpu_stat_v2_full",),
+        machine_rules.stat_lines,
+        "cpu-stat-lines: user and system time are not told apart",
+    ),
+    Deviation(
+        ("parse.cpu_max_quota_v2",),
+        machine_rules.period_unread,
+        "cpu-max-period: a cpu.max whose period is no number is refused",
+    ),
+    Deviation(
+        (
+            "parse.memory_numa_stat_v2",
+            "reader.ReadMemoryNumaStat",
+        ),
+        machine_rules.numa_bytes,
+        "numa-memory-bytes: bytes are added as they are, and node ids may have gaps",
+    ),
+    Deviation(
+        ("reader.ReadColdPageUsage",),
+        machine_rules.cold_pages,
+        "cold-pages: kidled is not read",
+    ),
+    Deviation(
+        ("validate.net_cls_classid",),
+        machine_rules.network_class,
+        "network-class: net_cls is not written",
+    ),
+    Deviation(
+        ("nodemetric.spec_merge",),
+        machine_rules.metric_durations,
+        "metric-durations: percentiles over 5, 10 and 30 minutes are not kept",
+    ),
+    Deviation(
+        ("executor.update",),
+        machine_rules.written_outright,
+        "executor-cache: there is no cache that has to be started first",
+    ),
+    Deviation(
+        ("executor.update",),
+        machine_rules.kubelet_field,
+        "executor-kubelet-fields: a container's memory limit is kubelet's alone",
+    ),
+    Deviation(
+        ("executor.update",),
+        machine_rules.gone_told,
+        "executor-gone: a file that is not there was not updated",
+    ),
+    Deviation(
+        ("metric.be_real_limit_milli",),
+        machine_rules.group_limit,
+        "evict-be-limit: the set and the quota of the besteffort group count, not the smallest container",
     ),
 )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from koordlite.model.errors import KoordliteError
-from tests.conformance import deviations
+from tests.conformance import deviations, transcript_cases
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
 
@@ -44,9 +44,15 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """(function, source, input, expect) of each case; files that hold no cases give none."""
     document = json.loads(path.read_text())
-    for case in document if isinstance(document, list) else ():
-        if "cbm" in case and "mask" in case:
+    for case in document if isinstance(document, list) else [document]:
+        if isinstance(case, dict) and "ops" in case and "flavour" in case:
+            yield from transcript_cases.of_recording(case)
+        elif case is document:
+            return
+        elif "cbm" in case and "mask" in case:
             yield "koord_cat_l3_mask", f"cbm={case['cbm']} {case['start']}-{case['end']}", case, case["mask"]
+        elif "base" in case and "min_bits" in case:
+            yield "goresctrl_overlay", f"base={case['base']} of at least {case['min_bits']}", case, case["mask"]
         elif isinstance(case, dict) and "expect" in case:
             yield case.get("func") or case.get("kind") or "", case.get("source", ""), case["input"], case["expect"]
 

@@ -13,6 +13,8 @@ SOURCES = (
     "koordlite/agent.py",
     "koordlite/formulas/numa.py",
     "koordlite/formulas/offer.py",
+    "koordlite/formulas/evict.py",
+    "koordlite/formulas/evict_requests.py",
     "descheduler/*.py",
     "descheduler/plugins/*.py",
 )

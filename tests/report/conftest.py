@@ -16,6 +16,7 @@ from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.pod import Pod, ResourceStatus
 from koordlite.model.qos import KubeQoS, QoSClass
 from koordlite.model.quantity import Quantity
+from koordlite.model.resctrl import Resctrl, ResctrlGroup
 from koordlite.model.slo import SLO, Threshold
 from koordlite.model.snapshot import (
     Cgroup,
@@ -23,8 +24,6 @@ from koordlite.model.snapshot import (
     Layout,
     Place,
     Published,
-    Resctrl,
-    ResctrlGroup,
     Snapshot,
     Usage,
     Use,

@@ -89,7 +89,8 @@ def test_sentence(decision: Decision, said: str) -> None:
 def test_a_template_with_all_its_fields_leaves_no_brace_behind(reason: str) -> None:
     fields = re.findall(r"\{(\w+)\}", TEMPLATES[reason])
     name, _, verdict = reason.partition("/")
-    evidence = {field: 7000 for field in fields if field != "does"}
+    # 7 KiB: a number that shows its 7 in cores, bytes and percent alike.
+    evidence = {field: 7168 for field in fields if field != "does"}
     said = sentence(Decision("node", "hold" if verdict else "set", name, evidence))
     assert not re.search(r"[{}\[\]]", said)
     assert said.count("7") >= len(set(evidence)), said

@@ -1,0 +1,145 @@
+"""Files of the kernel: memory by NUMA node, pressure, CPU time by CPU, and those parts of files that are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordlite.formulas import allocatable
+from koordlite.host import cgroup_fields, numa_memory, procfs, psi
+from koordlite.host.cgroup_versions import Version
+from koordlite.model.snapshot import Use
+from koordlite.model.topology import CPU, Topology
+from koordlite.observe.counters import Counter
+from tests.conformance.adapters import NotCovered, adapter, machine
+
+PAGE = 4096
+
+
+@adapter("parse.memory_numa_stat_v1", "parse.memory_numa_stat_v2", "reader.ReadMemoryNumaStat")
+def numa_stat(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Ours are bytes; whole pages of them are compared."""
+    seen, version = _group(given)
+    found = machine.attempt(
+        lambda: numa_memory.of_group(
+            seen.read_raw(machine.GROUP, "memory.numa_stat"), version=version, page_bytes=PAGE
+        ),
+        None,
+    )
+    if found["value"] is not None:
+        found["value"] = [{"numaId": node, "pagesNum": used // PAGE} for node, used in found["value"].items()]
+    return found, expect
+
+
+@adapter("reader.ReadPSI")
+def pressure(given: Any, expect: Any) -> tuple[Any, Any]:
+    seen, _ = machine.cgroups(given["cgroupVersion"], given["files"])
+    names = {"CPU": "cpu.pressure", "IO": "io.pressure", "Mem": "memory.pressure"}
+
+    def read() -> dict[str, float | bool]:
+        stalls = {short: psi.parse(seen.read_raw(machine.GROUP, name)) for short, name in names.items()}
+        some = {f"some{short}Avg10": stall.some.avg10 for short, stall in stalls.items()}
+        full = {f"full{short}Avg10": stall.full.avg10 if stall.full else 0 for short, stall in stalls.items()}
+        return {**some, **full, "cpuFullSupported": stalls["CPU"].full is not None}
+
+    return machine.attempt(read, None), expect
+
+
+@adapter("parse.proc_stat_per_cpu_ticks")
+def ticks(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = machine.attempt(lambda: _ticks(given["content"]), None)
+    return {"usedTicksByCPU": found["value"], "error": found["error"]}, expect
+
+
+@adapter("metric.node_numa_usage")
+def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
+    used, placed = _ticks(given["procStat"]), given["cpuToNUMA"] or {}
+    cores: dict[str, float] = {}
+    for cpu, before in (given["lastTicksByCPU"] or {}).items():
+        counter = Counter()
+        counter.rate(0, before)
+        rate = counter.rate(given["elapsedSeconds"], used[cpu])
+        node = str(placed[cpu])
+        cores[node] = cores.get(node, 0) + (rate or 0) * given["jiffyMs"] / 1000
+    memory = {node: numa_memory.of_node(text.encode()) for node, text in given["numaMeminfo"].items()}
+    return {"cpu": cores, "memory": memory}, expect
+
+
+@adapter("metric.system_usage")
+def system(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Ours looks at everything in one instant: parts of different ages do not come up."""
+    parts = [given["node"], *(given["podsByCollector"] or {}).values(), given["hostApps"]]
+    if None in parts or any(part["ageSeconds"] > given["outdatedIntervalSeconds"] for part in parts):
+        raise NotCovered
+    node, *pods, applications = [Use(round(part["cpuCores"] * 1000), part["memoryBytes"]) for part in parts]
+    found = allocatable.system_use(node=node, pods=pods, host_apps=[applications])
+    return {"system": {"cpuCores": found.cpu / 1000, "memoryBytes": found.memory}}, expect
+
+
+@adapter("parse.memory_stat_v1", "parse.memory_stat_v2", "reader.ReadMemoryStat")
+def memory_stat(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Ours is the sum of those lines that count: the rule `memory-stat-lines` compares it."""
+    text = given.get("input", "")
+    version = given.get("cgroupVersion", 1 if "total_" in text else 2)
+    seen, _ = machine.cgroups(version, given.get("files", {"memory.stat": text}))
+    return machine.attempt(lambda: seen.memory(machine.GROUP), None), expect
+
+
+@adapter("parse.cpu_stat_v2_full")
+def cpu_stat(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Ours has no user and system time apart: the rule `cpu-stat-lines` compares the others."""
+    raw, version = given["input"].encode(), Version(2)
+
+    def read() -> dict[str, int]:
+        stat, used = version.throttling(raw), version.usage_ns(raw) // 1000
+        times = {"usageUsec": used, "throttledUSec": stat.time_ns // 1000}
+        return {**times, "nrPeriods": stat.periods, "nrThrottled": stat.throttled}
+
+    return machine.attempt(read, None), expect
+
+
+@adapter("reader.ReadMemoryLimit")
+def limit(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Read as every limit in bytes is."""
+    name = "memory.limit_in_bytes" if given["cgroupVersion"] == 1 else "memory.max"
+    files = machine.Memory({name: text.encode() for name, text in given["files"].items()})
+    return machine.attempt(lambda: cgroup_fields.parse_bytes(files.read(name)), -1), expect
+
+
+@adapter("reader.ReadColdPageUsage")
+def cold_pages(given: Any, expect: Any) -> tuple[Any, Any]:
+    seen, _ = machine.cgroups(given["cgroupVersion"], given["files"])
+    return machine.attempt(lambda: seen.read_raw(machine.GROUP, "memory.idle_page_stats"), 0), expect
+
+
+@adapter("validate.net_cls_classid")
+def network_class(given: Any, expect: Any) -> tuple[Any, Any]:
+    def write() -> bytes:
+        return Version(1).encode("net_cls.classid", int(given["value"], 0))
+
+    return {"valid": not machine.attempt(write, None)["error"]}, expect
+
+
+@adapter("cpuinfo.total_info")
+def totals(given: Any, expect: Any) -> tuple[Any, Any]:
+    rows = given["processors"]
+    seen = Topology(tuple(CPU(r["cpu"], r["core"], r["socket"], r["node"], r["l3"]) for r in rows), ())
+
+    def by(part: str) -> dict[str, list[int]]:
+        keys = sorted({getattr(cpu, part) for cpu in seen.cpus})
+        return {str(key): [cpu.id for cpu in seen.cpus if getattr(cpu, part) == key] for key in keys}
+
+    maps = {"coreToCPU": by("core"), "nodeToCPU": by("node"), "socketToCPU": by("socket"), "l3ToCPU": by("l3")}
+    return {"numberCPUs": len(seen.cpuset), **maps}, expect
+
+
+def _ticks(text: str) -> dict[str, int]:
+    found = procfs.cpu_ticks(machine.Memory({"/proc/stat": text.encode()}))
+    return {str(cpu): ticks for cpu, ticks in found.items()}
+
+
+def _group(given: Any) -> tuple[Any, int]:
+    """A group with memory.numa_stat, and its version: cases of bare text name it by the key of the text."""
+    if "files" in given:
+        return machine.cgroups(given["cgroupVersion"], given["files"])[0], given["cgroupVersion"]
+    version, text = (1, given["content"]) if "content" in given else (2, given["input"])
+    return machine.cgroups(version, {"memory.numa_stat": text})[0], version
