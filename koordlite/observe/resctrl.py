@@ -37,7 +37,8 @@ class Subjects:
     @property
     def wishes(self) -> tuple[object, ...]:
         """What decides which group a thread belongs to: when it changes, all threads are to be looked at."""
-        notes = tuple((pod.uid, pod.active, pod.annotations.get(keys.POD_RESCTRL)) for pod in self.pods)
+        asking = (pod for pod in self.pods if keys.POD_RESCTRL in pod.annotations)
+        notes = tuple((pod.uid, pod.active, pod.annotations[keys.POD_RESCTRL]) for pod in asking)
         return (tuple((qos, each.enable) for qos, each in self.slo.resctrl.items()), notes)
 
     @property

@@ -144,6 +144,10 @@ class Tree:
         into, new = self._parent(target)
         if (folder, name) == (into, new):
             return
+        if f"{target}/".startswith(f"{path}/"):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        if f"{path}/".startswith(f"{target}/"):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         move = folder.move
         self._change(move and (lambda name: move(name, into, new)), name, path)
 

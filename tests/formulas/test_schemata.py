@@ -40,6 +40,23 @@ def test_line_is_ascending_hex_or_decimal() -> None:
     assert schemata.line("MB", {1: 100, 0: 10}) == "MB:0=10;1=100"
 
 
+def test_what_we_do_not_know_is_kept_as_it_is() -> None:
+    read = schemata.parse("  L9:0=zz;1=what\nL3:0=f\nL2:uninitialized\n")
+    assert (read.values, read.kept) == ({"L3": {0: 15}}, ("L9:0=zz;1=what", "L2:uninitialized"))
+    assert str(read) == "L3:0=f\nL9:0=zz;1=what\nL2:uninitialized\n"
+
+
+def test_an_id_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="cache id 1 is there twice"):
+        schemata.parse("L3:1=f;1=3")
+
+
+def test_the_difference_is_what_has_to_be_written() -> None:
+    present = schemata.parse("L3:0=f;1=f\nMB:0=100;1=100\n")
+    wanted = {"L3": {0: 0xF, 1: 0x3, 9: 0x3}, "MB": {0: 100, 1: 100}, "L2": {0: 1}}
+    assert present.difference(wanted) == {"L3": {1: 0x3}}
+
+
 def test_changed_leaves_out_equal_values_and_unknown_caches() -> None:
     assert schemata.changed({0: 15, 1: 15}, {0: 15, 1: 7, 9: 7}) == {1: 7}
 
@@ -88,7 +105,7 @@ INTEL = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=100)
 COARSE = BandwidthCapability(min_bandwidth=10, bandwidth_gran=20, maximum=100)
 AMD = BandwidthCapability(min_bandwidth=0, bandwidth_gran=1, maximum=2048, delay_linear=False)
 AMD_LARGE = BandwidthCapability(min_bandwidth=0, bandwidth_gran=1, maximum=4096, delay_linear=False)
-MBPS = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=100, mbps=True)
+MBPS = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=2**32 - 1, mbps=True)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +156,16 @@ def test_a_bandwidth_is_one_the_kernel_keeps(percent: int, least: int, step: int
 )
 def test_parse_reads_what_line_prints(resource: str, values: dict[int, int]) -> None:
     assert schemata.parse(schemata.line(resource, values)).values == {resource: values}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["L3", "L2", "L3CODE", "MB", "SMBA"]),
+        st.dictionaries(st.integers(0, 300), st.integers(0, 2**32), min_size=1, max_size=6),
+    )
+)
+def test_a_printed_value_is_read_back(values: dict[str, dict[int, int]]) -> None:
+    assert schemata.parse(str(schemata.Schemata(values))) == schemata.Schemata(values)
 
 
 @given(st.text(alphabet="L3MB:=;0f \n-x", max_size=40))

@@ -216,6 +216,8 @@ def test_which_number_runs_out_first_depends_on_the_kernel() -> None:
         pytest.param("info", "x", "ENOENT", "ok\n", id="info"),
         pytest.param("g/schemata", "g/x", "EPERM", "Source and destination must be directories", id="a file"),
         pytest.param("nothing", "x", "ENOENT", "ok\n", id="what is not there"),
+        pytest.param("g", "g/mon_groups/n", "EINVAL", "ok\n", id="into itself"),
+        pytest.param("g/mon_groups/taken", "g", "ENOTEMPTY", "ok\n", id="over what it is in"),
     ],
 )
 def test_renames(new: Node, source: str, target: str, answer: str, status: str) -> None:

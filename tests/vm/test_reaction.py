@@ -15,7 +15,7 @@ import sys
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
-BOOT_SECONDS = 150
+BOOT_SECONDS = 420
 RIG = os.environ.get("KERNEL_RIG", "")
 
 
@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "cgroup"), [("6.1", "2"), ("6.12", "2"), ("6.12", "1")])
+@pytest.mark.parametrize(("kernel", "cgroup"), [("6.12", "2")])
 def test_pressure_of_waiting_threads_leads_to_a_round_before_its_time(kernel: str, cgroup: str) -> None:
     python = pathlib.Path(sys.executable).absolute()
     given = {"KVER": kernel, "CGROUP": cgroup, "TIMEOUT": str(BOOT_SECONDS), "RDT": "none"}

@@ -17,7 +17,7 @@ import sys
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
-BOOT_SECONDS = 150
+BOOT_SECONDS = 420
 RIG = os.environ.get("KERNEL_RIG", "")
 
 

@@ -1,0 +1,131 @@
+"""resctrl on real kernels, both vendors, with the shapes that hardware comes in: what is programmed is what runs.
+
+Each boot runs `guest_resctrl.py` inside; what the guest claims is judged here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+BOOT_SECONDS = 150
+RIG = os.environ.get("KERNEL_RIG", "")
+
+
+def missing() -> str:
+    """Why no kernel can be booted here; empty when one can."""
+    if not RIG:
+        return "KERNEL_RIG names no rig: a folder with run.sh and kernels"
+    if not (pathlib.Path(RIG) / "run.sh").is_file():
+        return f"KERNEL_RIG is {RIG}, which holds no run.sh"
+    return "" if shutil.which("qemu-system-x86_64") else "qemu-system-x86_64 is not on PATH (Debian: qemu-system-x86)"
+
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.timeout(BOOT_SECONDS + 30),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A machine to boot, and what the class BE (30 % of the cache, 50 % of the bandwidth) has on it."""
+
+    flavour: str
+    kernel: str
+    values: dict[str, dict[int, int]]
+    rdt: str = ""
+    resctrl: str = "rw"
+    """Mount options; empty: the agent mounts it."""
+    rig: dict[str, str] = dataclasses.field(default_factory=dict)
+    offline: tuple[int, ...] = ()
+    unit: int = 0
+    others: int = 0
+    refused: bool = False
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the rig's run.sh wants to know."""
+        given = {"KVER": self.kernel, "TIMEOUT": str(BOOT_SECONDS), **self.rig}
+        return given | ({"RDT": self.rdt} if self.rdt else {}) | ({"RESCTRL": self.resctrl} if self.resctrl else {})
+
+    @property
+    def argument(self) -> str:
+        """What the guest wants to know."""
+        told: dict[str, Any] = {
+            "values": self.values,
+            "mounted": bool(self.resctrl),
+            "offline": self.offline,
+            "unit": self.unit,
+            "others": self.others,
+            "refused": self.refused,
+        }
+        return json.dumps(told)
+
+
+def each(caches: tuple[int, ...], value: int) -> dict[int, int]:
+    return dict.fromkeys(caches, value)
+
+
+SIX = (0, 1, 2, 4, 5, 6)
+SHAPES = {
+    "intel-6.1-mounted-by-us-with-a-cache-that-goes-and-comes": Shape(
+        flavour="intel",
+        kernel="6.1",
+        resctrl="",
+        values={"L3": each((0, 1), 0xF), "MB": each((0, 1), 50)},
+        offline=(4, 5, 6, 7),
+        unit=65536,
+    ),
+    "intel-6.12-code-and-data-apart-on-sub-NUMA-clusters": Shape(
+        flavour="intel",
+        kernel="6.12",
+        resctrl="cdp",
+        rig={"NUMA": "0-1 2-3 4-5 6-7"},
+        values={"L3CODE": each((0, 1), 0xF), "L3DATA": each((0, 1), 0xF), "MB": each((0, 1), 50)},
+    ),
+    "amd-6.12-gaps-in-the-ids-and-a-larger-maximum": Shape(
+        flavour="amd",
+        kernel="6.12",
+        rdt="mbaexp:12",
+        rig={"SMP": "12,sockets=2,dies=3,cores=1,threads=2", "NUMA": "0-5 6-11"},
+        values={"L3": each(SIX, 0x1F), "MB": each(SIX, 160)},
+        unit=64,
+    ),
+    "intel-6.1-no-bandwidth-and-an-L2": Shape(
+        flavour="intel", kernel="6.1", rdt="mba:0,l2:8,mincbm:2", values={"L3": each((0, 1), 0xF)}, unit=65536
+    ),
+    "amd-6.1-no-class-left": Shape(
+        flavour="amd", kernel="6.1", rdt="l3clos:3,mbaclos:3", values={}, others=2, refused=True
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in SHAPES.items()])
+def test_what_is_programmed_is_what_runs(shape: Shape) -> None:
+    python = pathlib.Path(sys.executable).absolute()
+    command = f"{python} tests/vm/guest_resctrl.py {shlex.quote(shape.argument)}"
+    ended = subprocess.run(
+        [str(pathlib.Path(RIG) / "run.sh"), shape.flavour, str(REPOSITORY), command],
+        env={**os.environ, **shape.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    claims = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    print("\n".join(f"{one['claim']}: {one['ok']}" for one in claims))
+    broken = [f"{one['claim']}: {one['detail']}" for one in claims if not one["ok"]]
+    assert not broken, "\n".join([*broken, ended.stderr])
+    assert claims[-1]["claim"] == "all was looked at"
