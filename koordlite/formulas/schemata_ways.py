@@ -45,21 +45,6 @@ def held_twice(masks: Iterable[int]) -> int:
     return twice
 
 
-def refusal(mask: int, cap: CacheCapability) -> str:
-    """Why this machine would not take the mask, in the order in which the kernel checks; empty when it would.
-
-    0 counts as refused on every machine: AMD takes it, and the group is left without cache.
-    """
-    if mask == 0:
-        return "no way at all"
-    if mask & ~cap.cbm_mask:
-        return f"ways {shown(mask & ~cap.cbm_mask)} are beyond the {cap.ways} of this cache"
-    if len(runs(mask)) > 1 and not cap.sparse_masks:
-        return f"ways {shown(mask)} are not one run"
-    first, last = runs(mask)[0]
-    return "" if last - first + 1 >= cap.min_cbm_bits else f"fewer than {cap.min_cbm_bits} ways"
-
-
 def cache_mask(*, start_percent: int, end_percent: int, cap: CacheCapability) -> int:
     """2^⌈ways × end %⌉ − 2^⌈ways × start %⌉, widened to at least `min_cbm_bits` contiguous bits inside `cbm_mask`.
 

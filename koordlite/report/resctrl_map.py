@@ -38,7 +38,7 @@ def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None 
 
 def document(machine: Resctrl) -> Document:
     """The same as plain values; masks as schemata write them, without 0x."""
-    caches = {name: _cache_document(cap) for name, cap in machine.caches.items()}
+    caches = {name: _cache_document(machine, name, cap) for name, cap in machine.caches.items()}
     groups = {
         name or "(root)": {
             "schemata": {
@@ -227,8 +227,13 @@ def _value(resource: str, value: int) -> int | str:
     return value if resource in ("MB", "SMBA") else f"{value:x}"
 
 
-def _cache_document(cap: CacheCapability) -> Document:
+def _cache_document(machine: Resctrl, name: str, cap: CacheCapability) -> Document:
+    parts = [group.schemata.get(name, {}) for group_name, group in machine.groups.items() if group_name != ROOT]
+    ids = machine.groups[ROOT].schemata.get(name, {}) if machine.groups else {}
     return {
+        "heldTwice": {
+            str(cache): f"{schemata_ways.held_twice(part.get(cache, 0) for part in parts):x}" for cache in ids
+        },
         "ways": cap.ways,
         "minCBMBits": cap.min_cbm_bits,
         "shareableBits": f"{cap.shareable_bits:x}",

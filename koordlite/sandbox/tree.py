@@ -64,7 +64,7 @@ class Folder:
 Entry = File | Folder | Link
 
 Trouble = Callable[[str, str], int | None]
-"""The errno a call fails with, by its verb (read, write, list, mkdir, rmdir) and path; None lets it through."""
+"""The errno a call fails with, by its verb (read, write, list, mkdir, rmdir, rename) and path; None lets it through."""
 
 
 def constant(text: str) -> File:

@@ -226,3 +226,53 @@ def test_values_come_back_after_a_caches_cpus_were_away(make: Callable[..., Node
     assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xFFF}
     node.run(2, journal, agent)
     assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xF}
+
+
+# ── monitoring groups, and what is required ──
+
+
+def test_pods_are_measured_in_monitoring_groups_that_go_with_the_option(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+    node.classes("beClass")
+    agent = node.agent(journal, monitor_pods=True, monitor_seconds=1.0)
+    node.run(4, journal, agent)
+    monitor = "BE/mon_groups/koordlet-uid-crunch"
+    assert node.tasks(monitor) == set(node.tids)
+    (tick,) = node.emulated.ticks(agent, 1)
+    assert {(row.qos, row.pod) for row in tick.cache_use} == {("BE", ""), ("BE", "crunch")}
+    node.run(2, journal, node.agent(journal))
+    assert node.host.resctrl.monitor_names("BE") == []
+    assert node.tasks("BE") == set(node.tids)
+
+
+def test_what_was_measured_is_found_again_as_it_was(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    node.classes("beClass")
+    agent = node.run(4, journal, node.agent(journal, monitor_pods=True))
+    agent.put_back()
+    assert (node.groups(), journal.entries) == (set(), ())
+    assert set(node.tids) <= node.tasks("")
+
+
+@pytest.mark.parametrize(
+    ("section", "status"),
+    [({"require": "required", "mount": "never"}, "degraded"), ({"mount": "never"}, "enforcing"), ({}, "enforcing")],
+    ids=["required", "automatic", "mounted when it is needed"],
+)
+def test_a_machine_without_it(
+    make: Callable[..., Node], journal: Journal, section: dict[str, str], status: str
+) -> None:
+    node = make(resctrl=None)
+    (tick,) = node.emulated.ticks(node.agent(journal, **section), 1)
+    assert tick.status == status
+    assert ("resctrl is required" in tick.because) == (status == "degraded")
+
+
+def test_an_option_that_switches_off_gives_back(make: Callable[..., Node], journal: Journal) -> None:
+    node = make()
+    node.run(2, journal)
+    assert node.groups() == {"BE", "LS", "LSR"}
+    node.run(1, journal, node.agent(journal, require="off"))
+    assert node.groups() == set()

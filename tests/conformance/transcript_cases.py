@@ -21,6 +21,9 @@ def of_recording(recording: Any) -> Iterator[Case]:
     title = " ".join(str(name) for name in names if name)
     pictures = dict(recording.get("snapshots") or {})
     operations = recording["ops"]
+    if operations[0]["op"] == "umount" and operations[0]["result"] == "ok":
+        # A section by itself: it begins with unmounting what the one before has left.
+        player.there.mount()
     for number, op in enumerate(operations):
         for name in [name for name in pictures if _is_due(name, operations, number)]:
             if name == "end":

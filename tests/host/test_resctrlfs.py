@@ -230,6 +230,44 @@ def test_a_refused_schemata_says_all_of_it(machine: Rooted) -> None:
     assert caught.value.filename == f"{ROOT}/BE/schemata"
 
 
+def test_exclusive_mode_is_one_write_and_its_refusal_keeps_the_kernels_words(machine: Rooted) -> None:
+    ResctrlFS(machine.plant({**INTEL, f"{ROOT}/BE/mode": "shareable\n"})).set_mode("BE", "exclusive")
+    assert machine.writes == [(f"{ROOT}/BE/mode", b"exclusive\n")]
+    resctrl = ResctrlFS(Refusing(machine, errno.EINVAL, "Schemata overlaps\n"))
+    with pytest.raises(OSError, match="Schemata overlaps"):
+        resctrl.set_mode("BE", "exclusive")
+
+
+def test_a_refusal_without_words_is_said_to_be_about_a_cache_id(machine: Rooted) -> None:
+    with pytest.raises(OSError, match="cache id that is not there any more"):
+        ResctrlFS(Refusing(machine.plant(INTEL), errno.EINVAL)).write_schemata("BE", {"L3": {9: 1}})
+
+
+def test_a_kernel_thread_is_left_where_it_is(machine: Rooted) -> None:
+    head = "(kthreadd) S 0 0 0 0 -1"
+    machine.plant({"/proc/2/stat": f"2 {head} {0x00208040} 0 0\n", "/proc/5/stat": f"5 {head} {0x00400000} 0 0\n"})
+    found = ResctrlFS(machine.plant(INTEL)).move("BE", (2, 5))
+    assert found == Moved(moved=1, kernel=1)
+    assert str(found) == "1 of 2 threads (1 are the kernel's)"
+
+
+def test_only_groups_that_may_be_ours_are_made_and_removed(machine: Rooted) -> None:
+    resctrl = ResctrlFS(machine.plant(INTEL), owns=lambda name: name == "LS")
+    assert resctrl.make_group("LS")
+    for act in (resctrl.make_group, resctrl.remove_group):
+        with pytest.raises(ValueError, match="no name for a resctrl group of ours"):
+            act("theirs")
+
+
+def test_monitoring_groups_have_the_name_of_their_control_group(machine: Rooted) -> None:
+    resctrl = ResctrlFS(machine.plant({**INTEL, f"{ROOT}/BE/mon_groups/m/tasks": "70\n"}))
+    assert resctrl.monitor_names("BE") == ["BE/mon_groups/m"]
+    assert resctrl.monitor_names("") == ["/mon_groups/m"]
+    assert resctrl.tasks("BE/mon_groups/m") == {70}
+    assert resctrl.make_group("BE/mon_groups/n")
+    assert "n/" in machine.list(f"{ROOT}/BE/mon_groups")
+
+
 def test_making_a_group_twice_and_removing_it_twice_is_fine(machine: Rooted) -> None:
     resctrl = ResctrlFS(machine.plant(INTEL))
     for _ in "12":

@@ -95,6 +95,7 @@ def test_the_same_as_values() -> None:
         "mode": "exclusive",
     }
     assert found["caches"]["L3"]["ways"] == 12
+    assert found["caches"]["L3"]["heldTwice"] == {"0": "c", "1": "0"}
     assert found["mostGroups"] == 7
 
 

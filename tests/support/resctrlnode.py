@@ -50,9 +50,13 @@ class Node:
         self.host = self.emulated.host()
         self.tids = self.threads("crunch")
 
-    def agent(self, journal: Journal, files: Any = None) -> Agent:
+    def agent(self, journal: Journal, files: Any = None, **section: Any) -> Agent:
+        """An agent that enforces; `section` are fields of section `resctrl`."""
+        settings = self.emulated.settings(tasks_seconds=3.0)
+        chosen = dataclasses.replace(settings.strategies["resctrl"], **section)
+        settings = dataclasses.replace(settings, strategies={**settings.strategies, "resctrl": chosen})
         host = bundle.bind(files or self.files, self.emulated.sandbox.clock, mounts=EmulatedMounts(self.emulated))
-        return Agent(host, self.emulated.cluster, self.emulated.settings(tasks_seconds=3.0), journal)
+        return Agent(host, self.emulated.cluster, settings, journal)
 
     def run(self, count: int, journal: Journal, agent: Agent | None = None) -> Agent:
         agent = agent or self.agent(journal)
