@@ -9,6 +9,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 CPU_MILLI = 1000
 QUOTA_DEAD_BAND = 0.01
+SUSPICION = 4
+"""The part of the way to the edge that a look must have seen is one in this many."""
 
 
 def shrink_step_milli(*, by_quota: bool, capacity_milli: int) -> int:
@@ -30,6 +32,15 @@ def upper_edge_milli(
     band bounds how many of them there can be.
     """
     return others_milli + max(budget_milli - limit_milli + shrink_step_milli, band_milli)
+
+
+def suspect_milli(*, others_milli: int, edge_milli: int) -> int:
+    """others + (edge − others) ÷ 4: mean use between two looks that is worth a measurement.
+
+    A surge begins somewhere between two looks: with the edge itself, one that began in the second half of the time
+    would wait for the next look.
+    """
+    return others_milli + max(0, edge_milli - others_milli) // SUSPICION
 
 
 def period_seconds(*, look_cost_seconds: float, share: float, shortest_seconds: float) -> float:
