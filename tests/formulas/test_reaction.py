@@ -27,6 +27,17 @@ def test_upper_edge(given_milli: tuple[int, int, int, int, int], edge: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("others", "edge", "suspect"),
+    [
+        pytest.param(1000, 2000, 1250, id="a-quarter-of-the-way"),
+        pytest.param(1000, 900, 1000, id="an-edge-below-what-is-assumed-is-no-less"),
+    ],
+)
+def test_a_surge_is_suspected_before_the_edge(others: int, edge: int, suspect: int) -> None:
+    assert reaction.suspect_milli(others_milli=others, edge_milli=edge) == suspect
+
+
+@pytest.mark.parametrize(
     ("cost", "period"),
     [
         pytest.param(0.00003, 0.02, id="cheap-looks-come-fifty-times-a-second"),

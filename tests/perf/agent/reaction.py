@@ -5,6 +5,7 @@
 A trial wakes a busy process of a service with SIGCONT at a random moment of the agent's second, and watches the quota
 of the besteffort group: `first` is the time until it is written lower, `settled` until the last write of the next half
 second that lowers it. Prints a row a way, with what the looks between ticks cost, the load of the machine included.
+Trials in which the quota did not fall at all within 3 seconds are counted as `unseen` and are in no figure.
 """
 
 from __future__ import annotations
@@ -128,16 +129,21 @@ def agent(way: str, at: Node, folder: pathlib.Path) -> Iterator[Command]:
             begun.kill()
 
 
-def trials(at: Node, count: int) -> list[Trial]:
-    """That many trials; those in which others left best effort nothing to lose are taken again."""
-    chance, done = random.Random(4), []
+def trials(at: Node, count: int) -> tuple[list[Trial], int]:
+    """That many trials, and how many more were never answered. None begins while others leave nothing to lose."""
+    chance, done, unseen = random.Random(4), [], 0
     for _ in range(3 * count):
         time.sleep(1.2 + chance.random())
-        if at.quota_us() >= ROOM_US and (trial := at.burst()):
+        if at.quota_us() < ROOM_US:
+            continue
+        trial = at.burst()
+        if trial:
             done.append(trial)
+        else:
+            unseen += 1
         if len(done) == count:
             break
-    return done
+    return done, unseen
 
 
 def state(of: Command) -> dict[str, object]:
@@ -149,9 +155,9 @@ def state(of: Command) -> dict[str, object]:
     return found
 
 
-def row(way: str, done: list[Trial], looks: dict[str, object]) -> str:
+def row(way: str, done: list[Trial], unseen: int, looks: dict[str, object]) -> str:
     """p50, p99 and the longest, in milliseconds; share of a core for looking."""
-    cells = [f"{way:<9} {looks['way']!s:<9} {len(done):>6}"]
+    cells = [f"{way:<9} {looks['way']!s:<9} {len(done):>6} {unseen:>6}"]
     for values in ([t.first for t in done], [t.settled for t in done]):
         cuts = statistics.quantiles(values, n=100, method="inclusive")
         cells.append(f"{cuts[49]:>8.0f} {cuts[98]:>8.0f} {max(values):>8.0f}")
@@ -166,12 +172,12 @@ def main() -> None:
     words.add_argument("--way", action="append", choices=list(REACTIONS))
     given = words.parse_args()
     print(f"{os.cpu_count()} CPUs, Linux {os.uname().release}, load {os.getloadavg()[0]:.1f} before; milliseconds")
-    print("asked     got       trials  first50  first99      max  settled50  set.99      max    looks")
+    print("asked     got       trials unseen  first50  first99      max  settled50  set.99      max    looks")
     with tempfile.TemporaryDirectory() as scratch, node(pathlib.Path(scratch)) as at:
         for way in given.way or REACTIONS:
             with agent(way, at, pathlib.Path(scratch)) as running:
-                done = trials(at, given.trials)
-                print(row(way, done, state(running)), flush=True)
+                done, unseen = trials(at, given.trials)
+                print(row(way, done, unseen, state(running)), flush=True)
     print(f"load {os.getloadavg()[0]:.1f} after, own work included")
 
 

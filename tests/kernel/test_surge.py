@@ -1,0 +1,60 @@
+"""A surge of a service between two ticks, on the real kernel: best effort loses its CPU before the next tick.
+
+How fast is measured by `tests/perf/agent/reaction.py`.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+
+import pytest
+from realnode import command
+from realnode.command import Command
+from realnode.manifests import Manifests, threshold
+from realnode.pods import Pod
+from realnode.tree import Tree
+from realnode.waiting import until
+
+SERVICE = Pod("service", "Burstable", "LS")
+BATCH = Pod("batch", containers=("main", "side"))
+INTERVAL_SECONDS = 6
+LEAST_ROOM_US = 40_000
+"""Quota that best effort must have before the surge, so that one CPU of a service takes some of it."""
+
+
+@pytest.mark.parametrize(
+    ("reaction", "way"),
+    [pytest.param("automatic", "sentinel", id="looked for"), pytest.param("off", "tick", id="not looked for")],
+)
+def test_a_surge_between_two_ticks(
+    kubepods: Tree,
+    manifests: Manifests,
+    options: list[str],
+    start: Callable[..., Command],
+    tmp_path: pathlib.Path,
+    reaction: str,
+    way: str,
+) -> None:
+    manifests.node()
+    manifests.config(threshold=threshold("cfsQuota", percent=100))
+    for pod in (SERVICE, BATCH):
+        manifests.pod(pod)
+        kubepods.add(pod)
+    config = tmp_path / "koordlite.yaml"
+    config.write_text(f"agent: {{reaction: {reaction}}}\n")
+    group, report = kubepods.qos("BestEffort"), tmp_path / "report"
+    words = ["--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS), "--report", str(report)]
+    agent = start("run", *options, *words, "--config", str(config))
+    until(lambda: kubepods.quota_us(group) > 0, "best effort has a quota", seconds=3 * INTERVAL_SECONDS)
+    before = kubepods.quota_us(group)
+    if before < LEAST_ROOM_US:
+        pytest.skip(f"other work on this machine leaves best effort {before} µs: a surge would take nothing from it")
+    kubepods.load(SERVICE)
+    until(lambda: kubepods.quota_us(group) < before, f"a quota below {before}", seconds=2 * INTERVAL_SECONDS)
+    assert agent.stop() == 0
+    found = command.report(report)["last"]["reaction"]
+    if found["way"] == "triggers":
+        pytest.skip("this kernel has short pressure triggers: tests/vm looks at those")
+    assert found["way"] == way
+    assert (found["surges"] > 0) == (reaction != "off")
