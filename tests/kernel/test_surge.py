@@ -23,37 +23,42 @@ LEAST_ROOM_US = 40_000
 """Quota that best effort must have before the surge, so that one CPU of a service takes some of it."""
 
 
-@pytest.mark.parametrize(
-    ("reaction", "way"),
-    [pytest.param("automatic", "sentinel", id="looked for"), pytest.param("off", "tick", id="not looked for")],
-)
-def test_a_surge_between_two_ticks(
-    kubepods: Tree,
-    manifests: Manifests,
-    options: list[str],
-    start: Callable[..., Command],
-    tmp_path: pathlib.Path,
-    reaction: str,
-    way: str,
-) -> None:
+@pytest.fixture
+def node(kubepods: Tree, manifests: Manifests) -> Tree:
+    """A node with a service that sleeps and a best-effort pod."""
     manifests.node()
     manifests.config(threshold=threshold("cfsQuota", percent=100))
     for pod in (SERVICE, BATCH):
         manifests.pod(pod)
         kubepods.add(pod)
-    config = tmp_path / "koordlite.yaml"
-    config.write_text(f"agent: {{reaction: {reaction}}}\n")
-    group, report = kubepods.qos("BestEffort"), tmp_path / "report"
-    words = ["--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS), "--report", str(report)]
-    agent = start("run", *options, *words, "--config", str(config))
-    until(lambda: kubepods.quota_us(group) > 0, "best effort has a quota", seconds=3 * INTERVAL_SECONDS)
-    before = kubepods.quota_us(group)
+    return kubepods
+
+
+@pytest.fixture
+def words(options: list[str], tmp_path: pathlib.Path) -> list[str]:
+    """Arguments of an agent that has seconds between its ticks."""
+    report = ["--report", str(tmp_path / "report"), "--config", str(tmp_path / "koordlite.yaml")]
+    return ["run", *options, *report, "--mode", "enforce", "--no-http", "-q", "--interval", str(INTERVAL_SECONDS)]
+
+
+@pytest.mark.parametrize(
+    ("reaction", "way"),
+    [pytest.param("automatic", "sentinel", id="looked for"), pytest.param("off", "tick", id="not looked for")],
+)
+def test_a_surge_between_two_ticks(
+    node: Tree, words: list[str], start: Callable[..., Command], reaction: str, way: str
+) -> None:
+    pathlib.Path(words[words.index("--config") + 1]).write_text(f"agent: {{reaction: {reaction}}}\n")
+    group = node.qos("BestEffort")
+    agent = start(*words)
+    until(lambda: node.quota_us(group) > 0, "best effort has a quota", seconds=3 * INTERVAL_SECONDS)
+    before = node.quota_us(group)
     if before < LEAST_ROOM_US:
         pytest.skip(f"other work on this machine leaves best effort {before} µs: a surge would take nothing from it")
-    kubepods.load(SERVICE)
-    until(lambda: kubepods.quota_us(group) < before, f"a quota below {before}", seconds=2 * INTERVAL_SECONDS)
+    node.load(SERVICE)
+    until(lambda: node.quota_us(group) < before, f"a quota below {before}", seconds=2 * INTERVAL_SECONDS)
     assert agent.stop() == 0
-    found = command.report(report)["last"]["reaction"]
+    found = command.report(pathlib.Path(words[words.index("--report") + 1]))["last"]["reaction"]
     if found["way"] == "triggers":
         pytest.skip("this kernel has short pressure triggers: tests/vm looks at those")
     assert found["way"] == way

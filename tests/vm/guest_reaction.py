@@ -22,7 +22,7 @@ from koordlite.host.pressure_trigger import PressureTrigger
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch")
 WORK = pathlib.Path("/tmp/koordlite-test")
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 120
 
 
 @contextlib.contextmanager
@@ -60,7 +60,8 @@ def check_agent(tree: Tree) -> None:
     agent = Command(["run", *options], WORK / "agent.log")
     group = tree.qos("BestEffort")
     with claim("best effort has a quota"):
-        until(lambda: tree.quota_us(group) > 0, agent.said(), seconds=PATIENCE_SECONDS)
+        until(lambda: tree.quota_us(group) > 0 or not agent.alive(), "a quota", seconds=PATIENCE_SECONDS)
+        assert agent.alive(), agent.said()
     before = tree.quota_us(group)
     for _ in range(len(os.sched_getaffinity(0)) + 2):
         tree.load(SERVICE)

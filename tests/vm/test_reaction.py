@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "cgroup"), [("6.12", "2")])
+@pytest.mark.parametrize(("kernel", "cgroup"), [("6.1", "2"), ("6.12", "2"), ("6.12", "1")])
 def test_pressure_of_waiting_threads_leads_to_a_round_before_its_time(kernel: str, cgroup: str) -> None:
     python = pathlib.Path(sys.executable).absolute()
     given = {"KVER": kernel, "CGROUP": cgroup, "TIMEOUT": str(BOOT_SECONDS), "RDT": "none"}
