@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from koordlite import __version__
@@ -13,6 +15,7 @@ from koordlite.model.errors import InputError, KoordliteError, Problem
 
 if TYPE_CHECKING:
     from descheduler.outcome import EvictionPlan
+    from descheduler.snapshot.files import Objects
 
 FOUND = 3
 """Exit code of `plan --fail-on-findings` when a pod stands wrong."""
@@ -48,8 +51,8 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("pod", help="namespace/name, or a name")
     _picture(explain)
     explain.set_defaults(run=_run_explain)
-    check = commands.add_parser("check-config", help="every mistake in a policy file")
-    check.add_argument("file", help="a DeschedulerPolicy")
+    check = commands.add_parser("check-config", help="every mistake in a policy file, and what is hardly meant")
+    check.add_argument("file", help="a DeschedulerPolicy, or a DeschedulerConfiguration of Koordinator")
     check.set_defaults(run=_run_check)
     listing = commands.add_parser("list-plugins", help="the plugins and what each is for")
     listing.set_defaults(run=_run_list)
@@ -69,14 +72,28 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 
 def _picture(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
+    source = command.add_mutually_exclusive_group()
+    source.add_argument(
         "--snapshot",
         metavar="PATH",
         nargs="+",
-        required=True,
-        help="files or folders made by `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json`; YAML will do",
+        help="files or folders made by `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json`; YAML will do. "
+        "Without it the cluster is asked",
     )
-    command.add_argument("--policy", metavar="FILE", help="a DeschedulerPolicy; without one see `default-config`")
+    source.add_argument(
+        "--kubeconfig",
+        "--client-connection-kubeconfig",
+        metavar="FILE",
+        help="the cluster to ask; without it the pod's service account, else the file named by KUBECONFIG",
+    )
+    command.add_argument("--context", help="context of the kubeconfig; without it the current one")
+    command.add_argument(
+        "--policy",
+        "--policy-config-file",
+        "--config",
+        metavar="FILE",
+        help="a DeschedulerPolicy or DeschedulerConfiguration; without one see `default-config`",
+    )
     command.add_argument(
         "--now", metavar="TIME", default="", help="RFC 3339 time of the snapshot; without it the newest time in it"
     )
@@ -84,15 +101,46 @@ def _picture(command: argparse.ArgumentParser) -> None:
 
 def _make(args: argparse.Namespace) -> EvictionPlan:
     from descheduler import config, cycle
-    from descheduler.snapshot import assemble, files
+    from descheduler.snapshot import assemble
 
-    policy = config.load(args.policy) if args.policy else config.default()
-    view = assemble.view(files.read(args.snapshot), _moment(args.now))
-    return cycle.plan(view, config.setup(policy))
+    told: list[Problem] = []
+    policy = config.load(args.policy, told) if args.policy else config.default()
+    _tell(told)
+    with _no_collection():
+        view = assemble.view(_objects(args), _moment(args.now))
+        return cycle.plan(view, config.setup(policy))
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing is thrown away while a plan is made, and to look for it in millions of objects takes seconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _objects(args: argparse.Namespace) -> Objects:
+    if args.snapshot:
+        from descheduler.snapshot import files
+
+        return files.read(args.snapshot)
+    from descheduler.snapshot import cluster
+    from koordlite.kube import access
+
+    return cluster.read(access.connect(args.kubeconfig, args.context, user_agent="descheduler"))
+
+
+def _tell(notices: Iterable[Problem]) -> None:
+    for notice in notices:
+        print(f"descheduler: note: {notice}", file=sys.stderr)
 
 
 def _moment(text: str) -> str:
-    from descheduler.snapshot import times
+    from descheduler import times
 
     try:
         return text and times.show(times.parse(text))
@@ -139,7 +187,9 @@ def _run_explain(args: argparse.Namespace) -> int:
 def _run_check(args: argparse.Namespace) -> int:
     from descheduler import config
 
-    policy = config.load(args.file)
+    told: list[Problem] = []
+    policy = config.load(args.file, told)
+    _tell(told)
     for profile in config.setup(policy).profiles:
         names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
         print(f"{args.file}: profile {profile.name}: plugins {names}")

@@ -1,161 +1,237 @@
 """One cycle: picture and policy in, plan out. Pure; what carries a plan out is in `evictors`.
 
-A pod that a plugin named is asked in this order: is the finding ripe, does a guard speak against it, would it fit
-elsewhere, is there room in the limits. Each answer counts on what the plan has decided so far.
+Plugins work in the order of upstream: `deschedule` of every profile, then `balance` of every profile, each in the
+order of the policy. A pod that a plugin named is asked in this order: is the finding ripe, does a guard speak against
+it, would it fit elsewhere, is there room in the limits. Each answer counts on what the plan has decided so far, and the
+plugin hears it at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
-from descheduler import durations, guards, limits, selectors
+from descheduler import candidate, guards, limits
+from descheduler.background import Requests, counted
+from descheduler.candidate import Candidate, Sightings
+from descheduler.changes import changes
 from descheduler.fit import Rooms
-from descheduler.framework import Finding, Note, PodView, View
-from descheduler.guards import Refusal
+from descheduler.framework import (
+    POINTS,
+    Conversation,
+    Finding,
+    NodeView,
+    Note,
+    Plugin,
+    PodView,
+    Point,
+    Refusal,
+    Remember,
+    Verdict,
+    View,
+)
+from descheduler.handle import ProfileHandle
 from descheduler.limits import Budget
-from descheduler.outcome import EvictionPlan, Load, NodeChange, Outcome, Profile, Setup
-from descheduler.room import Room
-from koordlite.model.qos import KubeQoS
-from koordlite.model.quantity import NANO
+from descheduler.outcome import EvictionPlan, Outcome, Profile, Setup
+from descheduler.selectors import labels_match
 
-Sightings = Mapping[tuple[str, str], int]
-"""In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
+Memory = Mapping[tuple[str, str], object]
+"""What plugins wanted to know again, by profile and plugin."""
 
-_QOS_ORDER = {KubeQoS.BEST_EFFORT: 0, KubeQoS.BURSTABLE: 1, KubeQoS.GUARANTEED: 2}
+_STOPS: Mapping[str, Literal["node", "namespace", "total"]] = {
+    limits.TOTAL: "total",
+    limits.PER_NODE: "node",
+    limits.PER_NAMESPACE: "namespace",
+}
 
 
-def plan(view: View, setup: Setup, sightings: Sightings | None = None) -> EvictionPlan:
-    """The plan for this picture; without `sightings`, everything is seen for the first time."""
-    scope = _in_scope(view, setup.node_selector)
-    budget = Budget(setup.limits, view)
-    decided: dict[str, Outcome] = {}
-    notes: list[Note] = []
-    rooms = Rooms(view)
+def plan(
+    view: View,
+    setup: Setup,
+    sightings: Sightings | None = None,
+    memory: Memory | None = None,
+    background: Requests | None = None,
+) -> EvictionPlan:
+    """The plan for this picture. InputError when the policy names what is not in the picture.
+
+    What earlier cycles left: without `sightings` everything is seen for the first time, without `memory` plugins
+    remember nothing, without `background` no pod goes already.
+    """
     for profile in setup.profiles:
         guards.check(view, profile.args)
-        findings, said = _judge(scope, profile)
-        notes += said
-        for pod, wrong in _in_order(view, findings):
-            before = decided.get(pod.uid)
-            if before is None or before.verdict == "spare":
-                candidate = Candidate(pod, wrong, profile, sightings or {})
-                decided[pod.uid] = _merged(before, _decide(candidate, view, rooms, budget))
-    return _collect(view, setup, decided, rooms, tuple(notes))
+    draft = _Draft(view, setup, Past(sightings or {}, memory or {}, background or {}))
+    for point in POINTS:
+        for profile in setup.profiles:
+            draft.work(profile, point)
+    return draft.finished()
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A pod with what one profile has found against it."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier cycles left."""
 
-    pod: PodView
-    findings: tuple[Finding, ...]
-    profile: Profile
     sightings: Sightings
-
-    def unripe(self) -> Refusal | None:
-        """Why none of the findings is a reason to move the pod, or not yet."""
-        hard = [f for f in self.findings if f.severity == "hard"]
-        if not hard:
-            return _no_move_needed(self.findings)
-        waiting = [reason for f in hard if (reason := self._waits(f))]
-        return waiting[0] if len(waiting) == len(hard) else None
-
-    def _waits(self, finding: Finding) -> Refusal | None:
-        if finding.spare:
-            age = self.pod.age_seconds
-            shown = "its age is unknown" if age is None else f"it started {durations.show(age)} ago"
-            return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
-        seen = self.sightings.get((self.pod.uid, finding.reason), 1)
-        if seen < finding.sightings:
-            return Refusal(
-                "SeenTooFewTimes", f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"
-            )
-        return None
+    memory: Memory
+    background: Requests
 
 
-def _no_move_needed(findings: tuple[Finding, ...]) -> Refusal:
-    if any(f.severity == "fixable" for f in findings):
-        return Refusal("CuredOnNode", "the agent on its node can put it right: nothing has to move")
-    return Refusal("OnlyExposed", findings[0].cure)
+class _Draft:
+    """A plan while it is made."""
 
+    def __init__(self, view: View, setup: Setup, past: Past) -> None:
+        self._view = view
+        self._setup = setup
+        self._past = past
+        self._remembered: dict[tuple[str, str], object] = {}
+        self._pods = {pod.uid: pod for node in view.nodes.values() for pod in node.all_pods}
+        self._budget = Budget(setup.limits, view, counted(past.background.values()))
+        self._rooms = Rooms(view)
+        self._decided: dict[str, Outcome] = {}
+        self._taken: set[str] = set()
+        self._notes: list[Note] = []
+        self._guards = {id(p): guards.Guards(view, (p.args, *p.more_args)) for p in setup.profiles}
 
-def _in_scope(view: View, node_selector: str) -> View:
-    """The view with the nodes whose pods are judged; the others only take pods in."""
-    if not node_selector:
-        return view
-    selector = selectors.parse(node_selector)
-    kept = {n: node for n, node in view.nodes.items() if selectors.labels_match(selector, node.node.labels)}
-    return dataclasses.replace(view, nodes=kept)
-
-
-def _judge(view: View, profile: Profile) -> tuple[dict[str, list[Finding]], list[Note]]:
-    """Findings by pod uid, and notes."""
-    findings: dict[str, list[Finding]] = defaultdict(list)
-    notes: list[Note] = []
-    for plugin, config in profile.plugins:
-        for answer in plugin.judge(view, config):
-            named = dataclasses.replace(answer, plugin=plugin.name)
-            if isinstance(named, Note):
-                notes.append(named)
+    def work(self, profile: Profile, point: Point) -> None:
+        """Let the profile's plugins of this point judge."""
+        chosen = [entry for entry in profile.plugins if entry[0].point == point]
+        for order, entries in itertools.groupby(chosen, key=lambda entry: entry[0].order):
+            if order == "cycle":
+                self._together(profile, list(entries))
             else:
-                findings[named.pod].append(named)
-    return findings, notes
+                for plugin, config in entries:
+                    self._converse(profile, plugin, self._conversation(profile, plugin, config))
+
+    def _conversation(self, profile: Profile, plugin: Plugin, config: object) -> Conversation:
+        return plugin.judge(self._view, config, self._handle(profile, plugin))
+
+    def _handle(self, profile: Profile, plugin: Plugin) -> ProfileHandle:
+        return ProfileHandle(
+            view=self._view,
+            args=profile.args,
+            more_args=profile.more_args,
+            rooms=self._rooms,
+            nodes=in_scope(self._view, self._setup, profile),
+            taken=self._taken,
+            recalled=self._past.memory.get((profile.name, plugin.name)),
+            shared_guards=self._guards[id(profile)],
+        )
+
+    def _converse(self, profile: Profile, plugin: Plugin, conversation: Conversation) -> None:
+        verdict: Verdict | None = None
+        while (said := _next(conversation, verdict)) is not None:
+            verdict = None
+            if isinstance(said, Finding):
+                finding = dataclasses.replace(said, plugin=plugin.name)
+                verdict = self._answer(profile, self._pods[finding.pod], (finding,))
+            else:
+                self._keep(profile, plugin, said)
+
+    def _together(self, profile: Profile, entries: Iterable[tuple[Plugin, Any]]) -> None:
+        """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
+        findings: dict[str, list[Finding]] = defaultdict(list)
+        for plugin, config in entries:
+            for said in self._conversation(profile, plugin, config):
+                if isinstance(said, Finding):
+                    findings[said.pod].append(dataclasses.replace(said, plugin=plugin.name))
+                else:
+                    self._keep(profile, plugin, said)
+        for uid in sorted(findings, key=lambda uid: candidate.order(self._pods[uid], findings[uid])):
+            self._answer(profile, self._pods[uid], tuple(findings[uid]))
+
+    def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember) -> None:
+        if isinstance(said, Note):
+            self._notes.append(dataclasses.replace(said, plugin=plugin.name))
+        else:
+            self._remembered[(profile.name, plugin.name)] = said.value
+
+    def _answer(self, profile: Profile, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
+        before = self._decided.get(pod.uid)
+        if before and before.verdict == "evict":
+            self._decided[pod.uid] = _merged(before, dataclasses.replace(before, findings=findings))
+            return Verdict(evicted=False, reason="GoesAlready")
+        outcome = self._decide(Candidate(pod, findings, profile, self._past.sightings))
+        self._decided[pod.uid] = _merged(before, outcome)
+        if outcome.verdict == "evict":
+            self._taken.add(pod.uid)
+            return Verdict(evicted=True)
+        reason = outcome.reasons[0].reason
+        return Verdict(evicted=False, reason=reason, stop=_STOPS.get(reason, ""))
+
+    def _decide(self, asked: Candidate) -> Outcome:
+        pod, profile = asked.pod, asked.profile
+        spared = Outcome(pod, asked.findings, "spare", profile.name)
+        refusals = self._refusals(asked)
+        if refusals:
+            return dataclasses.replace(spared, reasons=refusals)
+        reason, text = self._budget.refusal(pod)
+        limited = dataclasses.replace(spared, reasons=(Refusal(reason, text),))
+        if reason == limits.TOTAL:
+            return limited  # Nothing goes after this, so where it would fit is not worth asking every node.
+        found = self._rooms.search(pod, profile.args.node_selector)
+        if profile.args.node_fit and not found.places:
+            return dataclasses.replace(spared, search=found, reasons=(Refusal("FitsNowhere", found.sentence),))
+        if reason:
+            return dataclasses.replace(limited, search=found)
+        return self._take(dataclasses.replace(spared, search=found, verdict="evict"))
+
+    def _refusals(self, asked: Candidate) -> tuple[Refusal, ...]:
+        pod, args = asked.pod, asked.profile.args
+        if pod.uid in self._past.background:
+            return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
+        unripe = asked.unripe()
+        said = self._guards[id(asked.profile)].refusals(pod)
+        return ((unripe,) if unripe else ()) + said + guards.late_refusals(pod, self._view, args)
+
+    def _take(self, outcome: Outcome) -> Outcome:
+        place = outcome.search.places[0] if outcome.search and outcome.search.places else None
+        self._budget.take(outcome.pod)
+        if self._setup.fit == "plan":
+            if place:
+                self._rooms.move(outcome.pod, place)
+            else:
+                self._rooms.leave(outcome.pod)
+        return dataclasses.replace(outcome, target=place.node if place else "")
+
+    def finished(self) -> EvictionPlan:
+        """The plan."""
+        decided = self._decided
+        return EvictionPlan(
+            view=self._view,
+            evict=tuple(o for o in decided.values() if o.verdict == "evict"),
+            spare=tuple(o for o in decided.values() if o.verdict == "spare"),
+            notes=tuple(dict.fromkeys(self._notes)),
+            nodes=tuple(changes(self._view, decided, self._rooms)),
+            plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
+            grace_period_seconds=self._setup.grace_period_seconds,
+            memory=self._remembered,
+        )
 
 
-def _in_order(view: View, findings: Mapping[str, list[Finding]]) -> Iterator[tuple[PodView, tuple[Finding, ...]]]:
-    named = [pod for pod in view.pods() if pod.uid in findings]
-    for pod in sorted(named, key=lambda pod: _order(pod, findings[pod.uid])):
-        yield pod, tuple(findings[pod.uid])
-
-
-def _order(pod: PodView, findings: list[Finding]) -> tuple[float, int, bool, float, float, str]:
-    """Lowest priority first, then QoS, then those that do not mind, then the worst off, then the youngest, then names.
-
-    Source of the first three: upstream `SortPodsBasedOnPriorityLowToHigh`.
-    """
-    value = pod.pod
-    return (
-        float("-inf") if value.priority is None else value.priority,
-        _QOS_ORDER[value.kube_qos],
-        guards.PREFER_NO_EVICTION in value.annotations,
-        -max(f.weight for f in findings),
-        float("inf") if pod.age_seconds is None else pod.age_seconds,
-        pod.key,
+def in_scope(view: View, setup: Setup, profile: Profile) -> tuple[NodeView, ...]:
+    """Nodes whose pods are judged: ready, and selected by policy and profile. The others only take pods in."""
+    selectors = [s for s in (setup.node_selector, profile.node_selector) if s is not None]
+    return tuple(
+        node
+        for node in view.nodes.values()
+        if node.ready and all(labels_match(selector, node.node.labels) for selector in selectors)
     )
 
 
-def _decide(candidate: Candidate, view: View, rooms: Rooms, budget: Budget) -> Outcome:
-    pod, profile = candidate.pod, candidate.profile
-    spared = Outcome(pod, candidate.findings, "spare", profile.name)
-    unripe = candidate.unripe()
-    refusals = ((unripe,) if unripe else ()) + guards.refusals(pod, view, profile.args)
-    if refusals:
-        return dataclasses.replace(spared, reasons=refusals)
-    reason, text = budget.refusal(pod)
-    limited = dataclasses.replace(spared, reasons=(Refusal(reason, text),))
-    if reason == limits.TOTAL:
-        return limited  # Nothing goes after this, so where it would fit is not worth asking every node.
-    found = rooms.search(pod, profile.args.node_selector)
-    if profile.args.node_fit and not found.places:
-        return dataclasses.replace(spared, search=found, reasons=(Refusal("FitsNowhere", found.sentence),))
-    if reason:
-        return dataclasses.replace(limited, search=found)
-    budget.take(pod)
-    target = found.places[0].node if found.places else ""
-    if found.places:
-        rooms.move(pod, found.places[0])
-    else:
-        rooms.leave(pod)
-    return dataclasses.replace(spared, search=found, verdict="evict", target=target)
+def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | None:
+    try:
+        return conversation.send(verdict)
+    except StopIteration:
+        return None
 
 
 def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
-    """One answer a pod: the later profile's when it evicts, else the first one's; all findings are kept."""
+    """One answer a pod: the later one when it evicts, else the first one; all findings are kept."""
     if before is None:
         return outcome
-    chosen = outcome if outcome.verdict == "evict" else before
+    chosen = outcome if outcome.verdict == "evict" and before.verdict == "spare" else before
     known = set(map(_identity, before.findings))
     more = tuple(f for f in outcome.findings if _identity(f) not in known)
     return dataclasses.replace(chosen, findings=(*before.findings, *more))
@@ -163,44 +239,3 @@ def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
 
 def _identity(finding: Finding) -> tuple[str, str, str]:
     return finding.plugin, finding.reason, finding.container
-
-
-def _collect(
-    view: View, setup: Setup, decided: Mapping[str, Outcome], rooms: Rooms, notes: tuple[Note, ...]
-) -> EvictionPlan:
-    evict = tuple(o for o in decided.values() if o.verdict == "evict")
-    return EvictionPlan(
-        view=view,
-        evict=evict,
-        spare=tuple(o for o in decided.values() if o.verdict == "spare"),
-        notes=tuple(dict.fromkeys(notes)),
-        nodes=tuple(_changes(view, decided, rooms)),
-        plugins=tuple(dict.fromkeys(plugin.name for p in setup.profiles for plugin, _ in p.plugins)),
-        grace_period_seconds=setup.grace_period_seconds,
-    )
-
-
-def _changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterator[NodeChange]:
-    wrong = {uid for uid, o in decided.items() if o.main.severity == "hard"}
-    stays = {uid for uid in wrong if decided[uid].verdict == "spare"}
-    touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
-    for name in sorted(touched):
-        before, after = Room.of(view.nodes[name]), rooms.by_node[name]
-        cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
-        yield NodeChange(
-            node=name,
-            cpu_milli=cpu.milli if cpu else 0,
-            memory=memory.value if memory else 0,
-            before=_load(before, wrong),
-            after=_load(after, stays),
-        )
-
-
-def _load(room: Room, wrong: set[str]) -> Load:
-    """Arrivals keep the uid of the pod they follow, but what was wrong with that stays behind."""
-    return Load(
-        pods=len(room.pods),
-        cpu_milli=room.requested.get("cpu", 0) // 10**6,
-        memory=room.requested.get("memory", 0) // NANO,
-        wrong=sum(pod.uid in wrong for pod in room.residents),
-    )

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Literal
 
 from descheduler import durations, selectors
-from koordlite.model import strict, wire
+from descheduler.common_args import LabelSelector, Namespaces, Requirement
+from koordlite.model import strict
 from koordlite.model.settings import bounded
+
+__all__ = [
+    "SYSTEM_CRITICAL",
+    "Args",
+    "LabelSelector",
+    "Namespaces",
+    "PodProtections",
+    "PriorityThreshold",
+    "Requirement",
+]
 
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical: pods from there on are never evicted by default."""
@@ -17,34 +27,6 @@ SYSTEM_CRITICAL = 2_000_000_000
 Default = Literal["PodsWithLocalStorage", "DaemonSetPods", "SystemCriticalPods", "FailedBarePods"]
 Extra = Literal["PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims"]
 _DEFAULTS: tuple[Default, ...] = ("PodsWithLocalStorage", "DaemonSetPods", "SystemCriticalPods", "FailedBarePods")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Requirement:
-    """One line of matchExpressions."""
-
-    key: str = ""
-    """Label key."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "In"
-    """How the label is compared."""
-    values: tuple[str, ...] = ()
-    """For In and NotIn."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LabelSelector:
-    """A label selector as Kubernetes writes it; empty selects everything."""
-
-    match_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Labels that must be equal."""
-    match_expressions: tuple[Requirement, ...] = ()
-    """Requirements that must all hold."""
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Does it select an object with these labels?"""
-        lines = (wire.LabelRequirement(key=r.key, operator=r.operator, values=r.values) for r in self.match_expressions)
-        selector = wire.LabelSelector(match_labels=dict(self.match_labels), match_expressions=tuple(lines))
-        return selectors.labels_match(selector, labels)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -129,6 +111,10 @@ class Args:
     Mandatory: never."""
     pod_protections: PodProtections = PodProtections()
     """Which kinds of pods are protected."""
+    namespaces: Namespaces | None = None
+    """Namespaces whose pods may be evicted, or may not; null: all may. Koordinator's, not in upstream."""
+    evict_all_bare_pods: bool = False
+    """Evict pods without an owner in any phase. Koordinator's, not in upstream."""
     evict_local_storage_pods: bool = False
     """Deprecated upstream; true is `defaultDisabled: [PodsWithLocalStorage]`."""
     evict_daemon_set_pods: bool = False

@@ -1,190 +1,75 @@
-"""The words of the descheduler: the picture plugins judge, and what they may answer.
+"""The words between the cycle and its plugins: what a plugin is given, what it may say, what it is answered.
 
-A plugin sees a `View`, made once and never changed, and yields `Finding`s and `Note`s. It never evicts: guards say why
-not, limits how many, fit where to.
+A plugin is a module with
+
+* `NAME`, as in policy files, and `POINT`: `deschedule` or `balance`;
+* `Config`, a frozen dataclass with a docstring under every field: its arguments, read strictly;
+* `ORDER`, where it has one: `own` (the default: what it names is decided on at once, in the order in which it names it)
+  or `cycle` (it names in any order, and the cycle sorts: lowest priority first and so on);
+* `judge(view, config, handle)`, a generator. `verdict = yield Finding(...)` names a pod and learns at once whether the
+  plan takes it, so that a balancing plugin subtracts only what really goes. Who does not care ignores the answer.
+
+It never evicts and changes nothing. It may name a pod that is guarded: the answer is no, and the report shows the pod
+with the guard's reason. Guards say why not, limits how many, fit where to.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Literal, Protocol
 
 from descheduler import durations
+from descheduler.picture import (
+    NO_CPU_MANAGER,
+    NO_TOPOLOGY,
+    NOTHING_RESERVED,
+    DisruptionBudget,
+    NodeView,
+    PodView,
+    ReservedCPUs,
+    Usage,
+    View,
+)
 from koordlite.formulas.numa import Severity
-from koordlite.model import cpuset, wire
-from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import Problem
-from koordlite.model.node import Node, Reservation
-from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
-from koordlite.model.pod import Pod
-from koordlite.model.quantity import Quantity
-from koordlite.model.topology import Topology
 
+__all__ = [
+    "NOTHING_RESERVED",
+    "NO_CPU_MANAGER",
+    "NO_TOPOLOGY",
+    "POINTS",
+    "Conversation",
+    "DisruptionBudget",
+    "Finding",
+    "Handle",
+    "Judge",
+    "NodeView",
+    "Note",
+    "Plugin",
+    "PodView",
+    "Point",
+    "Refusal",
+    "Remember",
+    "ReservedCPUs",
+    "Usage",
+    "Verdict",
+    "View",
+    "judgeable",
+    "stale_placement",
+    "too_young",
+]
 
-@dataclasses.dataclass(frozen=True)
-class PodView:
-    """A pod with what the picture knows about it."""
-
-    pod: Pod
-    object: wire.PodObject
-    node: str
-    age_seconds: float | None
-    """Since the pod started, else since it was created; None when neither is known."""
-    containers: tuple[ContainerPlacement, ...] = ()
-    """Promise and fact of each container that has one or the other."""
-    observed: bool = False
-    """The agent saw the containers there. False: all we have is what was promised."""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return self.pod.key
-
-    @property
-    def uid(self) -> str:
-        """Identity of this very pod, not of its name."""
-        return self.pod.uid
-
-    @functools.cached_property
-    def owner(self) -> str:
-        """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
-        owners = self.object.metadata.owner_references or ()
-        chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
-        return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
-
-    @property
-    def promised(self) -> bool:
-        """Somebody promised CPUs of its own, or one NUMA node."""
-        return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
-
-    @property
-    def single_numa(self) -> bool:
-        """One NUMA node was promised."""
-        return any(c.single_numa for c in self.containers)
-
-    @functools.cached_property
-    def pinned(self) -> CPUSet:
-        """CPUs that are this pod's alone, by promise or in fact."""
-        exclusive = [c for c in self.containers if c.exclusive]
-        return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
+Point = Literal["deschedule", "balance"]
+"""When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
+POINTS: tuple[Point, ...] = ("deschedule", "balance")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReservedCPUs:
-    """CPUs of a node that are kept for something else, by who keeps them."""
+class Refusal:
+    """One reason not to evict a pod: a stable CamelCase word, and a sentence."""
 
-    koordinator: CPUSet | None = EMPTY
-    """Of the node reservation; None when only a quantity is known, and so not which CPUs."""
-    source: str = "none"
-    """`report` (the agent's resolved list), `annotation` (the list on the node), `quantity` or `none`."""
-    kubelet: CPUSet = EMPTY
-    """reservedSystemCPUs, or what the CPU manager took for its reserve."""
-    strict: bool = False
-    """kubelet keeps shared containers off its reserved CPUs too (strict-cpu-reservation)."""
-    system: CPUSet = EMPTY
-    """Set apart for SYSTEM pods."""
-
-    @property
-    def known(self) -> CPUSet:
-        """All CPUs we know to be kept."""
-        return (self.koordinator or EMPTY) | self.kubelet | self.system
-
-
-NO_TOPOLOGY = Topology((), ())
-NO_CPU_MANAGER = CPUManagerPolicy()
-NOTHING_RESERVED = ReservedCPUs()
-
-
-@dataclasses.dataclass(frozen=True)
-class NodeView:
-    """A node with its pods and its topology report."""
-
-    node: Node
-    object: wire.NodeObject
-    pods: tuple[PodView, ...] = ()
-    """Pods bound to it that have not ended, by namespace and name."""
-    topology: Topology = NO_TOPOLOGY
-    """Empty when nobody reports it."""
-    zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
-    """Available amounts by NUMA node, as reported."""
-    topology_policy: str = ""
-    """Kubelet's topology manager policy; empty when unknown."""
-    topology_scope: str = "container"
-    cpu_manager: CPUManagerPolicy = NO_CPU_MANAGER
-    reserved: ReservedCPUs = NOTHING_RESERVED
-    reservation: Reservation | None = None
-    """As written on the node."""
-    placement_age_seconds: float | None = None
-    """Age of the agent's placement; None when there is none."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.node.name
-
-    @property
-    def ready(self) -> bool:
-        """Its condition Ready is True, or there are no conditions to go by."""
-        conditions = {c.type: c.status for c in self.object.status.conditions or ()}
-        return conditions.get("Ready", "True") == "True"
-
-    @functools.cached_property
-    def pinned(self) -> CPUSet:
-        """CPUs that pods of this node hold alone."""
-        return cpuset.union(pod.pinned for pod in self.pods)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DisruptionBudget:
-    """A PodDisruptionBudget and the pods it covers."""
-
-    key: str
-    allowed: int
-    """status.disruptionsAllowed."""
-    pods: frozenset[str]
-    """uids."""
-
-
-@dataclasses.dataclass(frozen=True)
-class View:
-    """The cluster at one instant, indexed. Every plugin judges this same picture."""
-
-    time: str
-    """RFC 3339: what ages are measured against."""
-    time_source: str
-    """Where `time` comes from, in words."""
-    nodes: Mapping[str, NodeView]
-    """By name, in the order of names."""
-    unbound: tuple[PodView, ...] = ()
-    """Pods without a node of the picture."""
-    budgets: tuple[DisruptionBudget, ...] = ()
-    namespaces: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    """Labels by namespace; a namespace that was not in the files is missing."""
-    priority_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    storage_classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Storage class by claim, `namespace/name`."""
-    replicas: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Pods by owner uid, in any phase and on any node."""
-    problems: tuple[Problem, ...] = ()
-    """Objects that could not be read, or only in part."""
-    notes: tuple[str, ...] = ()
-    """What was left out of the picture, in words."""
-
-    def pods(self) -> Iterator[PodView]:
-        """All pods that have not ended and are bound to a node, by node, namespace and name."""
-        for node in self.nodes.values():
-            yield from node.pods
-
-    @functools.cached_property
-    def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:
-        """Budgets that cover a pod, by uid."""
-        found: dict[str, tuple[DisruptionBudget, ...]] = {}
-        for budget in self.budgets:
-            for uid in budget.pods:
-                found[uid] = (*found.get(uid, ()), budget)
-        return found
+    reason: str
+    text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,19 +80,22 @@ class Finding:
     """uid."""
     reason: str
     """A stable CamelCase word."""
-    severity: Severity
+    severity: Severity = "hard"
+    """`hard`: only a move cures it. Findings that are not hard are reported and never evict."""
     container: str = "*"
-    promise: str
-    """What was promised, one line."""
-    fact: str
+    promise: str = ""
+    """What was promised, or is asked for, one line; empty when the fact says it all."""
+    fact: str = ""
     """What is the case, one line."""
-    cure: str
+    cure: str = ""
     """What would put it right, one line."""
     evidence: Mapping[str, int | float | str] = dataclasses.field(default_factory=dict)
     weight: float = 0
     """How much of it there is: CPUs, or a ratio. Of pods that are equal otherwise, the heavier goes first."""
     spare: str = ""
     """The plugin's own reason not to evict yet, a CamelCase word; empty when there is none."""
+    spare_text: str = ""
+    """The same as a sentence; empty for a pod that is too young, of which the cycle knows what to say."""
     sightings: int = 1
     """In how many pictures in a row it must be seen before a pod is evicted for it."""
     plugin: str = ""
@@ -225,12 +113,66 @@ class Note:
     """Filled in by the cycle."""
 
 
-Judge = Callable[[View, Any], Iterator[Finding | Note]]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remember:
+    """What a plugin wants to know again in the next cycle; the last one it says counts."""
+
+    value: object
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a finding."""
+
+    evicted: bool
+    reason: str = ""
+    """Why not: the word of the guard or limit that spares the pod; empty when it goes."""
+    stop: Literal["", "node", "namespace", "total"] = ""
+    """A limit is used up: nothing more can go from this node, of this namespace, or at all in this cycle."""
+
+
+class Handle(Protocol):
+    """What a plugin may ask about the policy and the plan so far. Answers are for the plugin's own profile."""
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """Nodes to judge, by name: ready, and chosen by the policy's nodeSelector. `view.nodes` are all there are."""
+
+    @property
+    def recalled(self) -> object:
+        """What this plugin said to `Remember` in the last cycle; None the first time."""
+
+    def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
+        """Every guard that speaks against evicting the pod (upstream Filter); empty when none does."""
+
+    def evictable(self, pod: PodView) -> bool:
+        """No guard speaks against evicting it (upstream Filter). Cheap: remembered for the cycle."""
+
+    def movable(self, pod: PodView) -> bool:
+        """It may go as far as nodeFit and namespaceLabelSelector are concerned (upstream PreEvictionFilter)."""
+
+    def fits(self, pod: PodView, nodes: Iterable[NodeView]) -> bool:
+        """It would fit on one of these nodes (upstream NodeFit), whatever `nodeFit` says."""
+
+    def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
+        """The first of these nodes, its own aside, that it would fit on, whatever `nodeFit` says."""
+
+    def going(self, pod: PodView) -> bool:
+        """The plan takes it already. Upstream keeps showing such pods to plugins, and so does the view."""
+
+    def usage(self, source: str, query: str = "") -> Usage:
+        """Measured usage from `KubernetesMetrics`, or from `Prometheus` by its query; `absent` says why not."""
+
+
+Conversation = Generator[Finding | Note | Remember, Verdict | None, None]
+"""What a plugin says. Only a `Finding` gets a verdict."""
+
+Judge = Callable[[View, Any, Handle], Conversation]
+
+
+@dataclasses.dataclass(frozen=True)
 class Plugin:
-    """A rule found in the package `plugins`."""
+    """A rule found in the package `plugins`, or in the entry point group `descheduler.plugins`."""
 
     name: str
     """As in a policy file: `ReservedCPUs`."""
@@ -238,6 +180,8 @@ class Plugin:
     """Its arguments: a frozen dataclass with a docstring under every field."""
     judge: Judge
     doc: str
+    point: Point = "deschedule"
+    order: Literal["own", "cycle"] = "own"
 
 
 def judgeable(pod: PodView) -> bool:

@@ -6,28 +6,19 @@ already going, is never evicted, whatever its annotations say).
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from descheduler import durations
 from descheduler.evictor_args import SYSTEM_CRITICAL, Args, LabelSelector
-from descheduler.framework import PodView, View
+from descheduler.framework import PodView, Refusal, View
+from descheduler.pod_order import PREFER_NO_EVICTION
 from koordlite.model.errors import InputError, Problem
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 _COST_NEVER = 2**31 - 1
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
-    """One reason not to evict a pod: a stable CamelCase word, and a sentence."""
-
-    reason: str
-    text: str
 
 
 Guard = Callable[[PodView, View, Args], str]
@@ -45,6 +36,11 @@ def refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
     return _collect(_PROTECTIONS, pod, view, args)
 
 
+def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
+    """What is asked after everything else (upstream PreEvictionFilter, without nodeFit). No annotation overrules it."""
+    return _collect(_LATE, pod, view, args)
+
+
 def check(view: View, args: Args) -> None:
     """InputError when the arguments name something that is not in the picture."""
     name = args.priority_threshold.name
@@ -53,6 +49,43 @@ def check(view: View, args: Args) -> None:
         do = f"add the PriorityClass to the snapshot (there: {known}) or give a value"
         field = "DefaultEvictor.priorityThreshold.name"
         raise InputError(Problem("policy", field, name, "no such PriorityClass in the snapshot", do))
+
+
+class Guards:
+    """The guards of a profile's filters for one picture. Every pod is asked once, and only what the arguments ask."""
+
+    def __init__(self, view: View, every: Iterable[Args]) -> None:
+        self._view = view
+        self._asked = [(args, {r: guard for r, guard in _PROTECTIONS.items() if _on(r, args)}) for args in every]
+        self._known: dict[str, tuple[Refusal, ...]] = {}
+
+    def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
+        """What `refusals` says for each of the filters, each reason once."""
+        found = self._known.get(pod.uid)
+        if found is None:
+            found = self._known[pod.uid] = self._ask(pod)
+        return found
+
+    def _ask(self, pod: PodView) -> tuple[Refusal, ...]:
+        always = _collect(_ALWAYS, pod, self._view, self._asked[0][0])
+        if always or EVICT in pod.pod.annotations:
+            return always
+        said: dict[Refusal, None] = {}
+        for args, guards in self._asked:
+            for reason, guard in guards.items():
+                text = guard(pod, self._view, args)
+                if text:
+                    said[Refusal(reason, text)] = None
+        return tuple(said)
+
+
+def _on(reason: str, args: Args) -> bool:
+    """Can this guard speak at all, with these arguments?"""
+    return _OPTIONAL.get(reason, _always)(args)
+
+
+def _always(_args: Args) -> bool:
+    return True
 
 
 def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
@@ -107,14 +140,16 @@ def _priority_limit(view: View, args: Args) -> int:
 
 
 def _bare(pod: PodView, _view: View, args: Args) -> str:
-    if pod.object.metadata.owner_references:
+    if pod.object.metadata.owner_references or args.evict_all_bare_pods:
         return ""
     failed = pod.pod.phase == "Failed" and "FailedBarePods" not in args.protections
     return "" if failed else "it has no owner: nobody would make it again"
 
 
 def _local_storage(pod: PodView, _view: View, args: Args) -> str:
-    volumes = pod.object.spec.volumes or ()
+    volumes = pod.object.spec.volumes
+    if not volumes:
+        return ""
     local = [v.name for v in volumes if v.host_path is not None or v.empty_dir is not None]
     on = "PodsWithLocalStorage" in args.protections and local
     return f"its local storage would be lost: {', '.join(local)}" if on else ""
@@ -171,6 +206,12 @@ def _namespace(pod: PodView, view: View, args: Args) -> str:
     return "" if wanted.matches(labels) else f"the namespace {pod.pod.namespace} is not one of namespaceLabelSelector"
 
 
+def _chosen_namespace(pod: PodView, _view: View, args: Args) -> str:
+    namespace = pod.pod.namespace
+    left_out = args.namespaces is not None and not args.namespaces.chosen(namespace)
+    return f"the namespace {namespace} is not one of namespaces" if left_out else ""
+
+
 def _replicas(pod: PodView, view: View, args: Args) -> str:
     owners = pod.object.metadata.owner_references or ()
     if args.min_replicas < 2 or len(owners) != 1:
@@ -198,9 +239,8 @@ _ALWAYS: dict[str, Guard] = {
     "MirrorPod": _mirror,
     "StaticPod": _static,
     "Terminating": _terminating,
-    "NamespaceSelector": _namespace,
-    "ManyDisruptionBudgets": _many_budgets,
 }
+_LATE: dict[str, Guard] = {"NamespaceSelector": _namespace, "ManyDisruptionBudgets": _many_budgets}
 _PROTECTIONS: dict[str, Guard] = {
     "PrefersNoEviction": _opted_out,
     "EvictionCostIsNever": _cost,
@@ -213,6 +253,22 @@ _PROTECTIONS: dict[str, Guard] = {
     "NoDisruptionBudget": _no_budget,
     "HasResourceClaims": _resource_claims,
     "LabelSelector": _labels,
+    "Namespace": _chosen_namespace,
     "TooFewReplicas": _replicas,
     "PodTooYoung": _age,
 }
+_OPTIONAL: dict[str, Callable[[Args], bool]] = {
+    "PrefersNoEviction": lambda args: args.no_eviction_policy == "Mandatory",
+    "LocalStorage": lambda args: "PodsWithLocalStorage" in args.protections,
+    "DaemonSet": lambda args: "DaemonSetPods" in args.protections,
+    "SystemCritical": lambda args: "SystemCriticalPods" in args.protections,
+    "PriorityThreshold": lambda args: "SystemCriticalPods" in args.protections,
+    "HasPVC": lambda args: "PodsWithPVC" in args.protections,
+    "NoDisruptionBudget": lambda args: "PodsWithoutPDB" in args.protections,
+    "HasResourceClaims": lambda args: "PodsWithResourceClaims" in args.protections,
+    "LabelSelector": lambda args: args.label_selector is not None,
+    "Namespace": lambda args: args.namespaces is not None,
+    "TooFewReplicas": lambda args: args.min_replicas > 1,
+    "PodTooYoung": lambda args: args.min_pod_age is not None,
+}
+"""When a guard is not always asked."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from descheduler.framework import PodView, View
 
 TOTAL = "LimitTotal"
 """The reason that holds for every pod to come."""
+PER_NODE = "LimitPerNode"
+PER_NAMESPACE = "LimitPerNamespace"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,20 +22,25 @@ class Limits:
     per_node: int | None = None
     per_namespace: int | None = None
     per_owner: int | None = None
+    total_first: bool = True
+    """Which limit is named when several are used up: upstream asks the total first, Koordinator last."""
 
 
 class Budget:
     """What is left of the limits while a plan is made."""
 
-    def __init__(self, limits: Limits, view: View) -> None:
+    def __init__(self, limits: Limits, view: View, going: Iterable[tuple[str, str]] = ()) -> None:
+        """`going`: node and namespace of pods that earlier cycles evict in the background; they count as well."""
         self._limits = limits
         self._view = view
         self._taken: Counter[str] = Counter()
+        for node, namespace in going:
+            self._taken.update((f"{TOTAL}/", f"{PER_NODE}/{node}", f"{PER_NAMESPACE}/{namespace}"))
 
     def refusal(self, pod: PodView) -> tuple[str, str]:
         """(reason, sentence) of the first limit that one more eviction would break; two empty texts when none would.
 
-        Order: the total first, then node and namespace as upstream has it, then ours.
+        Order: the total, node, namespace (upstream), or node, namespace, total (Koordinator), then ours.
         """
         for reason, subject, limit, words in self._counters(pod):
             if limit is not None and self._taken[f"{reason}/{subject}"] >= limit:
@@ -47,13 +54,17 @@ class Budget:
 
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
         limits = self._limits
-        yield TOTAL, "", limits.total, "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
+        total = (TOTAL, "", limits.total, "maxNoOfPodsToEvictTotal is {limit}, and so many go before it")
+        if limits.total_first:
+            yield total
         if pod.node:
             words = f"maxNoOfPodsToEvictPerNode is {{limit}}, and so many of {pod.node} go before it"
-            yield "LimitPerNode", pod.node, limits.per_node, words
+            yield PER_NODE, pod.node, limits.per_node, words
         namespace = pod.pod.namespace
         words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
-        yield "LimitPerNamespace", namespace, limits.per_namespace, words
+        yield PER_NAMESPACE, namespace, limits.per_namespace, words
+        if not limits.total_first:
+            yield total
         if pod.owner:
             words = f"maxNoOfPodsToEvictPerOwner is {{limit}}, and so many of {pod.owner} go before it"
             yield "LimitPerOwner", pod.owner, limits.per_owner, words

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from descheduler.evictor_args import Args
 from descheduler.fit import Search
-from descheduler.framework import Finding, Note, Plugin, PodView, View
-from descheduler.guards import Refusal
+from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
 from descheduler.limits import Limits
+from descheduler.migration_args import MigrationControllerArgs
+from koordlite.model import wire
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +22,12 @@ class Profile:
     plugins: tuple[tuple[Plugin, object], ...]
     """In the order of the policy file."""
     args: Args
+    node_selector: wire.LabelSelector | None = None
+    """Only pods of nodes that match are judged; None: of all nodes that the policy selects."""
+    more_args: tuple[Args, ...] = ()
+    """More filters, where a profile has several: a pod must pass all of them."""
+    migration: MigrationControllerArgs | None = None
+    """Evictions become migration jobs, by these rules; None: the Eviction API is asked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +36,12 @@ class Setup:
 
     profiles: tuple[Profile, ...]
     limits: Limits
-    node_selector: str = ""
-    """Only pods of nodes that match are judged."""
+    node_selector: wire.LabelSelector | None = None
+    """Only pods of nodes that match are judged; None: of all nodes."""
     grace_period_seconds: int | None = None
     """How long evicted pods get to stop; None leaves it to the pod."""
+    fit: Literal["plan", "snapshot"] = "plan"
+    """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +110,8 @@ class EvictionPlan:
     """Nodes that change, or have something wrong."""
     plugins: tuple[str, ...] = ()
     grace_period_seconds: int | None = None
+    memory: Mapping[tuple[str, str], object] = dataclasses.field(default_factory=dict)
+    """What plugins want to know again in the next cycle, by profile and plugin."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -123,6 +134,18 @@ class Attempt:
     pod: str
     """`namespace/name`."""
     result: str
-    """`WouldEvict`: nothing was sent."""
+    """`WouldEvict`: nothing was sent. `Evicted`, `InBackground`, `Blocked` by a disruption budget, `Gone`, `Replaced`
+    by a pod of the same name, `Failed`, `NotTried` because the run ended."""
     request: dict[str, Any]
     """The policy/v1 Eviction, as it would be posted."""
+    text: str = ""
+    """The API's own words when the eviction was refused."""
+    tries: int = 0
+    """Requests that were sent."""
+    uid: str = ""
+    """Of the pod."""
+
+    @property
+    def goes(self) -> bool:
+        """The pod goes, now or in the background."""
+        return self.result in ("Evicted", "InBackground")

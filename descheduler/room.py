@@ -49,7 +49,7 @@ class Room:
     @functools.cached_property
     def allocatable(self) -> Mapping[str, Quantity]:
         """What the scheduler may hand out: allocatable less the node reservation."""
-        return reservation.trim_allocatable(allocatable=self.node.node.allocatable, written=self.node.reservation)
+        return schedulable_amounts(self.node)
 
     @functools.cached_property
     def requested(self) -> Mapping[str, int]:
@@ -62,8 +62,13 @@ class Room:
 
     def free(self, resource: str) -> int:
         """Nano-units of `resource` that nobody has requested; below zero when the node is overcommitted."""
-        held = self.allocatable.get(resource)
-        return (held.nano if held else 0) - self.requested.get(resource, 0)
+        return self.unrequested.get(resource, 0)
+
+    @functools.cached_property
+    def unrequested(self) -> Mapping[str, int]:
+        """Nano-units that nobody has requested, by resource."""
+        held = {name: amount.nano for name, amount in self.allocatable.items()}
+        return {name: held.get(name, 0) - self.requested.get(name, 0) for name in {**held, **self.requested}}
 
     @functools.cached_property
     def free_slots(self) -> int | None:
@@ -114,6 +119,11 @@ class Room:
             if any(c.single_numa and numa.promised_nodes(c, topology) == {number} for c in pod.containers)
         )
         return sum(pod.pod.request_value("memory") for pod in bound) * NANO
+
+
+def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:
+    """What the scheduler may hand out of a node: allocatable less the node reservation."""
+    return reservation.trim_allocatable(allocatable=node.node.allocatable, written=node.reservation)
 
 
 def host_ports(pod: PodView) -> Iterable[Port]:

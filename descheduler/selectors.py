@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from koordlite.model import wire
 
 Labels = Mapping[str, str]
 
 _BLOCKING = ("NoSchedule", "NoExecute")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+_LONGEST_PREFIX = 253
 
 
 def labels_match(selector: wire.LabelSelector | None, labels: Labels) -> bool:
@@ -18,6 +21,13 @@ def labels_match(selector: wire.LabelSelector | None, labels: Labels) -> bool:
         return False
     plain = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
     return plain and all(requirement_holds(r, labels) for r in selector.match_expressions or ())
+
+
+def key(selector: wire.LabelSelector | None) -> Hashable:
+    """Equal for selectors that are written alike."""
+    if selector is None:
+        return None
+    return tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions
 
 
 def requirement_holds(requirement: wire.LabelRequirement, labels: Labels) -> bool:
@@ -38,6 +48,23 @@ def requirement_holds(requirement: wire.LabelRequirement, labels: Labels) -> boo
     return False
 
 
+def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
+    """ValueError when one line of a label selector can select nothing as it stands.
+
+    Source: apimachinery `LabelSelectorAsSelector` and the syntax of labels.
+    """
+    prefix, slash, name = key.rpartition("/")
+    if not _NAME.fullmatch(name) or (slash and not (_PREFIX.fullmatch(prefix) and len(prefix) <= _LONGEST_PREFIX)):
+        raise ValueError(f"{key!r} is not a label key like app or example.com/app")
+    if operator in ("In", "NotIn") and not values:
+        raise ValueError(f"{key}: operator {operator} needs values")
+    if operator in ("Exists", "DoesNotExist") and values:
+        raise ValueError(f"{key}: operator {operator} takes no values")
+    wrong = [value for value in values if value and not _NAME.fullmatch(value)]
+    if wrong:
+        raise ValueError(f"{key}: {wrong[0]!r} is not the value of a label")
+
+
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
     try:
         left, right = int(value), int(values[0])
@@ -53,10 +80,11 @@ def node_matches(spec: wire.PodSpec, name: str, labels: Labels) -> bool:
     required = affinity.required if affinity else None
     if not chosen or required is None:
         return chosen
-    return any(_term_matches(term, name, labels) for term in required.node_selector_terms or ())
+    return any(term_matches(term, name, labels) for term in required.node_selector_terms or ())
 
 
-def _term_matches(term: wire.NodeSelectorTerm, name: str, labels: Labels) -> bool:
+def term_matches(term: wire.NodeSelectorTerm, name: str, labels: Labels) -> bool:
+    """One term of a node affinity, for the node `name`. A term without lines matches no node."""
     lines, fields = term.match_expressions or (), term.match_fields or ()
     if not lines and not fields:
         return False

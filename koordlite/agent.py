@@ -14,7 +14,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.journal import Journal
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
-from koordlite.model.outcome import AppliedStep
+from koordlite.model.outcome import AppliedStep, FileTrouble
 from koordlite.model.reaction import FreshUse
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.observe import Observer, glance, wants
@@ -46,6 +46,7 @@ class Agent:
         self._started = host.clock.monotonic()
         self._refused: dict[str, str] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
+        self._answers = strategies.Answers()
         self._said: dict[str, str] = {}
         self._waker = Waker(host)
         self._last: Tick | None = None
@@ -142,8 +143,8 @@ class Agent:
         self._said.pop("picture", None)
         seen = self.seen = self._with_past(seen)
         recent = self._waker.use_since_surge()
-        decisions = tuple(
-            d for strategy in strategies.discover() for d in self._judge(strategy, _sight(strategy, seen, recent))
+        decisions = strategies.in_turn(
+            seen, self._settings.strategies, lambda rule, shown: self._judge(rule, _sight(rule, shown, recent))
         )
         self._remember(decisions)
         made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
@@ -152,7 +153,8 @@ class Agent:
         applied, because = self._apply(made, seen)
         problems = (*seen.problems, *map(_conflict, made.conflicts))
         seen = dataclasses.replace(seen, problems=problems)
-        tick = dataclasses.replace(self._report(seen, decisions, applied, began, because), foreign=foreign)
+        tick = self._report(seen, decisions, applied, began, because)
+        tick = dataclasses.replace(tick, foreign=foreign, troubles=self._troubles(seen))
         self._attend(tick, _sight(reflex.rule(), seen, recent))
         return tick
 
@@ -178,12 +180,16 @@ class Agent:
 
     def _with_past(self, seen: Snapshot) -> Snapshot:
         """The picture with what strategies remember and what became of evictions."""
-        seen = dataclasses.replace(seen, remembered=dict(self._remembered))
+        interval = self._settings.agent.interval_seconds
+        seen = dataclasses.replace(seen, remembered=dict(self._remembered), interval_seconds=interval)
         return self._applier.evictions.onto(seen) if self._applier else seen
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
         """The last decision of a strategy that wants something remembered wins."""
         self._remembered |= {d.strategy: d.remember for d in decisions if d.remember is not None}
+
+    def _troubles(self, seen: Snapshot) -> tuple[FileTrouble, ...]:
+        return self._applier.troubles.told(seen.time) if self._applier else ()
 
     @property
     def _ours(self) -> frozenset[str]:
@@ -199,7 +205,7 @@ class Agent:
 
     def _judge(self, strategy: strategies.Strategy, seen: Snapshot) -> tuple[Decision, ...]:
         try:
-            return strategies.judge(strategy, seen, self._settings.strategies)
+            return self._answers.of(strategy, seen, self._settings.strategies)
         except Exception as error:
             why = {"error": f"{type(error).__name__}: {error}"}
             if self._said.get(strategy.name) != why["error"]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from koordlite import strategies
+from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model import documented, strict
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reaction import Setting
@@ -19,7 +20,8 @@ class Agent:
     """Section `agent`: the loop and the places it uses."""
 
     node: str = ""
-    """Name of this machine's Node object. Empty: the only Node of a folder of manifests."""
+    """Name of this machine's Node object. Empty: the environment variable NODE_NAME; with a folder of manifests, its
+    only Node."""
     interval_seconds: float = bounded(1.0, ge=0.05, le=60)
     """Time between two pictures. Koordinator's is 1 s as well."""
     state_dir: str = "/run/koordlite"
@@ -60,6 +62,8 @@ class Settings:
 
     agent: Agent = Agent()
     http: Http = Http()
+    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
+    publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 
@@ -82,7 +86,7 @@ def parse(text: str, source: str) -> Settings:
     """Settings that `text` writes; sections and fields that are left out keep their defaults."""
     read = strict.load(text, _shape(), source)
     sections = {s.name: getattr(read.strategies, s.module) for s in strategies.discover()}
-    return Settings(agent=read.agent, http=read.http, strategies=sections)
+    return Settings(agent=read.agent, http=read.http, cluster=read.cluster, publish=read.publish, strategies=sections)
 
 
 def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = None) -> Settings:
@@ -100,6 +104,8 @@ class _File:
 
     agent: Agent = Agent()
     http: Http = Http()
+    cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
+    publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     strategies: object = None
 
 
@@ -116,6 +122,10 @@ def print_default() -> str:
     lines += [
         "",
         *documented.section("http", Http()),
+        "",
+        *documented.section("cluster", ClusterSettings()),
+        "",
+        *documented.section("publish", PublishSettings()),
         "",
         "# One section a strategy. `mode` is off, observe or enforce.",
     ]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
+    BlockChange,
     CgroupChange,
     Change,
     Decision,
@@ -82,6 +83,8 @@ def order(changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> tuple[Cha
         *_move_bandwidth(files, cgroups),
         *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
         *_others(files),
+        # A kernel weighs the use of a disk only after it was told how to.
+        *sorted((c for c in changes if isinstance(c, BlockChange)), key=lambda change: change.group.count("/")),
         *(c for kind in _RESCTRL for c in changes if isinstance(c, kind)),
         *(c for c in changes if isinstance(c, NodeResourceChange)),
         *(c for c in changes if isinstance(c, NodeAnnotationChange)),
@@ -125,8 +128,9 @@ def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]
 
 
 def _move_levels(files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """First what shrinks: one child may take what another gives up, while their parent has no more for both."""
     grow, shrink = _passes(files, field, cgroups)
-    return [*grow, *shrink]
+    return [*shrink, *grow]
 
 
 def _passes(

@@ -14,6 +14,7 @@ from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet
+from koordlite.model.watch import WatchState
 
 
 class Files(Protocol):
@@ -62,6 +63,8 @@ class ClusterView:
     """Seconds since node, pods, config and kubelet were last confirmed."""
     problems: tuple[Problem, ...] = ()
     """Objects that could not be read; the last good ones are in the view."""
+    watches: tuple[WatchState, ...] = ()
+    """How each part is kept up to date, where that takes requests."""
 
 
 class Cluster(Protocol):

@@ -1,8 +1,8 @@
 """What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
 
 Nobody wakes for nothing. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
-"upper edge"); when one look suspects that, and a measurement finds it above, a round comes before its time. Where the kernel allows short pressure
-triggers there are no looks at all until threads wait for CPU.
+"upper edge"); when one look suspects that it is above, and a measurement finds it so, a round comes before its time.
+Where the kernel allows short pressure triggers there are no looks at all until threads wait for CPU.
 """
 
 from __future__ import annotations

@@ -10,13 +10,26 @@ import dataclasses
 from collections.abc import Iterator
 
 from descheduler import durations, numa_words
-from descheduler.framework import Finding, NodeView, Note, PodView, View, judgeable, stale_placement, too_young
+from descheduler.framework import (
+    Conversation,
+    Finding,
+    Handle,
+    NodeView,
+    Note,
+    PodView,
+    View,
+    judgeable,
+    stale_placement,
+    too_young,
+)
 from koordlite.formulas import numa
 from koordlite.model import nrt
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.settings import bounded
 
 NAME = "NUMAAlignment"
+POINT = "deschedule"
+ORDER = "cycle"
 
 _VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 _MIB = 2**20
@@ -38,10 +51,10 @@ class Config:
     """In how many pictures in a row a pod must be seen so before it is evicted. A plan made from files is one."""
 
 
-def judge(view: View, config: Config) -> Iterator[Finding | Note]:
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each promise that does not hold; a note for each node that cannot be judged."""
     oldest = durations.seconds(config.max_report_age)
-    for node in view.nodes.values():
+    for node in handle.nodes:
         stale = stale_placement(node, oldest)
         if stale:
             yield stale

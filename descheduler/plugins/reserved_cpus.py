@@ -10,7 +10,18 @@ import dataclasses
 from collections.abc import Iterator
 
 from descheduler import durations
-from descheduler.framework import Finding, NodeView, Note, PodView, View, judgeable, stale_placement, too_young
+from descheduler.framework import (
+    Conversation,
+    Finding,
+    Handle,
+    NodeView,
+    Note,
+    PodView,
+    View,
+    judgeable,
+    stale_placement,
+    too_young,
+)
 from koordlite.formulas import numa
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
@@ -18,6 +29,8 @@ from koordlite.model.qos import QoSClass
 from koordlite.model.settings import bounded
 
 NAME = "ReservedCPUs"
+POINT = "deschedule"
+ORDER = "cycle"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,10 +45,10 @@ class Config:
     """In how many pictures in a row a pod must be seen there before it is evicted. A plan made from files is one."""
 
 
-def judge(view: View, config: Config) -> Iterator[Finding | Note]:
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each container on CPUs that somebody else keeps; a note for each node that cannot be judged."""
     oldest = durations.seconds(config.max_report_age)
-    for node in view.nodes.values():
+    for node in handle.nodes:
         stale = stale_placement(node, oldest)
         if stale:
             yield stale

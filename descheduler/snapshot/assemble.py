@@ -11,11 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from descheduler import selectors
-from descheduler.framework import DisruptionBudget, NodeView, PodView, View
-from descheduler.snapshot import promises, report, times
+from descheduler import selectors, times
+from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
+from descheduler.metrics_sources import node_metric, resource_metrics
+from descheduler.snapshot import promises, report, volumes
 from descheduler.snapshot.files import Objects
-from koordlite.model import keys, node, pod, wire
+from descheduler.snapshot.pack import Packer
+from koordlite.model import keys, node, wire
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.nrt import ContainerPlacement
 
@@ -29,7 +31,8 @@ def view(objects: Objects, now: str = "") -> View:
     problems = list(objects.problems)
     classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
     reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
-    pods = [_pod(obj, moment, classes, problems) for obj in objects.of("Pod")]
+    reader = _Pods(objects.packer, moment, classes, problems)
+    pods = [reader.read(obj) for obj in objects.of("Pod")]
     nodes = _nodes(objects.of("Node"), reports, pods, problems)
     return View(
         time=times.show(moment),
@@ -40,21 +43,34 @@ def view(objects: Objects, now: str = "") -> View:
         namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
         priority_classes=classes,
         storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
+        volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
+        usage=_usage(objects, moment, problems),
         replicas=_replicas(pods),
         problems=tuple(problems),
         notes=tuple(_notes(objects, pods, nodes)),
     )
 
 
+def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str, Usage]:
+    """Measurements that lie among the objects."""
+    found: dict[str, Usage] = {}
+    if objects.by_kind["NodeMetric"]:
+        found[node_metric.SOURCE] = node_metric.usage(objects.of("NodeMetric"), moment, problems)
+    if objects.by_kind["NodeMetrics"]:
+        of_nodes, of_pods = objects.of("NodeMetrics"), objects.of("PodMetrics")
+        found[resource_metrics.SOURCE] = resource_metrics.usage(of_nodes, of_pods, problems)
+    return found
+
+
 def _moment(objects: Objects, now: str) -> tuple[float, str]:
     if now:
         return times.parse(now), "given"
-    found = [seconds for text in _times(objects) if (seconds := times.parse_or_none(text)) is not None]
+    found = [seconds for text in set(_times(objects)) if (seconds := times.parse_or_none(text)) is not None]
     return (max(found), "the newest time in the files") if found else (0.0, "unknown: no object has a time")
 
 
 def _times(objects: Objects) -> Iterator[str | None]:
-    for obj in objects.of("Pod"):
+    for obj in objects.by_kind["Pod"].values():
         yield from (obj.metadata.creation_timestamp, obj.status.start_time)
     for obj in objects.of("Node"):
         yield obj.metadata.creation_timestamp
@@ -63,17 +79,27 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield report.observed_at(obj)
 
 
-def _pod(obj: wire.PodObject, now: float, classes: Mapping[str, int], problems: list[Problem]) -> PodView:
-    value = pod.from_wire(obj)
-    problems.extend(value.problems)
-    if value.priority is None:
-        value = dataclasses.replace(value, priority=classes.get(obj.spec.priority_class_name or ""))
-    if not value.uid:
-        # Hand-written manifests have none; the name is as good as long as the picture lasts.
-        value = dataclasses.replace(value, uid=value.key)
-    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
-    age = None if started is None else now - started
-    return PodView(value, obj, obj.spec.node_name, age)
+@dataclasses.dataclass(frozen=True)
+class _Pods:
+    """Makes the views of pods."""
+
+    packer: Packer
+    now: float
+    classes: Mapping[str, int]
+    problems: list[Problem]
+
+    def read(self, obj: wire.PodObject) -> PodView:
+        """One pod; what cannot be read in it is noted."""
+        priority = obj.spec.priority
+        if priority is None:
+            priority = self.classes.get(obj.spec.priority_class_name or "")
+        value = self.packer.value(obj, priority)
+        self.problems.extend(value.problems)
+        if not value.uid:
+            value = dataclasses.replace(value, uid=value.key)
+        started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
+        age = None if started is None else self.now - started
+        return PodView(value, obj, obj.spec.node_name, age)
 
 
 def _nodes(
@@ -84,8 +110,7 @@ def _nodes(
 ) -> dict[str, NodeView]:
     placed: dict[str, list[PodView]] = defaultdict(list)
     for one in pods:
-        if one.pod.phase not in _ENDED:
-            placed[one.node].append(one)
+        placed[one.node].append(one)
     return {
         obj.metadata.name: _node(obj, reports.get(obj.metadata.name), placed[obj.metadata.name], problems)
         for obj in objects
@@ -114,7 +139,13 @@ def _node(
         reservation=written,
         placement_age_seconds=told.placement_age_seconds,
     )
-    return dataclasses.replace(bare, pods=tuple(_with_promises(one, bare, told) for one in pods))
+    present, ended = [], []
+    for one in pods:
+        if one.pod.phase in _ENDED:
+            ended.append(one)
+        else:
+            present.append(_with_promises(one, bare, told))
+    return dataclasses.replace(bare, pods=tuple(present), ended=tuple(ended))
 
 
 def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> bool:
@@ -125,7 +156,8 @@ def _with_promises(one: PodView, home: NodeView, told: report.Report) -> PodView
     seen: tuple[ContainerPlacement, ...] = told.placements.get(one.uid, ())
     if seen:
         return dataclasses.replace(one, containers=seen, observed=True)
-    return dataclasses.replace(one, containers=promises.as_promised(one.pod, home, told.allocs.get(one.uid)))
+    promised = promises.as_promised(one.pod, home, told.allocs.get(one.uid))
+    return dataclasses.replace(one, containers=promised) if promised else one
 
 
 def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: list[PodView]) -> Iterator[DisruptionBudget]:

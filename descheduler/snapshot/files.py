@@ -7,6 +7,7 @@ problem too, but only that object is left out: the rest of the picture stands.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from collections import Counter
@@ -16,6 +17,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from descheduler.snapshot import stream
+from descheduler.snapshot.pack import Packer
 from koordlite.model import wire
 from koordlite.model.errors import InputError, Problem
 
@@ -27,6 +30,11 @@ SHAPES: dict[str, type[Any]] = {
     "Namespace": wire.NamespaceObject,
     "PriorityClass": wire.PriorityClassObject,
     "PersistentVolumeClaim": wire.PersistentVolumeClaimObject,
+    "PersistentVolume": wire.PersistentVolumeObject,
+    "StorageClass": wire.StorageClassObject,
+    "NodeMetric": wire.NodeMetricObject,
+    "NodeMetrics": wire.NodeMetricsObject,
+    "PodMetrics": wire.PodMetricsObject,
 }
 _SUFFIXES = (".json", ".yaml", ".yml")
 _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -45,6 +53,8 @@ class Objects:
     """How many objects came more than once, by kind."""
     problems: list[Problem] = dataclasses.field(default_factory=list)
     """Objects that were left out."""
+    packer: Packer = dataclasses.field(default_factory=Packer)
+    """Keeps equal parts of pods once."""
 
     def of(self, kind: str) -> list[Any]:
         """Objects of `kind`, by namespace and name."""
@@ -66,8 +76,9 @@ def read(paths: Iterable[str]) -> Objects:
     objects, broken = Objects(), list[Problem]()
     for path in _files(paths, broken):
         try:
-            for document in _documents(path):
-                take(objects, document, str(path))
+            if not _take_in_pieces(objects, path):
+                for document in _documents(path):
+                    take(objects, document, str(path))
         except InputError as error:
             broken.extend(error.problems)
     if broken:
@@ -89,6 +100,20 @@ def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path
 
 
 _HOW = "make one with `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json > cluster.json`"
+
+
+def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:
+    """Take a large list object by object. False: it is small, or of another form, and has to be read at once."""
+    if path.suffix in _SUFFIXES[1:] or path.stat().st_size < stream.LARGE_BYTES:
+        return False
+    with path.open("rb") as file:
+        pieces = stream.items(file, str(path))
+        kind, first = next(pieces, ("", b""))
+        if not first or not (kind or _header(first, str(path)).kind):
+            return False
+        for piece in itertools.chain((first,), (piece for _, piece in pieces)):
+            take(objects, piece, str(path), kind.removesuffix("List"))
+    return True
 
 
 def _documents(path: pathlib.Path) -> Iterator[bytes]:
@@ -171,6 +196,8 @@ def _keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str)
     except msgspec.ValidationError as error:
         objects.problems.append(_poison(document, kind, path, str(error)))
         return
+    if kind == "Pod":
+        obj = objects.packer.small(obj)
     place = (obj.metadata.namespace, obj.metadata.name)
     if not obj.metadata.name:
         do = "give it a name; the object is left out of the picture until then"

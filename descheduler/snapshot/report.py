@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
+from descheduler import times
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
-from descheduler.snapshot import times
 from koordlite.model import keys, node, nrt, wire
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity

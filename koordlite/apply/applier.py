@@ -6,15 +6,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast, get_args
 
-from koordlite.apply import ended, inherited, promises, resctrl, resctrl_undo, system, writer
+from koordlite.apply import block, ended, inherited, promises, resctrl, resctrl_undo, system, writer
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.troubles import Troubles
 from koordlite.host.bundle import Host
-from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.host.journal import Entry, FileEntry, Journal
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
+    BlockChange,
     CgroupChange,
     CgroupField,
     Change,
@@ -41,6 +42,8 @@ class Applier:
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
         self._foreign = ForeignWriters()
+        self.troubles = Troubles(self._foreign)
+        """Refusals and foreign writes by place."""
         self._decoded: tuple[tuple[Entry, ...], dict[str, Found]] = ((), {})
         self.evictions = Evictions(cluster, host.clock)
         """What the cluster answered to evictions of this run."""
@@ -86,7 +89,9 @@ class Applier:
         self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
         published = self._publish([c for c in able if isinstance(c, ClusterChange)], seen)
         asked = self.evictions.take((c for c in able if isinstance(c, EvictPod)), time=seen.time)
-        return (*unread.values(), *done, *published, *asked)
+        steps = (*unread.values(), *done, *published, *asked)
+        self.troubles.note(steps)
+        return steps
 
     def _record(self, entries: list[Entry], seen: Snapshot) -> None:
         """What ended leaves the journal when it has to be written anyway."""
@@ -119,10 +124,14 @@ class Applier:
     def _write(self, change: Change) -> AppliedStep:
         if isinstance(change, ResctrlReturn):
             return self._return(change)
-        if isinstance(change, CgroupChange) and change.place not in self._journal.places:
+        if isinstance(change, CgroupChange | BlockChange) and change.place not in self._journal.places:
             # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
             return AppliedStep(change.place, writer.GONE)
+        if isinstance(change, BlockChange):
+            change = block.with_value(change, self._journal.by_place)
         step = writer.write(self._host, change)
+        if isinstance(change, BlockChange) and step.ok:
+            self._foreign.wrote(change)
         if isinstance(change, CgroupChange) and step.value == writer.GONE:
             self._foreign.forget(change.place)
         elif isinstance(change, CgroupChange) and step.ok:
@@ -136,6 +145,8 @@ class Applier:
             yield from resctrl.found(self._host, change, strategy, made=made, journal=self._journal.by_place)
         elif isinstance(change, ClusterChange):
             yield from promises.found(change, strategy, seen)
+        elif change.place not in self._journal.places and isinstance(change, BlockChange):
+            yield from block.entries(self._host, change, strategy)
         elif change.place not in self._journal.places and isinstance(change, SystemFileChange | OOMScoreChange):
             yield from system.entries(self._host, change, strategy)
         elif change.place not in self._journal.places:
@@ -159,17 +170,8 @@ class Applier:
         yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
 
     def _stands(self, change: Change, seen: Snapshot) -> bool:
-        """Whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
-        if not isinstance(change, CgroupChange) or change.gives_back or change.field not in NUMBERS:
-            return False
-        cgroup = seen.cgroups.get(change.group)
-        return cgroup is not None and cgroup.values.get(change.field) == self._settled(change)
-
-    def _settled(self, change: CgroupChange) -> CPUSet | int | None:
-        try:
-            return self._host.cgroups.settled(change.field, change.value)
-        except ValueError:
-            return None  # No value of this field: the write says so.
+        cgroup = seen.cgroups.get(change.group) if isinstance(change, CgroupChange) else None
+        return isinstance(change, CgroupChange) and cgroup is not None and writer.stands(self._host, change, cgroup)
 
     def _publish(self, changes: list[ClusterChange], seen: Snapshot) -> list[AppliedStep]:
         if not changes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import get_args
 
+from koordlite.apply import block
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
@@ -23,6 +24,8 @@ def _ended(host: Host, entry: Entry, seen: Snapshot) -> bool:
     match entry:
         case FileEntry(group=group, field=field) if field in get_args(CgroupField) and group not in seen.cgroups:
             return _vanished(host, group, field)
+        case FileEntry() if block.is_ours(entry):
+            return block.ended(host, entry)
         case TasksMoved(tid=tid, start_time=started):
             return procfs.start_time(host.files, tid) != started
         case OOMScoreFound(pid=pid, start_time=started):

@@ -7,9 +7,11 @@ correction, so that two controllers never fight faster than that.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Set
 
+from koordlite.formulas import blkio
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, CgroupField
+from koordlite.model.decision import BlockChange, CgroupChange, CgroupField
 from koordlite.model.outcome import ForeignWrite
 from koordlite.model.snapshot import Cgroup, Snapshot
 
@@ -40,20 +42,30 @@ class ForeignWriters:
 
     def __init__(self) -> None:
         self._ours: dict[str, CgroupChange] = {}
+        self._lines: dict[str, BlockChange] = {}
         self._fights: dict[str, _Fight] = {}
+        self._looked_at: Mapping[str, Cgroup] | None = None
 
-    def wrote(self, change: CgroupChange) -> None:
+    def wrote(self, change: CgroupChange | BlockChange) -> None:
         """We wrote this value, or what the kernel makes of it."""
+        if isinstance(change, BlockChange):
+            self._lines[change.place] = change
+            return
         self._ours[change.place] = change
+        self._looked_at = None
 
     def forget(self, place: str) -> None:
         """The file is not ours any more."""
         self._ours.pop(place, None)
+        self._lines.pop(place, None)
         self._fights.pop(place, None)
 
     def look(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
         """Files whose value is not the one we wrote last; each is told once."""
-        found: list[ForeignWrite] = []
+        found = list(self._changed_lines(seen))
+        if seen.cgroups is self._looked_at:
+            return tuple(found)  # The same picture of all files as the last time.
+        self._looked_at = seen.cgroups
         for place, change in list(self._ours.items()):
             cgroup = seen.cgroups.get(change.group)
             if cgroup is None:
@@ -66,6 +78,18 @@ class ForeignWriters:
                 del self._ours[place]
         return tuple(found)
 
+    def _changed_lines(self, seen: Snapshot) -> Iterator[ForeignWrite]:
+        """The same of disks; a group nobody asks about any more is not looked at."""
+        for place, change in list(self._lines.items()):
+            held = seen.blocks.values.get(change.group, {}).get(change.field)
+            present = None if held is None else held.get(change.device, blkio.UNSET[change.field])
+            if present is not None and blkio.holds(present, change.value or ""):
+                continue
+            del self._lines[place]
+            if present is not None:
+                self._note(place, seen.time)
+                yield ForeignWrite(place, change.value or "", present)
+
     def keep_off(self, place: str, now: float) -> bool:
         """Whether a correction of this file has to wait."""
         fight = self._fights.get(place)
@@ -75,6 +99,16 @@ class ForeignWriters:
         """How often somebody else changed this file within the last hour of fighting."""
         fight = self._fights.get(place)
         return fight.times if fight else 0
+
+    def kept_off_seconds(self, place: str, now: float) -> float:
+        """How long a correction of this file still has to wait; 0 when it has not."""
+        fight = self._fights.get(place)
+        return max(0.0, fight.not_before - now) if fight else 0.0
+
+    @property
+    def fought(self) -> Set[str]:
+        """Files that somebody else has changed."""
+        return self._fights.keys()
 
     def _note(self, place: str, now: float) -> None:
         fight = self._fights.setdefault(place, _Fight())

@@ -86,13 +86,18 @@ def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]
 
 
 def without_group(change: Change, done: Iterable[AppliedStep]) -> AppliedStep | None:
-    """The step that is not taken because the group it needs was refused a moment ago."""
+    """The step that is not taken because the group it needs was refused a moment ago, or turned out to be another's.
+
+    Nobody noted what was found in a group that we were about to make: the next look finds it there and notes it.
+    """
     if not isinstance(change, SchemataChange | TasksChange):
         return None
     needed = ResctrlGroupChange(change.group).place
-    if all(step.ok or step.place != needed for step in done):
-        return None
-    return AppliedStep(change.place, describe(change), False, "its group was not made")
+    for step in done:
+        if step.place == needed and (not step.ok or step.value == THERE):
+            why = f"its group {THERE}: it is looked at first" if step.ok else "its group was not made"
+            return AppliedStep(change.place, describe(change), False, why)
+    return None
 
 
 def write(host: Host, change: ResctrlChange) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
 from koordlite import plan
-from koordlite.apply import inherited, promises, resctrl_undo, system, writer
+from koordlite.apply import block, inherited, promises, resctrl_undo, system, writer
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroup_fields import NUMBERS
@@ -44,6 +44,7 @@ def restore(
     promised = [e for e in entries if isinstance(e, ClusterEntry) and e.strategy not in staying]
     steps = [
         *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)]),
+        *(writer.write(host, block.undo(e)) for e in entries if block.is_ours(e)),
         *(writer.write(host, system.undo(e)) for e in entries if system.is_ours(e)),
         *resctrl_undo.undo(host, entries, writer.words),
         *(promises.take_back(cluster, promised) if cluster else ()),
@@ -54,8 +55,8 @@ def restore(
 
 
 def _elsewhere(entry: FileEntry) -> bool:
-    """Whether the file is none of a cgroup."""
-    return resctrl_undo.is_ours(entry) or system.is_ours(entry)
+    """Whether it is no number or set of a cgroup."""
+    return resctrl_undo.is_ours(entry) or system.is_ours(entry) or block.is_ours(entry)
 
 
 def undo_list(host: Host, entries: Iterable[Entry]) -> list[tuple[str, str, str]]:
@@ -65,8 +66,9 @@ def undo_list(host: Host, entries: Iterable[Entry]) -> list[tuple[str, str, str]
 
 def _present(host: Host, entry: Entry) -> str:
     try:
-        if system.is_ours(entry):
-            return system.present(host, entry) or writer.GONE
+        if system.is_ours(entry) or block.is_ours(entry):
+            found = block.present(host, entry) if block.is_ours(entry) else system.present(host, entry)
+            return found or writer.GONE
         match entry:
             case FileEntry(group=group) if group.startswith(_RESCTRL):
                 return host.resctrl.schemata_raw(group.removeprefix(_RESCTRL), entry.field).decode().strip()
@@ -121,6 +123,9 @@ def _change(host: Host, entry: FileEntry) -> CgroupChange:
 
 
 def _final(host: Host, entry: FileEntry) -> AppliedStep:
+    if entry.field == "cpu.shares" and entry.raw.strip() == b"0":
+        # v2 prints weight 0 for an idle group, and takes none: idle again, it has the same share.
+        return AppliedStep(entry.place, "idle as it was found")
     try:
         host.cgroups.write_raw(entry.group, entry.field, entry.raw.rstrip(b"\n") or b"\n")
     except OSError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 
-from koordlite.apply import resctrl, system
+from koordlite.apply import block, resctrl, system
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
+from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.host.cgroupfs import vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
+    BlockChange,
     CgroupChange,
     Change,
     EvictPod,
@@ -18,6 +20,7 @@ from koordlite.model.decision import (
     SystemFileChange,
 )
 from koordlite.model.outcome import AppliedStep
+from koordlite.model.snapshot import Cgroup
 
 GONE = "gone meanwhile"
 
@@ -28,13 +31,24 @@ def write(host: Host, change: Change) -> AppliedStep:
     try:
         value = _write(host, change)
     except (OSError, ValueError) as error:
-        if isinstance(change, CgroupChange) and _went(host, change, error):
+        if isinstance(change, CgroupChange | BlockChange) and _went(host, change, error):
             return AppliedStep(change.place, GONE)
         return AppliedStep(change.place, describe(change), False, words(error), host.clock.monotonic() - started)
     return AppliedStep(change.place, value, seconds=host.clock.monotonic() - started)
 
 
-def _went(host: Host, change: CgroupChange, error: OSError | ValueError) -> bool:
+def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
+    """Whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
+    if change.gives_back or change.field not in NUMBERS:
+        return False
+    try:
+        wanted = host.cgroups.settled(change.field, change.value)
+    except ValueError:
+        return False  # No value of this field: the write says so.
+    return present.values.get(change.field) == wanted
+
+
+def _went(host: Host, change: CgroupChange | BlockChange, error: OSError | ValueError) -> bool:
     """Whether the group is gone; one that only lacks the file is there, and the refusal stands."""
     return isinstance(error, OSError) and vanished(error) and not host.cgroups.exists(change.group)
 
@@ -68,6 +82,8 @@ def _write(host: Host, change: Change) -> str:
             host.cgroups.write(group, field, value)
         case _ if isinstance(change, ResctrlChange):
             return resctrl.write(host, change)
+        case BlockChange():
+            block.write(host, change)
         case SystemFileChange() | OOMScoreChange():
             return describe(change) if system.write(host, change) else GONE
         case _:

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither writes anything")
     resctrl.add_argument("-o", "--output", choices=("text", "json"), default="text")
     _machine(resctrl)
-    _sandbox(commands.add_parser("sandbox", help="an emulated kernel interface for other programs"))
+    _sandbox(commands.add_parser("sandbox", help="an emulated kernel interface or API server for other programs"))
     commands.add_parser("default-config", help="koordlite.yaml with every option at its default, commented")
     return top
 
@@ -71,7 +71,11 @@ def _machine(command: argparse.ArgumentParser) -> None:
     machine.add_argument("--sandbox", metavar="SHAPE", help=f"an emulated node instead of this machine: {SHAPES}")
     machine.add_argument("--recorded", metavar="DIR", nargs="+", help="captured /sys, /proc and cgroups, read-only")
     group.add_argument("--cluster", metavar="DIR", help="folder of YAML manifests as the cluster; edits are picked up")
-    group.add_argument("--node", metavar="NAME", help="name of this machine's Node object")
+    group.add_argument("--kubeconfig", metavar="FILE", help="API server as the cluster (default: that of this pod)")
+    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    group.add_argument(
+        "--node", "--node-name", dest="node", metavar="NAME", help="name of this machine's Node (or NODE_NAME)"
+    )
     group.add_argument("--kubepods", metavar="GROUP", help="kubelet's top cgroup where it is not kubepods")
     group.add_argument("--config", metavar="FILE", help="koordlite.yaml")
 
@@ -109,6 +113,12 @@ def _sandbox(command: argparse.ArgumentParser) -> None:
     mount.add_argument("folder", metavar="DIR", help="an empty folder")
     mount.add_argument("--machine", metavar="SHAPE", default="intel-2s-ht", help=f"whose hardware it has: {SHAPES}")
     mount.add_argument("--options", default="", help="as for mount -t resctrl: cdp, cdpl2, mba_MBps, debug, ro")
+    server = actions.add_parser("apiserver", help="a small Kubernetes API server; everybody may do everything there")
+    server.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    server.add_argument("--port", type=int, default=0, help="port (default: any free one)")
+    server.add_argument("--objects", metavar="DIR", action="append", default=[], help="manifests to begin with")
+    server.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for it there")
+    server.add_argument("--no-controllers", action="store_true", help="leave budgets and terminating pods as they are")
 
 
 def _ask(command: argparse.ArgumentParser) -> None:
@@ -137,9 +147,7 @@ def _command(args: argparse.Namespace) -> int:
 
         return undo(args)
     if args.command == "sandbox":
-        from koordlite.cli.sandbox_mount import mount
-
-        return mount(args)
+        return _sandboxed(args)
     if args.command == "resctrl":
         from koordlite.cli.resctrl import resctrl
 
@@ -147,3 +155,13 @@ def _command(args: argparse.Namespace) -> int:
     from koordlite.cli import check
 
     return check.COMMANDS[args.command](args)
+
+
+def _sandboxed(args: argparse.Namespace) -> int:
+    if args.action == "apiserver":
+        from koordlite.cli.sandbox_apiserver import apiserver
+
+        return apiserver(args)
+    from koordlite.cli.sandbox_mount import mount
+
+    return mount(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import urllib.error
@@ -23,7 +24,7 @@ TIMEOUT_SECONDS = 5.0
 
 def ask(args: argparse.Namespace) -> int:
     """Print the answer. 1 when the agent is degraded."""
-    if args.url or not (args.sandbox or args.recorded or args.cluster):
+    if args.url or not (args.sandbox or args.recorded or args.cluster or args.kubeconfig):
         return _ask_running(args)
     tick = _look(args)
     if not tick.node:
@@ -45,10 +46,11 @@ def _look(args: argparse.Namespace) -> Tick:
     """Two looks a second apart, since usage is a rate; nothing is written."""
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
-    agent = Agent(machine.host, machine.cluster, settings)
-    agent.tick()
-    machine.host.clock.wait(1.0)
-    return agent.tick()
+    with contextlib.closing(machine):
+        agent = Agent(machine.host, machine.cluster, settings)
+        agent.tick()
+        machine.host.clock.wait(1.0)
+        return agent.tick()
 
 
 def _explain(subject: str, tick: Tick, output: str) -> str:

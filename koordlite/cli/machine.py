@@ -14,6 +14,7 @@ from koordlite.host import bundle, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
+from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.manifests import ManifestCluster
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
@@ -32,6 +33,13 @@ class Machine:
     name: str
     """For titles: `sandbox intel-2s-ht`, `recording …`, the host name."""
     sandbox: Sandbox | None = None
+    remote: KubeCluster | None = None
+    """The API server, where the cluster is one: it works in threads until it is stopped."""
+
+    def close(self) -> None:
+        """End what works in the background."""
+        if self.remote:
+            self.remote.stop()
 
 
 def settings(args: argparse.Namespace) -> Settings:
@@ -58,7 +66,8 @@ def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | 
     if args.recorded:
         return _recorded(args, chosen)
     host = bundle.bind(RealFiles(), RealClock(stop), kubepods=chosen.agent.kubepods)
-    return Machine(host, folder(args, chosen, host.clock, sysfs.topology(host.files)), socket.gethostname())
+    found = cluster(args, chosen, host, stop)
+    return Machine(host, found, socket.gethostname(), remote=_remote(found))
 
 
 def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
@@ -67,13 +76,29 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
         raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
     speed = getattr(args, "speed", None)
     emulated = Sandbox(args.sandbox, pace=1 / speed if speed else 0.0, stop=stop)
-    cluster = SandboxCluster(folder(args, chosen, emulated.clock, sysfs.topology(emulated.files)), emulated)
+    named = _named_cluster(args, chosen, emulated, stop)
+    cluster = SandboxCluster(named, emulated)
     cluster.view()  # Its kubelet makes the groups that are looked for next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir
-    return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated)
+    return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named))
+
+
+def _remote(found: Cluster) -> KubeCluster | None:
+    return found if isinstance(found, KubeCluster) else None
+
+
+def _named_cluster(
+    args: argparse.Namespace, chosen: Settings, emulated: Sandbox, stop: threading.Event | None
+) -> Cluster:
+    topology = sysfs.topology(emulated.files)
+    if args.cluster or not getattr(args, "kubeconfig", None):
+        return folder(args, chosen, emulated.clock, topology)
+    from koordlite.cli.api_cluster import open_cluster
+
+    return open_cluster(args, chosen, files=emulated.files, topology=topology, stop=stop)
 
 
 def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
@@ -88,11 +113,21 @@ def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
     return Machine(host, cluster, f"recording {folders[0]}")
 
 
+def cluster(args: argparse.Namespace, chosen: Settings, host: Host, stop: threading.Event | None = None) -> Cluster:
+    """A folder of manifests where one is named, else the API server."""
+    topology = sysfs.topology(host.files)
+    if args.cluster:
+        return folder(args, chosen, host.clock, topology)
+    from koordlite.cli.api_cluster import open_cluster
+
+    return open_cluster(args, chosen, files=host.files, topology=topology, stop=stop)
+
+
 def folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
     """The cluster of a folder of manifests."""
     if not args.cluster:
-        why = "no cluster is named; the API server client is not part of this version"
-        raise ConfigError(Problem("command line", "--cluster", "", why, "name a folder of manifests"))
+        do = "name a folder of manifests, or an API server with --kubeconfig"
+        raise ConfigError(Problem("command line", "--cluster", "", "an emulated node needs a cluster to be in", do))
     published = getattr(args, "published", None)
     return ManifestCluster(
         pathlib.Path(args.cluster),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import pathlib
 import shutil
@@ -20,7 +21,7 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.resctrl import ROOT, Resctrl
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Files
-from koordlite.report import resctrl_map, resctrl_plan
+from koordlite.report import resctrl_map, resctrl_overlap, resctrl_plan
 from koordlite.report.json import encode
 
 STRATEGY = "resctrl"
@@ -44,7 +45,10 @@ def _show(args: argparse.Namespace, width: int) -> int:
 
 def whole(fs: ResctrlFS) -> Resctrl:
     """Everything about every group, threads and modes included."""
-    found = fs.read(with_tasks=(ROOT, *fs.group_names()))
+    return _with_modes(fs, fs.read(with_tasks=(ROOT, *fs.group_names())))
+
+
+def _with_modes(fs: ResctrlFS, found: Resctrl) -> Resctrl:
     groups = {name: dataclasses.replace(group, mode=_mode(fs, name)) for name, group in found.groups.items()}
     return dataclasses.replace(found, groups=groups)
 
@@ -73,13 +77,14 @@ def _files(args: argparse.Namespace) -> Files:
 
 def _plan(args: argparse.Namespace, width: int) -> int:
     seen, decisions = _judged(args)
-    refused = any(decision.verdict == "refuse" for decision in decisions)
+    overlaps = list(resctrl_overlap.refused(seen.resctrl, decisions))
+    refused = bool(overlaps) or any(decision.verdict == "refuse" for decision in decisions)
     after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
     if args.output == "json":
         document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
-        _print_json("koordlite-resctrl-plan", **document)
+        _print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
         return 1 if refused else 0
-    print(resctrl_plan.text(decisions, width=width))
+    print(resctrl_plan.text(decisions, overlaps, width=width))
     labels = {resctrl_wish.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
     print(resctrl_map.text(after, width=width, labels=labels), end="")
     return 1 if refused else 0
@@ -89,12 +94,14 @@ def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
     """One look at machine and cluster; nothing is written."""
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
-    agent = Agent(machine.host, machine.cluster, settings)
-    tick = agent.tick()
+    with contextlib.closing(machine):
+        agent = Agent(machine.host, machine.cluster, settings)
+        tick = agent.tick()
     if agent.seen is None or agent.seen.node is None:
         do = "write its manifest, or name it by --node"
         raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
-    return agent.seen, tuple(decision for decision in tick.decisions if decision.strategy == STRATEGY)
+    decisions = tuple(decision for decision in tick.decisions if decision.strategy == STRATEGY)
+    return dataclasses.replace(agent.seen, resctrl=_with_modes(machine.host.resctrl, agent.seen.resctrl)), decisions
 
 
 def _print_json(kind: str, **parts: object) -> None:

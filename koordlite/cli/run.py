@@ -25,10 +25,13 @@ from koordlite.cli.machine import Machine
 from koordlite.config import Settings
 from koordlite.host import journal, procfs
 from koordlite.host.journal import Journal
+from koordlite.model.errors import Problem
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
+_CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
+"""How problems begin that somebody made in the cluster, and not on this machine."""
 News = tuple[DecisionEvent, ...]
 Listener = Callable[[Tick, News], None]
 
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: stop.set())
     settings = machines.settings(args)
     machine = machines.machine(args, settings, stop)
-    with _journal(args, settings, machine) as held:
+    with contextlib.closing(machine), _journal(args, settings, machine) as held:
         agent = Agent(machine.host, machine.cluster, settings, held)
         return (
             _look_twice(agent, machine, settings.agent.on_stop) if args.once else _loop(agent, machine, settings, args)
@@ -69,7 +72,11 @@ def _keep_files_open() -> None:
 def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(_http(agent, settings)), stack.enter_context(_view(machine, args))]
+        listeners = [
+            stack.enter_context(_http(agent, settings)),
+            stack.enter_context(_view(machine, args)),
+            _cluster(agent, machine),
+        ]
 
         def on_tick(tick: Tick) -> None:
             news = history.add(tick)
@@ -141,6 +148,23 @@ def _http(agent: Agent, settings: Settings) -> Iterator[Listener]:
         yield listen
     finally:
         server.close()
+
+
+def _cluster(agent: Agent, machine: Machine) -> Listener:
+    """Tells an API server what was used, and which of its objects cannot be understood when that comes up."""
+    told: frozenset[Problem] = frozenset()
+
+    def listen(tick: Tick, news: News) -> None:
+        nonlocal told
+        if machine.remote is None:
+            return
+        found = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
+        machine.remote.tell(sorted(found - told, key=str))
+        told = found
+        if agent.seen and not tick.woken:
+            machine.remote.saw(agent.seen)
+
+    return listen
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import threading
 
 from koordlite.apply import restore, undo_list
 from koordlite.cli import machine as machines
 from koordlite.config import Settings
-from koordlite.host import bundle, journal, procfs, sysfs
+from koordlite.host import bundle, journal, procfs
 from koordlite.host.bundle import Host
 from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
@@ -38,4 +39,12 @@ def undo(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
-    return machines.folder(args, settings, host.clock, sysfs.topology(host.files)) if args.cluster else None
+    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig
+    return machines.cluster(args, settings, host, _stopped()) if named else None
+
+
+def _stopped() -> threading.Event:
+    """Nothing waits for this run, so the cluster may take its time."""
+    event = threading.Event()
+    event.set()
+    return event

@@ -49,19 +49,22 @@ class Rule:
 
 
 def barrier(
-    seen: Snapshot, config: EvictionSettings, past: Past, *, cool_down_seconds: float, from_start: bool
+    seen: Snapshot, config: EvictionSettings, past: Past, *, capacity: int, cool_down_seconds: float, from_start: bool
 ) -> Decision | None:
-    """Why nobody may be evicted in this round; None when somebody may. It keeps what is remembered."""
+    """Why nobody may be evicted in this round; None when somebody may. It keeps what is remembered.
+
+    `capacity` is the node's of the resource that is judged, 0 when it is unknown.
+    """
     left = past.cooling_seconds(cool_down_seconds, from_start=from_start)
-    found = _untrusted(seen, config) or (_cooling(left, cool_down_seconds) if left > 0 else None)
+    found = _untrusted(seen, config, capacity) or (_cooling(left, cool_down_seconds) if left > 0 else None)
     return found and dataclasses.replace(found, remember=past.remember())
 
 
-def _untrusted(seen: Snapshot, config: EvictionSettings) -> Decision | None:
+def _untrusted(seen: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
     """Why nobody may be evicted on this picture: switched off, no node, or input that is missing or too old."""
     if not seen.slo.threshold.enable:
         return Decision("evict", "hold", "Disabled")
-    if seen.node is None or not seen.node.capacity_milli or not seen.node.capacity_memory:
+    if seen.node is None or capacity <= 0:
         return Decision("evict", "skip", "NoNode")
     limits = {"usage": config.usage_age_seconds, **dict.fromkeys(("node", "pods", "config"), config.input_age_seconds)}
     old = {name: seen.ages[name] for name, limit in limits.items() if seen.ages.get(name, 0.0) > limit}
@@ -82,18 +85,32 @@ def _cooling(seconds: float, cool_down_seconds: float) -> Decision:
 def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Sequence[Rule]) -> Iterator[Decision]:
     """What the rules found, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
-    walk = evict_walk.walk(
-        tasks, leaving=past.going(seen), refused=seen.refused_evictions, most=config.max_evictions_per_round
-    )
+    # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
+    most = config.max_evictions_per_round - past.granted - len(seen.asked_evictions)
+    walk = evict_walk.walk(tasks, leaving=past.going(seen), refused=seen.refused_evictions, most=max(most, 0))
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        yield dataclasses.replace(rule.told, verdict="evict" if chosen else rule.told.verdict)
+        told = rule.told if rule.task else _with_queue(rule.told, rule.candidates, seen.pods)
+        yield dataclasses.replace(told, verdict="evict" if chosen else told.verdict)
     if tasks:
         yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
     yield Decision(
         "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
     )
+
+
+def _with_queue(told: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
+    """Who would go, in order, and who not, where nothing has to be released and so no pod gets a decision."""
+    stay: dict[str, list[str]] = {}
+    for pod in pods:
+        if pod.uid in candidates.barred:
+            stay.setdefault(_WORDS[candidates.barred[pod.uid]], []).append(pod.key)
+    queue = {
+        "queue": " ".join(pod.key for pod in candidates.order),
+        "stay": "; ".join(f"{word}: {' '.join(names)}" for word, names in sorted(stay.items())),
+    }
+    return dataclasses.replace(told, evidence={**told.evidence, **{name: text for name, text in queue.items() if text}})
 
 
 def amounts(prefix: str, found: Amounts) -> Evidence:

@@ -12,7 +12,8 @@ from koordlite.model.snapshot import Snapshot
 
 LEAVING_SECONDS = 120.0
 """For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
-_STARTED, _EVICTED, _ASKED, _LEAVING, _LACKING = "started", "evicted", "asked/", "leaving/", "lacking/"
+_STARTED, _EVICTED, _GRANTED = "started", "evicted", "granted"
+_ASKED, _LEAVING, _LACKING = "asked/", "leaving/", "lacking/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,23 +29,29 @@ class Past:
     """Pods that somebody is deleting, by uid, and since when."""
     lacking: Mapping[str, float]
     """Resources without any allocatable, and since when."""
+    granted: int = 0
+    """Evictions the cluster accepted in a round that it cut short by refusals: others go on with it, without waiting
+    for the cool-down, and it has its bound as one. 0 for a round of its own."""
 
     def cooling_seconds(self, cool_down_seconds: float, *, from_start: bool) -> float:
         """How long nothing may be evicted yet; 0 when something may. `from_start`: the start counts as an eviction."""
+        if self.granted:
+            return 0.0
         since = [self.started] if from_start else []
         since += [] if self.evicted is None else [self.evicted]
         return max(0.0, max(since) + cool_down_seconds - self.time) if since else 0.0
 
     def going(self, seen: Snapshot) -> frozenset[str]:
-        """Pods that are on their way out and count as released."""
+        """Pods that are on their way out and count as released, whoever has asked for it."""
         known = {pod.uid for pod in seen.pods}
-        times = {**self.leaving, **seen.evicted}
+        times = {**self.leaving, **dict.fromkeys(seen.asked_evictions, self.time), **seen.evicted}
         return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
 
     def remember(self, asked: Iterable[str] = ()) -> dict[str, float]:
         """For the next round; `asked` are the pods whose eviction is asked for in this one."""
         found = {_STARTED: self.started, **({} if self.evicted is None else {_EVICTED: self.evicted})}
         found |= {f"{_ASKED}{uid}": self.time for uid in asked}
+        found |= {_GRANTED: self.granted} if self.granted else {}
         found |= {f"{_LEAVING}{uid}": at for uid, at in self.leaving.items()}
         return found | {f"{_LACKING}{name}": at for name, at in self.lacking.items()}
 
@@ -58,6 +65,7 @@ def past(seen: Snapshot, strategy: str, resources: Iterable[str]) -> Past:
         time=seen.time,
         started=before.get(_STARTED, seen.time),
         evicted=_last_eviction(seen, before),
+        granted=_granted(seen, before),
         leaving={p.uid: before.get(f"{_LEAVING}{p.uid}", seen.time) for p in seen.pods if p.deleting and p.active},
         lacking={name: before.get(f"{_LACKING}{name}", seen.time) for name in lacking},
     )
@@ -65,7 +73,21 @@ def past(seen: Snapshot, strategy: str, resources: Iterable[str]) -> Past:
 
 def _last_eviction(seen: Snapshot, before: Mapping[str, float]) -> float | None:
     """Only what was accepted anew starts the cool-down, not what was asked for."""
-    asked = {key.removeprefix(_ASKED): at for key, at in before.items() if key.startswith(_ASKED)}
-    accepted = [seen.evicted[uid] for uid, at in asked.items() if seen.evicted.get(uid, -1.0) >= at]
     known = [before[_EVICTED]] if _EVICTED in before else []
-    return max([*known, *accepted], default=None)
+    return max([*known, *_accepted(seen, before).values()], default=None)
+
+
+def _granted(seen: Snapshot, before: Mapping[str, float]) -> int:
+    """Accepted evictions of the round so far, as long as its last ones were refused in part."""
+    accepted = _accepted(seen, before)
+    refused = [uid for uid in _asked(before) if uid in seen.refused_evictions and uid not in accepted]
+    return int(before.get(_GRANTED, 0)) + len(accepted) if refused else 0
+
+
+def _accepted(seen: Snapshot, before: Mapping[str, float]) -> dict[str, float]:
+    """Pods asked for in the round before whose eviction was accepted since, and when."""
+    return {uid: seen.evicted[uid] for uid, at in _asked(before).items() if seen.evicted.get(uid, -1.0) >= at}
+
+
+def _asked(before: Mapping[str, float]) -> dict[str, float]:
+    return {key.removeprefix(_ASKED): at for key, at in before.items() if key.startswith(_ASKED)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from koordlite.formulas import evict, evict_order, evict_release
 from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
 from koordlite.model import eviction
@@ -46,22 +47,26 @@ def rule(seen: Snapshot, past: Past, limits: Limits) -> Rule:
     """Measure the requests of the node's batch and mid pods against what the node promises."""
     requests = {pod.uid: _promised_request(pod, limits.resource) for pod in seen.pods if pod.active}
     release, evidence = _release(seen, past, limits, requests)
+    candidates = _candidates(seen, limits)
     if not release:
         waits = any(past.time - since < limits.wait_seconds for since in _lacking(past, evidence).values())
         reason = "AllocatableJustGone" if waits else "RequestsUnderThreshold"
-        return Rule(Decision(f"evict/{limits.feature}", "hold", reason, evidence))
+        return Rule(Decision(f"evict/{limits.feature}", "hold", reason, evidence), candidates=candidates)
     told = Decision(f"evict/{limits.feature}", "hold", "RequestsOverThreshold", evidence)
-    candidates = evict_order.by_priority(
+    given = {uid: {name: held[name] for name in held if name in release} for uid, held in requests.items()}
+    uids = tuple(pod.uid for pod in candidates.order)
+    task = Task(limits.feature, eviction.REQUESTED, release, uids, given)
+    return Rule(told, task, candidates, f"batch and mid pods request more {limits.resource} than the node promises")
+
+
+def _candidates(seen: Snapshot, limits: Limits) -> Candidates:
+    return evict_order.by_priority(
         seen.pods,
         feature=limits.feature,
         priority_threshold=limits.priority_threshold,
         amounts={pod.uid: sum(eviction.request(pod, limits.resource).values()) for pod in seen.pods},
         used=seen.usage.pods,
     )
-    given = {uid: {name: held[name] for name in held if name in release} for uid, held in requests.items()}
-    uids = tuple(pod.uid for pod in candidates.order)
-    task = Task(limits.feature, eviction.REQUESTED, release, uids, given)
-    return Rule(told, task, candidates, f"batch and mid pods request more {limits.resource} than the node promises")
 
 
 def _promised_request(pod: Pod, resource: str) -> dict[str, int]:

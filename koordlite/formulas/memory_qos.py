@@ -10,6 +10,7 @@ from koordlite.model.slo_qos import MemoryQOS
 Values = dict[CgroupField, int]
 UNLIMITED = -1
 PAGE = 4096
+_IN_PAGES = frozenset({"memory.min", "memory.low", "memory.high"})
 
 
 def protection(qos: MemoryQOS, request: int) -> Values:
@@ -40,6 +41,17 @@ def throttling(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, pa
     return max(begin // page * page, protection(qos, request)["memory.min"])
 
 
+def kept(field: CgroupField, value: int, *, page: int = PAGE) -> int:
+    """What the kernel keeps of a value: amounts of memory in whole pages, the rest as it is written.
+
+    Otherwise what stands there would never be what was asked for. Source: Linux `page_counter_memparse`.
+
+    >>> kept("memory.min", 10_000), kept("memory.high", UNLIMITED), kept("memory.wmark_ratio", 95)
+    (8192, -1, 95)
+    """
+    return value // page * page if field in _IN_PAGES and value > 0 else value
+
+
 def fixed(qos: MemoryQOS) -> Values:
     """What is copied from the settings, in the order Koordinator writes it."""
     return {
@@ -64,9 +76,9 @@ def pod_values(qos: MemoryQOS, *, request: int, limit: int) -> Values:
     return {**protection(qos, request), **fixed(qos), **page_cache(qos, limit=limit)}
 
 
-def container_values(qos: MemoryQOS, *, request: int, limit: int, allocatable: int) -> Values:
+def container_values(qos: MemoryQOS, *, request: int, limit: int, allocatable: int, page: int = PAGE) -> Values:
     """All values of a container's group, in the order Koordinator writes them."""
-    high = throttling(qos, request=request, limit=limit, allocatable=allocatable)
+    high = throttling(qos, request=request, limit=limit, allocatable=allocatable, page=page)
     return {**protection(qos, request), "memory.high": high, **fixed(qos)}
 
 

@@ -5,10 +5,13 @@ Source: the name tables of Koordinator's `pkg/koordlet/util/system` and kubelet'
 
 from __future__ import annotations
 
+import re
+
 from koordlite.model.qos import KubeQoS
 from koordlite.model.snapshot import Layout
 
 _SLICE = ".slice"
+_SCOPE = re.compile(r".+-([^-]+)\.scope", re.ASCII)
 _SCOPES = {"containerd": "cri-containerd", "docker": "docker", "cri-o": "crio", "pouch": "pouch"}
 
 
@@ -51,6 +54,21 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
         known = ", ".join(f"{prefix}://" for prefix in _SCOPES)
         raise ValueError(f"container id {container_id!r} has none of the runtimes we know: {known}")
     return f"{pod}/{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else f"{pod}/{name}"
+
+
+def container_id(names: Layout, group: str) -> str:
+    """The id of the container whose group this is, whatever runtime made it; the inverse of `container_group`.
+
+    ValueError for a name no container has: the systemd driver's are `RUNTIME-ID.scope`, cgroupfs has the bare id.
+    Source: Koordinator `ParseContainerId`.
+    """
+    name = group.rpartition("/")[2]
+    if names.driver != "systemd":
+        return name
+    match = _SCOPE.fullmatch(name)
+    if not match:
+        raise ValueError(f"{name!r} is no container's group: RUNTIME-ID.scope is")
+    return match[1]
 
 
 def _stem(group: str) -> str:

@@ -123,10 +123,12 @@ class Version:
 
     def throttling(self, raw: bytes) -> Throttled:
         """nr_periods, nr_throttled and the throttled time of `cpu.stat`: v1 prints ns, v2 µs."""
-        periods, throttled = _counter(raw, b"nr_periods"), _counter(raw, b"nr_throttled")
-        v1 = self.number == 1
-        time_ns = _counter(raw, b"throttled_time") if v1 else _counter(raw, b"throttled_usec") * 1000
-        return Throttled(periods, throttled, time_ns)
+        stat = keyed(raw)
+        name, unit_ns = ("throttled_time", 1) if self.number == 1 else ("throttled_usec", 1000)
+        try:
+            return Throttled(int(stat["nr_periods"]), int(stat["nr_throttled"]), int(stat[name]) * unit_ns)
+        except KeyError as missing:
+            raise ValueError(f"no line {missing.args[0]} in {raw[:80]!r}") from None
 
     def working_memory(self, raw: bytes) -> int:
         """inactive_anon + active_anon + unevictable of `memory.stat`: bytes in use without page cache.
@@ -135,6 +137,12 @@ class Version:
         """
         names = _TOTAL_ANONYMOUS if self.number == 1 else _ANONYMOUS_MEMORY
         return sum([_counter(raw, name) for name in names])
+
+
+def keyed(raw: bytes) -> dict[str, str]:
+    """A file of `name value` lines; what is no such line is left out. Source: Koordinator `ParseKVMap`."""
+    rows = (line.split() for line in raw.decode().splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
 def _wanted(field: str) -> str:

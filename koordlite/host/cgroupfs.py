@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Iterable, Mapping
 
 from koordlite.host import cgroup_mounts, cgroup_names, cgroup_versions
@@ -58,6 +59,10 @@ class Cgroups:
             raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}") from None
         return f"{folder}/{group}/{name}" if group else f"{folder}/{name}"
 
+    def folder(self, group: str, controller: str) -> str:
+        """The folder of a group in the hierarchy of a v1 controller; on v2 they all share one."""
+        return self._folder(controller if self.layout.version == 1 else "", group)
+
     def exists(self, group: str) -> bool:
         """Whether the group is there."""
         try:
@@ -98,17 +103,11 @@ class Cgroups:
             period = None if unlimited else self.read_present(group, "cpu.period")
         if cpus is None and quota is None and not self.exists(group):
             raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
-        return Cgroup(
-            cpuset=None if cpus is None else self._version.cpus(cpus),
-            effective=None if effective is None else self._version.cpus(effective),
-            quota_us=None if quota is None else self._version.quota_us(quota),
-            period_us=_DEFAULT_PERIOD_US if period is None else self._version.period_us(period),
-            values=self._values(group, fields),
-        )
+        return _parsed(self._version, (cpus, effective, quota, period), self._values(group, fields))
 
-    def _values(self, group: str, fields: Iterable[str]) -> dict[str, int]:
+    def _values(self, group: str, fields: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
         found = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
-        return {field: self._version.integer(field, raw) for field, raw in found if raw is not None}
+        return tuple((field, raw) for field, raw in found if raw is not None)
 
     def _optional(self, group: str, field: str) -> bytes | None:
         """None also where the file refuses to be read: one such file must not cost the whole picture."""
@@ -180,6 +179,10 @@ class Cgroups:
         """The group of a pod; it need not exist yet."""
         return cgroup_names.pod_group(self.layout, uid, kube_qos)
 
+    def container_id(self, group: str) -> str:
+        """The id of the container whose group this is; ValueError for a name no container has."""
+        return cgroup_names.container_id(self.layout, group)
+
     def container_group(self, pod_group: str, container_id: str) -> str | None:
         """The group of a container, None before the container was made; ValueError for an unknown runtime."""
         return cgroup_names.container_group(self.layout, pod_group, container_id)
@@ -201,6 +204,26 @@ class Cgroups:
                 if not vanished(error):
                     raise
         return members
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(
+    version: cgroup_versions.Version,
+    limits: tuple[bytes | None, bytes | None, bytes | None, bytes | None],
+    values: tuple[tuple[str, bytes], ...],
+) -> Cgroup:
+    """Hundreds of groups hold the same few texts, tick after tick: these share one object.
+
+    `limits` are the texts of set, effective set, quota and period.
+    """
+    cpus, effective, quota, period = limits
+    return Cgroup(
+        cpuset=None if cpus is None else version.cpus(cpus),
+        effective=None if effective is None else version.cpus(effective),
+        quota_us=None if quota is None else version.quota_us(quota),
+        period_us=_DEFAULT_PERIOD_US if period is None else version.period_us(period),
+        values={field: version.integer(field, raw) for field, raw in values},
+    )
 
 
 def _kubepods(files: Files, top: str, wanted: str) -> str:

@@ -96,7 +96,7 @@ class RealFiles:
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder, sorted; those of folders, and of links to folders, end with `/`."""
         with os.scandir(path) as entries:
-            return sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
+            return sorted([f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries])
 
     def mkdir(self, path: str) -> None:
         """Make one folder."""

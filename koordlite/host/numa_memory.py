@@ -11,15 +11,17 @@ _KIB = 1024
 _RECLAIMABLE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 
 
-def of_group(raw: bytes, *, version: int, page_bytes: int) -> dict[int, int]:
+def of_group(raw: bytes, *, version: int, page_bytes: int, below: bool = False) -> dict[int, int]:
     """NUMA node → bytes of `memory.numa_stat`, page cache included; ValueError when it does not look like one.
 
-    v1 counts pages in its row `total`. v2 counts bytes: the rows `anon` and `file` together. Source: Linux
+    v1 counts pages in its row `total`, without the groups below; with `below` in `hierarchical_total`. v2 counts bytes,
+    always with the groups below: the rows `anon` and `file` together. Source: Linux
     "Memory Resource Controller" and "Control Group v2"; Koordinator `ReadMemoryNumaStat` takes 4096 bytes for a page
     of v2 whatever the machine's page is, and refuses ids with gaps.
     """
     if version == 1:
-        return {node: pages * page_bytes for node, pages in _row(raw, b"total").items()}
+        row = _row(raw, b"hierarchical_total" if below else b"total")
+        return {node: pages * page_bytes for node, pages in row.items()}
     anonymous, cached = _row(raw, b"anon"), _row(raw, b"file")
     return {node: anonymous.get(node, 0) + cached.get(node, 0) for node in sorted(anonymous.keys() | cached.keys())}
 

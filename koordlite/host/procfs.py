@@ -15,6 +15,7 @@ its own timer does."""
 _KIB = 1024
 _BUSY_COLUMNS = (0, 1, 2, 5, 6)
 _CPU_LINE = re.compile(rb"cpu\d+ ", re.ASCII)
+_PROCESS = re.compile(rb"(\d+) \((.*)\) ([A-Za-z]) (\d+) (\d+)(?:\s|\Z)", re.ASCII | re.DOTALL)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
@@ -50,6 +51,23 @@ class Processor:
     model: str
     vendor: str
     flags: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """A process as the kernel lists it."""
+
+    pid: int
+    name: str
+    state: str
+    """One letter: R running, S sleeping, Z a zombie …"""
+    parent: int
+    group: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether only its entry is left: it holds no memory and takes no settings."""
+        return self.state in ("Z", "X", "x")
 
 
 def node_cpu_ticks(files: Files) -> NodeTicks:
@@ -101,6 +119,27 @@ def processor(files: Files) -> Processor:
 def boot_id(files: Files) -> str:
     """The name of this boot: kernel files hold nothing from another one."""
     return files.read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def process_stat(raw: bytes) -> ProcessStat:
+    """The first columns of `/proc/PID/stat`; ValueError for what is none, and for a process that is being reaped.
+
+    The name may hold blanks and brackets: it ends at the last bracket. A process that is being reaped has -1 for its
+    group. Source: proc_pid_stat(5), Koordinator `ParseProcPIDStat`.
+    """
+    match = _PROCESS.match(raw.strip())
+    if not match:
+        raise ValueError(f"{raw[:80]!r} does not begin like /proc/PID/stat: PID (NAME) STATE PARENT GROUP")
+    pid, name, state, parent, group = match.groups()
+    return ProcessStat(int(pid), name.decode(errors="replace"), state.decode(), int(parent), int(group))
+
+
+def process(files: Files, pid: int) -> ProcessStat | None:
+    """A process as it is; None when it is gone, or about to go."""
+    try:
+        return process_stat(files.read(f"/proc/{pid}/stat"))
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
 
 
 def start_time(files: Files, tid: int) -> int | None:

@@ -1,36 +1,18 @@
-"""How long work waits for CPU, memory or input and output: pressure stall information of the machine or of a group.
+"""Pressure stall information of the machine or of a group as the kernel prints it.
 
 Source: Linux "PSI - Pressure Stall Information".
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
+
+from koordlite.model.pressure import Pressure, Stall
 
 _LINE = re.compile(
     rb"(some|full) avg10=(\d+\.\d+) avg60=(\d+\.\d+) avg300=(\d+\.\d+) total=(\d+)",
     re.ASCII,
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stall:
-    """Part of the time that was lost, in percent of the last 10, 60 and 300 seconds, and in µs since the start."""
-
-    avg10: float
-    avg60: float
-    avg300: float
-    total_us: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pressure:
-    """One pressure file: `some` task waited, or all of them did (`full`)."""
-
-    some: Stall
-    full: Stall | None
-    """None where the kernel does not say: for CPU before Linux 5.13."""
 
 
 def parse(raw: bytes) -> Pressure:

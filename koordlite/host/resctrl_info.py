@@ -23,6 +23,8 @@ from koordlite.ports import Files
 AMD_FLOOR = 2048
 _NO_LIMIT_MBPS = 2**32 - 1
 _ACTIVE = re.compile(r"\[(\w+)\]")
+_FLAGS = frozenset({"cat_l3", "cat_l2", "mba", "cqm"})
+"""Words of /proc/cpuinfo on x86: hints only, since SMBA and ARM's MPAM have none."""
 _EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 
 
@@ -48,7 +50,17 @@ def absence(files: Files, root: str) -> tuple[str, bool]:
         return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}", True
     if not known:
         return f"{root} is not mounted, and there is no /proc/filesystems to say whether it could be", False
-    return "this CPU or this kernel has no resctrl: /proc/filesystems does not list it", False
+    return f"this CPU or this kernel has no resctrl: /proc/filesystems does not list it{_hint(files)}", False
+
+
+def command_line(files: Files) -> dict[str, bool]:
+    """What option `rdt=` of the kernel's command line switches on, or off by a `!`: `l3cat`, `mba`, `cmt` …
+
+    The last word on a feature counts. Source: Linux kernel parameters, `rdt=`.
+    """
+    words = [word.removeprefix("rdt=") for word in _text(files, "/proc/cmdline").split() if word.startswith("rdt=")]
+    features = [feature for word in words for feature in word.split(",") if feature.strip("!")]
+    return {feature.lstrip("!"): not feature.startswith("!") for feature in features}
 
 
 def capabilities(files: Files, root: str) -> Capabilities:
@@ -135,6 +147,15 @@ def _by_id(text: str) -> dict[int, int]:
 def _counts_megabytes(files: Files, root: str) -> bool:
     """Only the mount options tell that MB is in MB/s; info/MB looks the same."""
     return any(mount.type == "resctrl" and "mba_MBps" in mount.options for mount in procfs.mounts(files))
+
+
+def _hint(files: Files) -> str:
+    """What the CPU and the command line say about it, since one of them may be the reason."""
+    off = [feature for feature, on in command_line(files).items() if not on]
+    if off:
+        return f"; the kernel's command line switches off {', '.join(off)} (rdt=)"
+    able = sorted(_FLAGS & procfs.processor(files).flags) if _text(files, "/proc/cpuinfo") else []
+    return f"; the CPU has {', '.join(able)}, so the kernel was built without it" if able else ""
 
 
 def _file_systems(files: Files) -> list[str]:

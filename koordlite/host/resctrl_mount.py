@@ -16,8 +16,8 @@ _RELATIME, _NOSUID, _NODEV, _NOEXEC = 1 << 21, 1 << 1, 1 << 2, 1 << 3
 class Mounts(Protocol):
     """The two system calls, so that a machine that is not this one can answer for itself."""
 
-    def mount(self, point: str) -> None:
-        """Mount resctrl there without options; OSError as the kernel gives it."""
+    def mount(self, point: str, options: str = "") -> None:
+        """Mount resctrl there, with the kernel's options if any; OSError as the kernel gives it."""
 
     def umount(self, point: str) -> None:
         """Take it away; OSError EBUSY while a file in it is open."""
@@ -26,10 +26,10 @@ class Mounts(Protocol):
 class RealMounts:
     """Mounts of this machine, in the mount namespace of this process."""
 
-    def mount(self, point: str) -> None:
-        """mount(2) of resctrl, without options: they would change what every other user of it finds."""
-        flags = _RELATIME | _NOSUID | _NODEV | _NOEXEC
-        _called("mount", b"resctrl", os.fsencode(point), b"resctrl", ctypes.c_ulong(flags), None, point=point)
+    def mount(self, point: str, options: str = "") -> None:
+        """mount(2) of resctrl. Options change what every other user of it finds."""
+        flags, given = ctypes.c_ulong(_RELATIME | _NOSUID | _NODEV | _NOEXEC), options.encode() or None
+        _called("mount", b"resctrl", os.fsencode(point), b"resctrl", flags, given, point=point)
 
     def umount(self, point: str) -> None:
         """umount(2)."""
@@ -39,7 +39,7 @@ class RealMounts:
 class NoMounts:
     """A machine on which nothing can be mounted: a recording, or an emulated one that is mounted already."""
 
-    def mount(self, point: str) -> None:
+    def mount(self, point: str, options: str = "") -> None:
         """Always EOPNOTSUPP."""
         raise OSError(errno.EOPNOTSUPP, "this machine cannot mount", point)
 

@@ -108,9 +108,12 @@ class ResctrlFS:
 
     # ── groups ──
 
-    def mount(self) -> None:
-        """Mount resctrl without options; OSError EBUSY when it is mounted elsewhere."""
-        self._mounts.mount(self.root)
+    def mount(self, *options: str) -> None:
+        """Mount resctrl: `cdp` and `cdpl2` divide code and data, `mba_MBps` counts bandwidth in MB/s.
+
+        OSError EBUSY when it is mounted elsewhere, EINVAL when the machine has not what an option needs.
+        """
+        self._mounts.mount(self.root, ",".join(options))
         self._known = None
         self._note_fresh(ROOT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -108,17 +109,18 @@ class ManifestCluster:
 
     def _look(self, now: float) -> bool:
         """Read the files that changed; says whether any did."""
-        paths = {path.name: path for path in _manifests(self._folder)}
-        seen = {name: self._reread(path, self._files.get(name), now) for name, path in paths.items()}
+        seen = {name: self._reread(name, self._files.get(name), now) for name in _manifests(self._folder)}
         changed = seen.keys() != self._files.keys() or any(seen[name] is not self._files[name] for name in seen)
-        before = {_key(obj): obj for file in self._files.values() for obj in file.objects}
-        self._files = {name: _keep_identity(file, before) for name, file in seen.items()} if changed else seen
+        if changed:
+            before = {_key(obj): obj for file in self._files.values() for obj in file.objects}
+            self._files = {name: _keep_identity(file, before) for name, file in seen.items()}
         return changed
 
-    def _reread(self, path: Path, known: _File | None, now: float) -> _File:
-        stamp = _stamp(path)
+    def _reread(self, name: str, known: _File | None, now: float) -> _File:
+        stamp = _stamp(f"{self._folder}/{name}")
         if known is not None and known.stamp == stamp:
             return known
+        path = self._folder / name
         try:
             return _File(stamp, manifest_files.read(path), good_at=now)
         except InputError as error:
@@ -216,17 +218,21 @@ class ManifestCluster:
         )
 
 
-def _manifests(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+def _manifests(folder: Path) -> list[str]:
+    """Names of the files, sorted. A folder may have hundreds, and is looked at each second: names are cheaper than
+    paths."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    found = (path for path in folder.iterdir() if path.suffix in _SUFFIXES or path.name in _KUBELET_FILES)
-    return sorted(path for path in found if not path.name.startswith("."))
+    found = (name for name in names if name.endswith(_SUFFIXES) or name in _KUBELET_FILES)
+    return sorted(name for name in found if not name.startswith("."))
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: str) -> Stamp | None:
     """What changes when a file is written or replaced; None when it cannot be looked at."""
     try:
-        status = path.stat()
+        status = os.stat(path)
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino

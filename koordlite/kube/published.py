@@ -78,7 +78,7 @@ class Published:
             elif isinstance(change, NodeAnnotationChange):
                 self.annotations[change.key] = change.value
             else:
-                self.topology = changed(self.topology or topology or _new_topology(node), change)
+                self.topology = changed(self.topology or topology or new_topology(node), change)
 
     def over_node(self, obj: wire.NodeObject) -> wire.NodeObject:
         """The node with what was published for it; the same object when nothing was."""
@@ -140,7 +140,7 @@ def _text(ours: object) -> str:
     return msgspec.json.encode(ours).decode()
 
 
-def _new_topology(node: wire.NodeObject) -> wire.NRTObject:
+def new_topology(node: wire.NodeObject) -> wire.NRTObject:
     """An object that goes when the node goes; Koordinator makes it the same."""
     name = node.metadata.name
     owner = wire.OwnerReference(

@@ -53,6 +53,35 @@ class CgroupChange:
         return f"{self.group}/{self.field}"
 
 
+BlockField = Literal[
+    "io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.weight", "io.cost.model", "io.cost.qos"
+]
+"""What a group has of one disk, the same for v1 and v2: bytes or operations a second, or `max`; a weight, or
+`default`; for the root group the cost model and the latency targets, as the kernel writes them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BlockChange:
+    """Give `field` of the cgroup `group` the `value` for the disk `device` (`MAJOR:MINOR`)."""
+
+    group: str
+    device: str
+    field: BlockField
+    value: str | None
+    """None: what was found before us."""
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"{BLOCK}{self.group}/{self.device}/{self.field}"
+
+
+BLOCK = "io:"
+"""How places of disks begin. No cgroup is called so."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ResctrlMountChange:
     """Mount the resctrl file system where it belongs, without options."""
@@ -249,7 +278,7 @@ class OOMScoreChange:
 NodeChange = NodeResourceChange | NodeAnnotationChange
 ClusterChange = NodeChange | TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
 ResctrlChange = ResctrlMountChange | ResctrlGroupChange | SchemataChange | TasksChange | ResctrlReturn
-KernelChange = CgroupChange | ResctrlChange | SystemFileChange | OOMScoreChange
+KernelChange = CgroupChange | BlockChange | ResctrlChange | SystemFileChange | OOMScoreChange
 Change = KernelChange | ClusterChange | EvictPod
 
 Evidence = Mapping[str, int | float | str]

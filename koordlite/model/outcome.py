@@ -27,3 +27,18 @@ class ForeignWrite:
     place: str
     ours: str
     found: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileTrouble:
+    """What stands between us and one place, counted since the start of this run."""
+
+    place: str
+    refused: int
+    """Writes that the kernel or the cluster refused."""
+    last_error: str
+    """The last refusal, in its own words; empty without one."""
+    foreign: int
+    """How often somebody else changed what we wrote, as long as the fight goes on."""
+    kept_off_seconds: float
+    """How long until it is corrected the next time, 0 when nothing keeps us from it."""

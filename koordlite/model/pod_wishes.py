@@ -17,7 +17,7 @@ from koordlite.model.lenient_json import Document
 from koordlite.model.pod import Pod
 from koordlite.model.qos import QoSClass
 from koordlite.model.slo import CPUBurst
-from koordlite.model.slo_qos import MemoryQOS
+from koordlite.model.slo_qos import BlkioQOS, Block, MemoryQOS
 
 OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
@@ -70,6 +70,12 @@ def wants_memory_qos(pod: Pod, of_class: MemoryQOS) -> bool:
     if policy == "none" or values.get(("enable",)) is False:
         return False
     return of_class.enable or policy == "auto" or bool(values)
+
+
+def blkio_qos(pod: Pod) -> tuple[tuple[Block, ...], Wish | None]:
+    """The disks that annotation `koordinator.sh/blkioQOS` names, with what the pod is to have of each."""
+    values, bad = _values(BlkioQOS, pod, keys.BLKIO_QOS)
+    return build(BlkioQOS(), values).blocks, bad
 
 
 def built_in(qos: QoSClass) -> MemoryQOS:

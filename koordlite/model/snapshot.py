@@ -9,15 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from koordlite.model.blocks import Blocks
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
-from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.nrt import CPUBasicInfo, Device
 from koordlite.model.pod import Pod
+from koordlite.model.pressure import Pressure
 from koordlite.model.resctrl import Resctrl
 from koordlite.model.slo import SLO
 from koordlite.model.topology import Topology
+from koordlite.model.watch import WatchState
 from koordlite.model.wire import Zone, ZoneResource
 
 
@@ -71,7 +74,8 @@ class Usage:
     best_effort_limit: int | None = None
     """CPU the besteffort group may use, by its set and its quota, in millicores."""
     containers: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """CPU of containers in millicores, by group; only while a strategy asks for `cpu.stat`."""
+    """CPU of containers in millicores, by group; of the pods for which a strategy asks (`throttling`), and only of the
+    last sample."""
     throttled: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
     samples: int = 1
@@ -111,6 +115,8 @@ class Kubelet:
     topology_manager_scope: str = ""
     reserved_cpus: CPUSet = EMPTY
     pod_cpus: tuple[PodCPUs, ...] = ()
+    devices: Mapping[tuple[str, str], tuple[Device, ...]] = dataclasses.field(default_factory=dict)
+    """Devices kubelet gave to containers, by pod uid and container name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -191,10 +197,26 @@ class Snapshot:
     windows: Mapping[int, Usage] = dataclasses.field(default_factory=dict)
     """Means over the last so many seconds, for the lengths that strategies ask for (`windows`); a window that has no
     sample is missing."""
+    percentiles: Mapping[tuple[int, int], Usage] = dataclasses.field(default_factory=dict)
+    """By (seconds, percent) that strategies ask for (`percentiles`): what so many percent of each subject's samples in
+    that time do not exceed."""
+    node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
+    """Percent → what so many percent of the node's samples do not exceed, over the time of `average`."""
+    pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
+    """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
+    be some seconds old."""
+    numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
     remembered: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
+    asked_evictions: frozenset[str] = frozenset()
+    """Pods, by uid, whose eviction a strategy that was asked before has decided on this very picture."""
+    page_bytes: int = 4096
+    """A page of memory: the kernel keeps limits in whole ones."""
+    interval_seconds: float = 1.0
+    """How often pictures are taken."""
     refused_evictions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction was refused of late (a disruption budget) → the refusal; not to be asked for again
     while they are in here."""
@@ -202,7 +224,11 @@ class Snapshot:
     """Kernel settings by name (`vm.min_free_kbytes`) a strategy asked to see; missing where the kernel has none."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
+    blocks: Blocks = dataclasses.field(default_factory=Blocks)
+    """Disks that settings name, and what groups have of them, while a strategy asks for `blocks`."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed: node, pods, config, usage."""
+    watches: tuple[WatchState, ...] = ()
+    """How the inputs from an API server are kept up to date; empty with a folder of manifests."""
     problems: tuple[Problem, ...] = ()
     """What was wrong with the inputs, and what holds instead."""

@@ -59,6 +59,7 @@ class Container(_Object, frozen=True):
     """A container of a pod's spec."""
 
     name: str = ""
+    image: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
     ports: tuple[ContainerPort, ...] | None = None
@@ -110,10 +111,20 @@ class NodeSelector(_Object, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
+class PreferredNodes(_Object, frozen=True):
+    """Nodes a pod would rather be on, and how much rather: 1 to 100."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(_Object, frozen=True):
-    """The part of a node affinity that must hold."""
+    """Which nodes a pod must, and would rather, be on."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredNodes, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class PodAffinityTerm(_Object, frozen=True):
@@ -134,10 +145,27 @@ class PodAntiAffinity(_Object, frozen=True):
 
 
 class Affinity(_Object, frozen=True):
-    """Where a pod must, and must not, be placed; preferences are not read."""
+    """Where a pod must, and must not, be placed; of preferences, those for nodes."""
 
     node_affinity: NodeAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class TopologySpreadConstraint(_Object, frozen=True):
+    """How evenly the pods that `label_selector` selects must lie over the values of the node label `topology_key`."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    """DoNotSchedule, or ScheduleAnyway."""
+    label_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    """Labels whose value must be the pod's own, too."""
+    node_affinity_policy: str | None = None
+    """Honor (the default): only nodes that the pod's node selector and affinity allow count; Ignore: all."""
+    node_taints_policy: str | None = None
+    """Honor: only nodes whose taints the pod tolerates count; Ignore (the default): all."""
+    min_domains: int | None = None
 
 
 class Volume(_Object, frozen=True):
@@ -160,11 +188,22 @@ class PodSpec(_Object, frozen=True):
     priority: int | None = None
     priority_class_name: str | None = None
     scheduler_name: str | None = None
+    termination_grace_period_seconds: int | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[dict[str, Any], ...] | None = None
+
+
+class PodCondition(_Object, frozen=True):
+    """One condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    last_transition_time: str | None = None
 
 
 class PodStatus(_Object, frozen=True):
@@ -177,6 +216,8 @@ class PodStatus(_Object, frozen=True):
     start_time: str | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
 
 
 class PodObject(_Object, frozen=True):
@@ -210,11 +251,19 @@ class Condition(_Object, frozen=True):
     last_heartbeat_time: str | None = None
 
 
+class NodeAddress(_Object, frozen=True):
+    """One address of a node; `type` is InternalIP, Hostname …"""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(_Object, frozen=True):
     """status of a node."""
 
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
+    addresses: tuple[NodeAddress, ...] | None = None
     conditions: tuple[Condition, ...] | None = None
 
 
@@ -247,6 +296,7 @@ class Zone(_Object, frozen=True):
 
     name: str = ""
     type: str = ""
+    parent: str = ""
     resources: tuple[ZoneResource, ...] | None = None
     costs: tuple[dict[str, Any], ...] | None = None
     attributes: tuple[dict[str, str], ...] | None = None
@@ -299,6 +349,8 @@ class PersistentVolumeClaimSpec(_Object, frozen=True):
     """spec of a PersistentVolumeClaim."""
 
     storage_class_name: str | None = None
+    volume_name: str | None = None
+    """The volume it is bound to; missing or empty before that."""
 
 
 class PersistentVolumeClaimObject(_Object, frozen=True):
@@ -306,3 +358,93 @@ class PersistentVolumeClaimObject(_Object, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class MeasuredResources(_Object, frozen=True):
+    """A measured use."""
+
+    resources: dict[str, str | int | float] | None = None
+
+
+class PodMetric(_Object, frozen=True):
+    """Measured use of one pod."""
+
+    name: str = ""
+    namespace: str = ""
+    pod_usage: MeasuredResources | None = None
+
+
+class NodeUsage(_Object, frozen=True):
+    """Measured use of a node; `system_usage` is what neither pods nor host applications use."""
+
+    node_usage: MeasuredResources | None = None
+    system_usage: MeasuredResources | None = None
+
+
+class NodeMetricStatus(_Object, frozen=True):
+    """status of a NodeMetric."""
+
+    update_time: str | None = None
+    node_metric: NodeUsage | None = None
+    pods_metric: tuple[PodMetric, ...] | None = None
+
+
+class NodeMetricObject(_Object, frozen=True):
+    """A slo.koordinator.sh/v1alpha1 NodeMetric; cluster-scoped, named after its node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: NodeMetricStatus = NodeMetricStatus()
+
+
+class VolumeNodeAffinity(_Object, frozen=True):
+    """Nodes that reach a volume."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(_Object, frozen=True):
+    """spec of a PersistentVolume; only from where it can be reached."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolumeObject(_Object, frozen=True):
+    """A v1 PersistentVolume; cluster-scoped."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class TopologyTerm(_Object, frozen=True):
+    """Labels that a node must have, all of them."""
+
+    match_label_expressions: tuple[LabelRequirement, ...] | None = None
+
+
+class StorageClassObject(_Object, frozen=True):
+    """A storage.k8s.io/v1 StorageClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None
+
+
+class NodeMetricsObject(_Object, frozen=True):
+    """A metrics.k8s.io NodeMetrics: what a node uses just now."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    usage: dict[str, str | int | float] | None = None
+
+
+class ContainerMetrics(_Object, frozen=True):
+    """What a container uses just now."""
+
+    name: str = ""
+    usage: dict[str, str | int | float] | None = None
+
+
+class PodMetricsObject(_Object, frozen=True):
+    """A metrics.k8s.io PodMetrics."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    containers: tuple[ContainerMetrics, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -39,6 +40,7 @@ class Inputs:
     def __init__(self) -> None:
         self._node: tuple[wire.NodeObject, nodes.Node] | None = None
         self._pods: dict[int, tuple[wire.PodObject, Pod]] = {}
+        self._parsed: tuple[Pod, ...] = ()
         self._slo: tuple[object, SLO] | None = None
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
@@ -100,7 +102,11 @@ class Inputs:
             id(obj): held if (held := self._pods.get(id(obj))) and held[0] is obj else (obj, from_wire(obj))
             for obj in objects
         }
-        return tuple(parsed for _, parsed in self._pods.values())
+        parsed = tuple(pod for _, pod in self._pods.values())
+        if len(parsed) != len(self._parsed) or not all(map(operator.is_, parsed, self._parsed)):
+            # The same tuple as long as nothing changes: what others derive of all pods then holds as well.
+            self._parsed = parsed
+        return self._parsed
 
     def _read_slo(self, data: Mapping[str, str] | None, this_node: nodes.Node | None) -> SLO:
         labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import os
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys, slo, snapshot
+from koordlite.model.decision import BLOCK
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.pod import Pod
 from koordlite.model.qos import QoSClass
 from koordlite.model.resctrl import Resctrl
 from koordlite.model.topology import Topology
+from koordlite.observe import blocks, numa, pressure, system, wants
 from koordlite.observe import resctrl as resctrl_look
-from koordlite.observe import system, wants
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
-from koordlite.observe.usage import Sampler, Subjects
+from koordlite.observe.steady import Steady
+from koordlite.observe.usage import Sampler, Spans, Subjects
 from koordlite.ports import Cluster, ClusterView
 
+_SCORES = f"{system.OOM_SCORES}/"
+_NO_CGROUP = (system.SYSTEM, _SCORES, BLOCK)
+"""How places begin that are no files of a cgroup's group."""
 ONLINE = "/sys/devices/system/cpu/online"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """Where the machine holds values of ours: there is looked also when nothing names or asks for them any more."""
+
+    groups: frozenset[str]
+    fields: frozenset[str]
+    """Of `groups`."""
+    settings: bool
+    """Settings of the kernel."""
+    scores: bool
+    """Places in the queue of the OOM killer."""
+
+    @classmethod
+    def of(cls, found: Collection[str]) -> _Held:
+        pairs = [place.rpartition("/") for place in found if not place.startswith(_NO_CGROUP)]
+        return cls(
+            groups=frozenset(group for group, _, _ in pairs),
+            fields=frozenset(field for _, _, field in pairs),
+            settings=any(place.startswith(system.SYSTEM) for place in found),
+            scores=any(place.startswith(_SCORES) for place in found),
+        )
 
 
 class Observer:
@@ -42,9 +72,12 @@ class Observer:
         self._cluster, self._clock = cluster, host.clock
         self._wanted = wanted
         self._resctrl = resctrl_look.Look(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
-        self._inputs, self._places = Inputs(), Places(host.cgroups)
+        self._inputs, self._places, self._steady = Inputs(), Places(host.cgroups), Steady()
+        self._pressure = pressure.Look(host.files, host.cgroups)
+        self._numa = numa.Look(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
+        self._ours: tuple[Mapping[str, snapshot.Found], _Held] | None = None
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
 
@@ -59,51 +92,78 @@ class Observer:
         among them, `last_sync` when we last published which amount, by place."""
         view, topology = self._cluster.view(), self._look_at_topology()
         known = self._inputs.read(view, topology)
-        self._places.begin(self._clock.monotonic())
-        pods = self._places.find(known.pods)
-        hosts = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
-        wanted = self._wanted(known.slo)
-        cgroups = self._places.states(pods.values(), (*hosts.values(), *_groups(found)), fields=wanted.fields)
-        self._sampler.sample(
-            Subjects(
-                pods={uid: place.group for uid, place in pods.items()},
-                host_apps=hosts,
-                containers=_containers(pods.values()) if wanted.containers else (),
-                best_effort_request=_best_effort_request(known.pods),
-                best_effort_limit=_best_effort_limit(cgroups.get(self._cgroups.layout.besteffort)),
-            ),
-            seconds=(slo.metric_policy(known.slo.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds,
-            windows=wanted.windows,
-        )
-        resctrl = self._resctrl.look(resctrl_look.Subjects(known.slo, known.pods, pods, hosts, ours))
+        now, same = self._clock.monotonic(), self._steady.same
+        self._places.begin(now)
+        pods = same("places", self._places.find(known.pods))
+        groups = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
+        hosts = same("hosts", groups)
+        wanted, held = self._wanted(known.slo, known.pods), self._held(found)
+        cgroups = self._places.states((*hosts.values(), *held.groups), fields=wanted.fields(held.fields))
+        limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
+        self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
+        resctrl = same("resctrl", self._resctrl.look(resctrl_look.Subjects(known.slo, known.pods, pods, hosts, ours)))
         return snapshot.Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
             node=known.node,
-            notes=known.notes,
+            notes=same("notes", known.notes),
             slo=known.slo,
             topology=topology,
             reserved=known.reserved,
-            system_qos=known.system_qos,
-            kubelet=known.kubelet,
+            system_qos=same("system QoS", known.system_qos),
+            kubelet=same("kubelet", known.kubelet),
             layout=self._cgroups.layout,
             pods=known.pods,
             places=pods,
-            cgroups=cgroups,
+            cgroups=same("cgroups", cgroups),
             usage=self._sampler.last(),
             average=self._sampler.average(),
-            windows=self._sampler.means(wanted.windows),
+            windows=self._sampler.means(),
+            page_bytes=os.sysconf("SC_PAGE_SIZE"),
+            percentiles=self._sampler.percentiles(),
+            node_percentiles=self._sampler.node_percentiles(),
+            pressure=self._pressure.look(now, (place.group for place in pods.values())),
+            numa_memory=self._numa.look(now, topology),
             resctrl=resctrl,
-            system=system.settings(self._files, wanted.reads),
-            oom_scores=system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, ours=ours),
-            cpu_info=self._look_at_cpus(topology, resctrl),
-            published=_published(view, known, last_sync),
+            system=same("system", system.settings(self._files, wanted.reads, held=held.settings)),
+            oom_scores=same(
+                "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
+            ),
+            blocks=same("blocks", blocks.look(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
+            cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
+            published=same("published", _published(view, known, last_sync)),
             host_groups=hosts,
-            ours=ours,
+            ours=same("ours", ours),
             found=found,
             ages=self._ages(view),
+            watches=view.watches,
             problems=(*known.problems, *self._sampler.problems),
         )
+
+    def _sample(
+        self,
+        known: Known,
+        pods: Mapping[str, snapshot.Place],
+        hosts: Mapping[str, str],
+        *,
+        wanted: wants.Wants,
+        best_effort_limit: int | None,
+    ) -> None:
+        self._sampler.sample(
+            Subjects(
+                pods={uid: place.group for uid, place in pods.items()},
+                host_apps=hosts,
+                containers=_containers(place for uid, place in pods.items() if uid in wanted.throttling),
+                best_effort_request=_best_effort_request(known.pods),
+                best_effort_limit=best_effort_limit,
+            ),
+            Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
+        )
+
+    def _held(self, found: Mapping[str, snapshot.Found]) -> _Held:
+        if self._ours is None or self._ours[0] is not found:
+            self._ours = found, _Held.of(found)
+        return self._ours[1]
 
     def _look_at_topology(self) -> Topology:
         online = self._files.read(ONLINE)
@@ -152,6 +212,10 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) 
     )
 
 
+def _main_seconds(settings: slo.SLO) -> int:
+    return (slo.metric_policy(settings.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds
+
+
 def _containers(found: Iterable[snapshot.Place]) -> tuple[str, ...]:
     return tuple(group for place in found for group in place.containers.values())
 
@@ -165,12 +229,6 @@ def _best_effort_limit(root: snapshot.Cgroup | None) -> int | None:
     if root is None or root.effective is None or root.quota_us is None:
         return None
     return measured.be_limit_milli(cpus=len(root.effective), quota_us=root.quota_us, period_us=root.period_us)
-
-
-def _groups(found: Iterable[str]) -> set[str]:
-    """Groups of the places that hold a value of ours, also when nothing names them any more."""
-    kernel = ("system/", "oom_score_adj/")
-    return {place.rpartition("/")[0] for place in found if not place.startswith(kernel)}
 
 
 def rfc3339(wall: float) -> str:

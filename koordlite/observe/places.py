@@ -7,7 +7,7 @@ was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.model.pod import Pod
@@ -16,12 +16,14 @@ from koordlite.observe.rotation import Rotation
 
 LIMITS_SECONDS = 5.0
 """Within which a foreign write to a limit is seen, on a node of any size."""
-FOLDERS_SECONDS = 15.0
+FOLDERS_SECONDS = 30.0
 """Within which a group that nobody names is found below a container or a known pod."""
 AT_LEAST_LIMITS = 128
-AT_LEAST_FOLDERS = 24
+AT_LEAST_FOLDERS = 16
 
-_Children = tuple[str, ...]
+_Children = Mapping[str, None]
+"""Groups in their order, to be found quickly: a full node has hundreds in one folder."""
+_NO_CHILDREN: _Children = {}
 
 
 class Places:
@@ -33,6 +35,10 @@ class Places:
         self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
         self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
         self._known: dict[str, tuple[Pod, _Children, Place]] = {}
+        self._pods: Sequence[Pod] = ()
+        self._found: Mapping[str, Place] = {}
+        self._groups: tuple[str, ...] = ()
+        self._stands = False
 
     def begin(self, now: float) -> None:
         """A new look. What was written since the last one is read anew."""
@@ -49,51 +55,74 @@ class Places:
         self._limits.clear()
         self._folders.clear()
 
-    def find(self, pods: Iterable[Pod]) -> dict[str, Place]:
+    def find(self, pods: Sequence[Pod]) -> Mapping[str, Place]:
         """Place by pod uid; a pod whose group is not there (yet, or any more) has none."""
-        found = ((pod, self._place(pod)) for pod in pods)
-        self._known = {pod.uid: (pod, children, place) for pod, (children, place) in found if place is not None}
-        return {uid: place for uid, (_, _, place) in self._known.items()}
+        changed = self._folders.renew()
+        # What was found stands as long as neither pods nor folders changed.
+        self._stands = pods is self._pods and not changed
+        if not self._stands:
+            self._pods = pods
+            found = ((pod, self._place(pod)) for pod in pods)
+            self._known = {pod.uid: (pod, children, place) for pod, (children, place) in found if place is not None}
+            self._found = {uid: place for uid, (_, _, place) in self._known.items()}
+        return self._found
 
-    def states(
-        self, places: Iterable[Place], others: Iterable[str] = (), *, fields: Iterable[str] = ()
-    ) -> dict[str, Cgroup]:
+    def states(self, others: Iterable[str] = (), *, fields: Iterable[str] = ()) -> dict[str, Cgroup]:
         """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
-        groups in `places` and of `others`, with `fields` besides sets and quotas. A group that vanishes meanwhile is
-        left out."""
+        groups of the pods that were found and of `others`, with `fields` besides sets and quotas. A group that vanishes
+        meanwhile is left out."""
         supported = self._cgroups.supported(fields)
         if supported != self._fields:
             self._fields = supported
             self._limits.clear()
-        layout = self._cgroups.layout
-        wanted = [layout.kubepods, layout.burstable, *self._tree(layout.besteffort)]
-        for place in places:
-            wanted += [place.group, *place.containers.values(), *place.sandboxes]
-        wanted += others
-        states = self._limits.all(wanted)
+        if not self._stands:
+            self._groups = tuple(dict.fromkeys(self._all_groups()))
+            self._folders.end()
+        states = self._limits.all((*self._groups, *others))
         self._limits.end()
-        self._folders.end()
         return states
+
+    def _all_groups(self) -> Iterator[str]:
+        layout = self._cgroups.layout
+        yield from (layout.kubepods, layout.burstable, *self._tree(layout.besteffort))
+        for place in self._found.values():
+            yield from (place.group, *place.containers.values(), *place.sandboxes)
 
     def _place(self, pod: Pod) -> tuple[_Children, Place | None]:
         group = self._cgroups.pod_group(pod.uid, pod.kube_qos)
         siblings = self._folders.get(group.rpartition("/")[0])
         if not siblings or group not in siblings:
-            return (), None
-        children = self._folders.get(group) or ()
+            return _NO_CHILDREN, None
+        children = self._folders.get(group) or _NO_CHILDREN
         known = self._known.get(pod.uid)
         if known and known[0] is pod and known[1] is children:
             return children, known[2]
-        named = self._named(pod, group)
+        named = self._named(pod, group, children)
         if not children or not _include(children, named.values()):
-            children = self._folders.again(group) or ()
+            children = self._folders.again(group) or _NO_CHILDREN
+            named = self._named(pod, group, children)
         containers = {name: path for name, path in named.items() if path in children}
-        return children, Place(group, containers, tuple(sorted(set(children) - set(containers.values()))))
+        return children, Place(group, containers, tuple(sorted(children.keys() - containers.values())))
 
-    def _named(self, pod: Pod, group: str) -> dict[str, str]:
+    def _named(self, pod: Pod, group: str, children: _Children) -> dict[str, str]:
         """Groups of the containers that the pod's status names."""
-        named = ((c.name, _container_group(self._cgroups, group, c.id)) for c in pod.containers)
+        named = ((c.name, self._container_group(group, c.id, children)) for c in pod.containers)
         return {name: path for name, path in named if path}
+
+    def _container_group(self, group: str, container_id: str, children: _Children) -> str:
+        try:
+            return self._cgroups.container_group(group, container_id) or ""
+        except ValueError:
+            # A runtime we do not know: its group is the one that ends with the id. Else it counts as a sandbox, and
+            # still gets the pod's set.
+            known = container_id.rpartition("://")[2]
+            return next((child for child in children if known and self._id_of(child) == known), "")
+
+    def _id_of(self, group: str) -> str:
+        try:
+            return self._cgroups.container_id(group)
+        except ValueError:
+            return ""
 
     def _tree(self, group: str) -> Iterator[str]:
         yield group
@@ -102,7 +131,7 @@ class Places:
 
     def _list(self, group: str) -> _Children | None:
         try:
-            return tuple(f"{group}/{name}" for name in self._cgroups.children(group))
+            return {f"{group}/{name}": None for name in self._cgroups.children(group)}
         except OSError:
             return None
 
@@ -114,11 +143,4 @@ class Places:
 
 
 def _include(children: _Children, named: Iterable[str]) -> bool:
-    return set(named) <= set(children)
-
-
-def _container_group(cgroups: Cgroups, pod_group: str, container_id: str) -> str:
-    try:
-        return cgroups.container_group(pod_group, container_id) or ""
-    except ValueError:
-        return ""  # A runtime we do not know; its containers count as sandboxes and still get the pod's set.
+    return all(name in children for name in named)

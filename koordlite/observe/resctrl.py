@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.host import resctrl_monitor
@@ -50,7 +51,13 @@ class Subjects:
     @property
     def have_ours(self) -> bool:
         """Whether something of resctrl holds a value of ours."""
-        return any(place.startswith(PREFIX) for place in self.ours)
+        return _have_ours(self.ours)
+
+
+@functools.lru_cache(maxsize=4)
+def _have_ours(ours: frozenset[str]) -> bool:
+    """Asked in every tick, of the same hundreds of places."""
+    return any(place.startswith(PREFIX) for place in ours)
 
 
 class Look:

@@ -45,11 +45,17 @@ class Rotation(Generic[T]):
         """The value of `name` as it is at this moment."""
         self._asked.add(name)
         self._due.discard(name)
-        self._kept.pop(name, None)
-        value = self._read(name)
-        if value is not None:
-            self._kept[name] = value
-        return value
+        kept, value = self._kept.pop(name, None), self._read(name)
+        if value is None:
+            return None
+        # What is equal stays the same object, so that others see at a glance that nothing changed.
+        self._kept[name] = kept if kept == value and kept is not None else value
+        return self._kept[name]
+
+    def renew(self) -> bool:
+        """Read what is due; whether anything of it is not what it was."""
+        before = {name: self._kept.get(name) for name in self._due}
+        return any(self.again(name) is not value for name, value in before.items())
 
     def end(self) -> None:
         """Forget what this round did not ask for."""
@@ -58,8 +64,12 @@ class Rotation(Generic[T]):
 
     def all(self, names: Iterable[str]) -> dict[str, T]:
         """What is there of `names`, in their order."""
-        found = ((name, self.get(name)) for name in dict.fromkeys(names))
-        return {name: value for name, value in found if value is not None}
+        wanted = dict.fromkeys(names)
+        self._asked.update(wanted)
+        due, kept = self._due, self._kept
+        for name in [name for name in wanted if name in due or name not in kept]:
+            self.again(name)
+        return {name: kept[name] for name in wanted if name in kept}
 
     def clear(self) -> None:
         """Take nothing from memory."""

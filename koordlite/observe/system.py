@@ -13,13 +13,14 @@ from koordlite.model.snapshot import Place, Process
 from koordlite.ports import Files
 
 OOM_SCORES = "oom_score_adj"
-_SYSTEM = "system/"
+SYSTEM = "system/"
 
 
-def settings(files: Files, reads: Iterable[str]) -> dict[str, str]:
-    """The settings among `reads` (`system/NAME`), by name; missing where this kernel has none."""
-    names = [wanted.removeprefix(_SYSTEM) for wanted in reads if wanted.startswith(_SYSTEM)]
-    found = ((name, system_files.read(files, name)) for name in names)
+def settings(files: Files, reads: Iterable[str], *, held: bool) -> dict[str, str]:
+    """The settings among `reads` (`system/NAME`), by name; all while one is `held` by us; missing where this kernel has
+    none."""
+    asked = (wanted.removeprefix(SYSTEM) for wanted in reads if wanted.startswith(SYSTEM))
+    found = ((name, system_files.read(files, name)) for name in (system_files.PATHS if held else asked))
     return {name: text for name, text in found if text is not None}
 
 
@@ -29,15 +30,14 @@ def oom_scores(
     places: Mapping[str, Place],
     *,
     reads: Collection[str],
-    ours: Collection[str],
+    held: bool,
 ) -> dict[str, tuple[Process, ...]]:
-    """Processes of containers by group, for the pods that ask for a number; for all while we hold one.
+    """Processes of containers by group, for the pods that ask for a number; for all while one is `held` by us.
 
     To read every process of the node in every tick would be dear, and few pods ask.
     """
-    if OOM_SCORES not in reads:
+    if OOM_SCORES not in reads and not held:
         return {}
-    held = any(place.startswith(f"{OOM_SCORES}/") for place in ours)
     wanted = [pod for pod in pods if pod.uid in places and (held or _asks(pod))]
     groups = [group for pod in wanted for group in places[pod.uid].containers.values()]
     return {group: tuple(_processes(host.files, host.cgroups, group)) for group in groups}
@@ -55,6 +55,9 @@ def _processes(files: Files, cgroups: Cgroups, group: str) -> Iterator[Process]:
             return  # Gone since it was listed.
         raise
     for pid in pids:
+        stat = procfs.process(files, pid)
+        if stat is None or stat.has_ended:
+            continue
         started, score = procfs.start_time(files, pid), system_files.oom_score_adj(files, pid)
         if started is not None and score is not None:
             yield Process(pid, started, score)

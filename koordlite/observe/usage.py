@@ -1,27 +1,26 @@
-"""CPU and memory use of everything, one sample a tick, and means over windows bounded by time."""
+"""CPU and memory use of everything, one sample a tick; `observe.windows` keeps them."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from koordlite.host import procfs
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Usage, Use
-from koordlite.observe.counters import Counter, Throttling, Window
+from koordlite.observe import windows
+from koordlite.observe.counters import Counter, Throttling
 from koordlite.observe.rotation import Rotation
+from koordlite.observe.windows import BEST_EFFORT, HOST, LIMIT, NODE, ONE, POD, REQUEST, Windows
 from koordlite.ports import Clock, Files
 
-NODE, BEST_EFFORT, POD, HOST = "node", "besteffort", "pod", "host"
-CONTAINER, THROTTLED, REQUEST, LIMIT = "container", "throttled", "be-request", "be-limit"
-Key = tuple[str, str]
-"""(kind, name): one of the kinds above, and a uid, name, group or nothing."""
-_MILLION = 1_000_000
-MEMORY_SECONDS = 4.0
+CONTAINER = "container"
+_NS_OF_A_MILLI = 1_000_000
+MEMORY_SECONDS = 5.0
 """Within which the memory of every pod is read again: the kernel adds up memory.stat for longer than all the rest."""
-AT_LEAST_MEMORY = 64
+AT_LEAST_MEMORY = 48
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,37 +38,53 @@ class Subjects:
     """In millicores, to be averaged with the rest."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Over how long means and percentiles are asked for."""
+
+    main: int
+    """Seconds of `Sampler.average`."""
+    windows: tuple[int, ...] = ()
+    """Further lengths in seconds."""
+    percentiles: tuple[tuple[int, int], ...] = ()
+    """Seconds and percent."""
+
+    @property
+    def lengths(self) -> set[int]:
+        """Every length that is needed."""
+        return {self.main, *self.windows, *(seconds for seconds, _ in self.percentiles)}
+
+
 class Sampler:
     """Takes one sample of everything a tick and keeps the windows."""
 
     def __init__(self, files: Files, cgroups: Cgroups, clock: Clock) -> None:
         self._files, self._cgroups, self._clock = files, cgroups, clock
-        self._counters: dict[Key, Counter] = collections.defaultdict(Counter)
-        self._memory = Rotation(cgroups.memory, seconds=MEMORY_SECONDS, at_least=AT_LEAST_MEMORY)
-        self._throttling: dict[str, Throttling] = collections.defaultdict(Throttling)
-        self._windows: dict[int, dict[Key, Window]] = {}
-        self._main = 0
-        self._last: dict[Key, Use] = {}
+        self._counters: dict[str, dict[str, Counter]] = collections.defaultdict(dict)
+        self._memory = Rotation(self._memory_bytes, seconds=MEMORY_SECONDS, at_least=AT_LEAST_MEMORY)
+        self._throttling: dict[str, Throttling] = {}
+        self._windows = Windows()
+        self._spans = Spans(main=0)
+        self._last = windows.usage({}, 1)
         self._good_at: float | None = None
         self._started = clock.monotonic()
         self.problems: tuple[Problem, ...] = ()
         """Why the node itself has no sample this time."""
 
-    def sample(self, subjects: Subjects, *, seconds: int, windows: Iterable[int] = ()) -> None:
-        """Look at the node and at `subjects`; keep means over `seconds` (`average`) and over each of `windows`."""
-        now = self._clock.monotonic()
-        self._memory.begin(now, fresh=(self._cgroups.layout.besteffort,))
-        self._last = dict(self._samples(subjects))
-        self._memory.end()
-        if (NODE, "") in self._last:
+    def sample(self, subjects: Subjects, spans: Spans) -> None:
+        """Look at the node and at `subjects`, and keep what `spans` asks for."""
+        now, self._spans = self._clock.monotonic(), spans
+        groups = {BEST_EFFORT: {ONE: self._cgroups.layout.besteffort}, POD: subjects.pods, HOST: subjects.host_apps}
+        sample = {NODE: self._node(), **self._of_groups(now, groups), **_amounts(subjects)}
+        if sample[NODE]:
             self._good_at = now
-        self._main = seconds
-        wanted = {seconds, *windows}
-        self._windows = {length: self._windows.get(length, {}) for length in sorted(wanted)}
-        for length, kept in self._windows.items():
-            # Only strategies ask for means of containers, and over short windows: five minutes of each would be large.
-            _remember(kept, self._last, now, length, all_kinds=length in windows)
-        self._forget()
+        known = {kind: named.keys() for kind, named in groups.items()}
+        self._windows.add(now, sample, {**known, NODE: {ONE}, REQUEST: {ONE}, LIMIT: {ONE}}, spans.lengths)
+        self._last = dataclasses.replace(
+            windows.usage(sample, 1),
+            containers=self._containers(subjects.containers),
+            throttled=self._throttled(subjects.containers),
+        )
 
     @property
     def age(self) -> float:
@@ -78,119 +93,90 @@ class Sampler:
 
     def last(self) -> Usage:
         """The sample just taken."""
-        return _usage(self._last, 1)
+        return self._last
 
     def average(self) -> Usage:
         """Means over the main window."""
-        return self._mean(self._main)
+        return self._windows.mean(self._spans.main)
 
-    def means(self, windows: Iterable[int]) -> dict[int, Usage]:
-        """Means over other windows; one without a sample of anything is missing."""
-        return {length: self._mean(length) for length in windows if self._windows.get(length)}
+    def means(self) -> dict[int, Usage]:
+        """Means over the other windows; one without a sample of anything is missing."""
+        return {length: self._windows.mean(length) for length in self._spans.windows if self._windows.has(length)}
 
-    def _mean(self, length: int) -> Usage:
-        windows = self._windows.get(length, {})
-        means = {key: mean for key, window in windows.items() if (mean := window.mean()) is not None}
-        node = windows.get((NODE, ""))
-        return _usage(means, len(node) if node is not None else 0)
+    def percentiles(self) -> dict[tuple[int, int], Usage]:
+        """What was asked for, by seconds and percent; a window without a sample of anything is missing."""
+        asked = (each for each in self._spans.percentiles if self._windows.has(each[0]))
+        return {(seconds, percent): self._windows.percentile(seconds, percent) for seconds, percent in asked}
 
-    def _samples(self, subjects: Subjects) -> Iterator[tuple[Key, Use]]:
-        yield from self._node()
-        yield from self._group((BEST_EFFORT, ""), self._cgroups.layout.besteffort)
-        for uid, group in subjects.pods.items():
-            yield from self._group((POD, uid), group)
-        for name, group in subjects.host_apps.items():
-            yield from self._group((HOST, name), group)
-        for group in subjects.containers:
-            yield from self._container(group)
-        if subjects.best_effort_request is not None:
-            yield (REQUEST, ""), Use(subjects.best_effort_request, 0)
-        if subjects.best_effort_limit is not None:
-            yield (LIMIT, ""), Use(subjects.best_effort_limit, 0)
-        self._seen = {(NODE, ""), (BEST_EFFORT, ""), *((POD, uid) for uid in subjects.pods)}
-        self._seen |= {(HOST, name) for name in subjects.host_apps}
-        self._seen |= {(CONTAINER, group) for group in subjects.containers}
+    def node_percentiles(self) -> dict[int, Use]:
+        """Percent → use of the node over the main window."""
+        return self._windows.node_percentiles(self._spans.main)
 
-    def _node(self) -> Iterator[tuple[Key, Use]]:
+    def _node(self) -> dict[str, Use]:
         self.problems = ()
         try:
             ticks, memory = procfs.node_cpu_ticks(self._files), procfs.memory(self._files)
         except (OSError, ValueError) as error:
             do = "make /proc/stat and /proc/meminfo readable; the last limits stay for a while, then they are lifted"
             self.problems = (Problem("node", "/proc", "", f"no usage: {error}", do),)
-            return
-        yield from self._rate((NODE, ""), ticks.busy / ticks.clk_tck, memory.total - memory.available)
+            return {}
+        counter = self._counters[NODE].setdefault(ONE, Counter())
+        rate = counter.rate(self._clock.monotonic(), ticks.busy / ticks.clk_tck)
+        return {} if rate is None else {ONE: Use(round(rate * 1000), memory.total - memory.available)}
 
-    def _group(self, key: Key, group: str) -> Iterator[tuple[Key, Use]]:
+    def _of_groups(self, now: float, groups: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Use]]:
+        """By kind and name; a group that went away, or is not there yet, has no sample."""
+        self._memory.begin(now, fresh=(self._cgroups.layout.besteffort,))
+        memory = self._memory.all(group for named in groups.values() for group in named.values())
+        self._memory.end()
+        return {
+            kind: {
+                name: Use(milli, memory[group])
+                for name, milli in self._rates(kind, named).items()
+                if (group := named[name]) in memory
+            }
+            for kind, named in groups.items()
+        }
+
+    def _rates(self, kind: str, groups: Mapping[str, str]) -> dict[str, int]:
+        """CPU in millicores by name. Hundreds of groups a tick: names that do not change are looked up once."""
+        held = self._counters[kind]
+        counters = self._counters[kind] = {name: held[name] if name in held else Counter() for name in groups}
+        used_ns, now = self._cgroups.cpu_usage_ns, self._clock.monotonic
+        found: dict[str, int] = {}
+        for name, group in groups.items():
+            try:
+                rate = counters[name].rate(now(), used_ns(group))
+            except (OSError, ValueError):
+                continue  # It went away, is not there yet, or holds no number: a missing sample says so.
+            if rate is not None:
+                found[name] = round(rate / _NS_OF_A_MILLI)
+        return found
+
+    def _containers(self, groups: Iterable[str]) -> dict[str, int]:
+        return self._rates(CONTAINER, {group: group for group in groups})
+
+    def _throttled(self, groups: Iterable[str]) -> dict[str, float]:
+        held = self._throttling
+        self._throttling = {group: held.get(group) or Throttling() for group in groups}
+        ratios = ((group, self._ratio(group, each)) for group, each in self._throttling.items())
+        return {group: ratio for group, ratio in ratios if ratio is not None}
+
+    def _ratio(self, group: str, before: Throttling) -> float | None:
         try:
-            cpu_ns, memory = self._cgroups.cpu_usage_ns(group), self._memory.get(group)
+            stat = self._cgroups.throttling(group)
         except (OSError, ValueError):
-            return  # It went away, is not there yet, or holds no number: a missing sample says so.
-        if memory is not None:
-            yield from self._rate(key, cpu_ns / 1e9, memory)
+            return None
+        return before.ratio(stat.periods, stat.throttled)
 
-    def _container(self, group: str) -> Iterator[tuple[Key, Use]]:
+    def _memory_bytes(self, group: str) -> int | None:
         try:
-            cpu_ns, stat = self._cgroups.cpu_usage_ns(group), self._cgroups.throttling(group)
+            return self._cgroups.memory(group)
         except (OSError, ValueError):
-            return
-        yield from self._rate((CONTAINER, group), cpu_ns / 1e9, 0)
-        ratio = self._throttling[group].ratio(stat.periods, stat.throttled)
-        if ratio is not None:
-            yield (THROTTLED, group), Use(round(ratio * _MILLION), 0)
-
-    def _rate(self, key: Key, cpu_seconds: float, memory: int) -> Iterator[tuple[Key, Use]]:
-        rate = self._counters[key].rate(self._clock.monotonic(), cpu_seconds)
-        if rate is not None:
-            yield key, Use(round(rate * 1000), memory)
-
-    def _forget(self) -> None:
-        """Pods come and go for ever; what is not looked at any more is dropped with its windows."""
-        if self._counters.keys() == self._seen:
-            return
-        self._counters = collections.defaultdict(
-            Counter, {key: counter for key, counter in self._counters.items() if key in self._seen}
-        )
-        self._throttling = collections.defaultdict(
-            Throttling, {g: each for g, each in self._throttling.items() if (CONTAINER, g) in self._seen}
-        )
-        for length, kept in self._windows.items():
-            self._windows[length] = {key: window for key, window in kept.items() if self._is_known(key)}
-
-    def _is_known(self, key: Key) -> bool:
-        kind, name = key
-        return kind in (REQUEST, LIMIT) or ((CONTAINER, name) if kind == THROTTLED else key) in self._seen
+            return None
 
 
-def _remember(kept: dict[Key, Window], last: Mapping[Key, Use], now: float, seconds: int, *, all_kinds: bool) -> None:
-    for key, use in last.items():
-        if all_kinds or key[0] not in (CONTAINER, THROTTLED):
-            window = kept.get(key)
-            if window is None:
-                window = kept[key] = Window()
-            window.add(now, use, seconds)
-    for key, window in kept.items():
-        if key not in last:
-            window.trim(now, seconds)
-
-
-def _usage(uses: Mapping[Key, Use], samples: int) -> Usage:
-    kinds: dict[str, dict[str, Use]] = collections.defaultdict(dict)
-    for (kind, name), use in uses.items():
-        kinds[kind][name] = use
-    return Usage(
-        node=uses.get((NODE, "")),
-        pods=kinds[POD],
-        host_apps=kinds[HOST],
-        best_effort_cpu=_cpu(uses, BEST_EFFORT),
-        best_effort_request=_cpu(uses, REQUEST),
-        best_effort_limit=_cpu(uses, LIMIT),
-        containers={group: use.cpu for group, use in kinds[CONTAINER].items()},
-        throttled={group: use.cpu / _MILLION for group, use in kinds[THROTTLED].items()},
-        samples=samples,
-    )
-
-
-def _cpu(uses: Mapping[Key, Use], kind: str) -> int | None:
-    use = uses.get((kind, ""))
-    return use.cpu if use else None
+def _amounts(subjects: Subjects) -> dict[str, dict[str, Use]]:
+    """What best-effort pods request and may use is no measurement, but averaged like one."""
+    amounts = {REQUEST: subjects.best_effort_request, LIMIT: subjects.best_effort_limit}
+    return {kind: {ONE: Use(milli, 0)} for kind, milli in amounts.items() if milli is not None}

@@ -17,7 +17,7 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
-    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, reaction
+    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def state(tick: Tick) -> Object:
     """One tick, whole: what `/state` serves. The settings are not in it; `explain config` has them."""
     seen = {name: value for name, value in fields(tick).items() if name != "slo"}
     decisions = [decided(decision) for decision in tick.decisions]
-    return {"version": VERSION, "kind": "koordlite-state", **seen, "decisions": decisions}
+    watches = [fields(watch) for watch in tick.watches]
+    return {"version": VERSION, "kind": "koordlite-state", **seen, "decisions": decisions, "watches": watches}
 
 
 def decided(decision: Decision) -> Object:
@@ -95,6 +96,7 @@ def _machine(tick: Tick) -> Object:
         "schemata": dict(tick.schemata),
         "modes": dict(tick.modes),
         "ages": dict(tick.ages),
+        "watches": [fields(watch) for watch in tick.watches],
         "reaction": fields(tick.reaction),
     }
 

@@ -6,6 +6,8 @@ Names and labels under `koordlet_` are Koordinator's (`pkg/koordlet/metrics`), s
 
 from __future__ import annotations
 
+import collections
+import errno
 from collections.abc import Iterator
 
 import prometheus_client
@@ -14,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset, keys
-from koordlite.report import resctrl_metrics, summary
+from koordlite.report import machine_metrics, resctrl_metrics, summary
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -36,6 +38,9 @@ class Metrics:
             "koordlite_decisions", "Decisions given", ("strategy", "reason", "verdict"), registry=r
         )
         self._writes = Counter("koordlite_writes", "Writes tried", ("kind", "result"), registry=r)
+        self._errors = Counter(
+            "koordlite_write_errors", "Writes refused, by the kernel's word for it", ("kind", "errno"), registry=r
+        )
         self._foreign = Counter("koordlite_foreign_writes", "Values of ours changed by others", ("kind",), registry=r)
         self._tick = Histogram("koordlite_tick_seconds", "Cost of a tick", registry=r, buckets=_TICK_BUCKETS)
         self._write = Histogram(
@@ -49,12 +54,16 @@ class Metrics:
     def observe_tick(self, tick: Tick) -> None:
         """Count `tick` and make it the one that the gauges show."""
         self._tick.observe(tick.tick_seconds)
-        for decision in tick.decisions:
-            self._decisions.labels(decision.strategy, decision.reason, decision.verdict).inc()
+        # A full node gives hundreds of decisions of a few kinds.
+        kinds = collections.Counter((d.strategy, d.reason, d.verdict) for d in tick.decisions)
+        for labels, count in kinds.items():
+            self._decisions.labels(*labels).inc(count)
         for write in tick.foreign:
             self._foreign.labels(summary.kind(write.place)).inc()
         for step in tick.applied:
             self._writes.labels(summary.kind(step.place), "ok" if step.ok else "refused").inc()
+            if not step.ok:
+                self._errors.labels(summary.kind(step.place), _errno(step.error)).inc()
             status = "success" if step.ok else "failure"
             self._write.labels(_update_type(step.place), status).observe(step.seconds * 1000)
         self._last.tick = tick
@@ -77,6 +86,7 @@ class _LastTick(Collector):
         yield from _sharing(tick)
         yield _allocatable(tick)
         yield from resctrl_metrics.families(tick.node, tick.cache_use)
+        yield from machine_metrics.families(tick)
         yield from _own(tick)
 
 
@@ -119,12 +129,26 @@ def _own(tick: Tick) -> Iterator[Metric]:
     yield _gauge("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", tick, budget)
     yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
     yield _labelled("koordlite_input_age_seconds", "Age of an input", "input", dict(tick.ages))
+    yield from _watches(tick)
     modes = GaugeMetricFamily("koordlite_mode_info", "Mode of a strategy", labels=("strategy", "mode"))
     for strategy, mode in tick.modes.items():
         modes.add_metric([strategy, mode], 1)
     yield modes
     yield from _between_ticks(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
+
+
+def _watches(tick: Tick) -> Iterator[Metric]:
+    """Nothing with a folder of manifests."""
+    for name, meaning, field in (
+        ("koordlite_watch_relists", "Lists read anew from the API server", "relists"),
+        ("koordlite_watch_requests", "Lists and watches asked for", "requests"),
+    ):
+        family = CounterMetricFamily(name, meaning, labels=("watch",))
+        for watch in tick.watches:
+            family.add_metric([watch.name], getattr(watch, field))
+        if tick.watches:
+            yield family
 
 
 def _between_ticks(tick: Tick) -> Iterator[Metric]:
@@ -159,6 +183,12 @@ def _size(pool: str) -> float | None:
         return len(cpuset.CPUSet.parse(pool))
     except ValueError:
         return None  # the annotation was spoiled by somebody else
+
+
+def _errno(error: str) -> str:
+    """`EBUSY` of `EBUSY: Device or resource busy (…)`; a refusal of our own or of the API server has no such word."""
+    word = error.partition(":")[0]
+    return word if word in errno.errorcode.values() else "other"
 
 
 def _update_type(place: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -12,8 +13,9 @@ from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.qos import QoSClass
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Place, Snapshot
 
+T = TypeVar("T")
 ROOT_GROUP = "(root)"
 """How reports name the root group of resctrl, whose own name is empty."""
 
@@ -51,8 +53,10 @@ def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet 
         return None
     prefix = f"{snapshot.layout.besteffort}/"
     places = [place for place in snapshot.places.values() if place.group.startswith(prefix)]
-    leaves = [(place.group, group) for place in places for group in place.containers.values()]
-    return cpuset.union(_narrowed(snapshot, leaf, written, root) for leaf in leaves) or root
+    sets = {name: _configured(snapshot, name, written) for place in places for name in _groups(place)}
+    # Most containers stand on the same few sets: each is narrowed once.
+    paths = {(sets[place.group], sets[group]) for place in places for group in place.containers.values()}
+    return cpuset.union(_narrowed(root, path) for path in paths) or root
 
 
 def best_effort_limit(snapshot: Snapshot, cpus: CPUSet | None, done: Iterable[Change] = ()) -> int | None:
@@ -116,6 +120,15 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
     return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)
 
 
+def by_subject(snapshot: Snapshot, by_group: Mapping[str, T]) -> dict[str, T]:
+    """What is kept by group (empty: the machine) by the words in which decisions name their subjects."""
+    subjects = {"": "node", snapshot.layout.besteffort: "besteffort"}
+    if not by_group.keys() <= subjects.keys():
+        placed = ((snapshot.places.get(pod.uid), pod) for pod in snapshot.pods)
+        subjects |= {place.group: f"pod/{pod.key}" for place, pod in placed if place}
+    return {subjects[group]: value for group, value in by_group.items() if group in subjects}
+
+
 class _PoolText(msgspec.Struct, frozen=True):
     cpuset: str = ""
 
@@ -128,12 +141,20 @@ def _root_cpus(snapshot: Snapshot, written: Mapping[str, CPUSet]) -> CPUSet | No
     return found.effective if found.effective is not None else found.cpuset
 
 
-def _narrowed(snapshot: Snapshot, path: Iterable[str], written: Mapping[str, CPUSet], cpus: CPUSet) -> CPUSet:
-    """`cpus` within the sets of the groups on `path`. What a group was configured with counts, not what was effective
-    in the picture: an empty set on v2 follows the parent, whose set may have moved since."""
-    for group in path:
-        found = snapshot.cgroups.get(group)
-        own = written.get(group) or (found.cpuset if found else None)
+def _groups(place: Place) -> tuple[str, ...]:
+    return place.group, *place.containers.values()
+
+
+def _configured(snapshot: Snapshot, group: str, written: Mapping[str, CPUSet]) -> CPUSet | None:
+    """What a group was configured with counts, not what was effective in the picture: an empty set on v2 follows the
+    parent, whose set may have moved since."""
+    found = snapshot.cgroups.get(group)
+    return written.get(group) or (found.cpuset if found else None)
+
+
+def _narrowed(cpus: CPUSet, path: Iterable[CPUSet | None]) -> CPUSet:
+    """`cpus` within all sets on `path`."""
+    for own in path:
         cpus = cpus & own if own else cpus
     return cpus
 

@@ -17,7 +17,7 @@ from koordlite.model.resctrl import (
 )
 
 _ONLY_ROOT, _NOBODY, _SHARED = "·", "-", "io"
-_LABEL = 14
+_LABEL, _WIDEST_LABEL = 14, 28
 _NAME = 30
 Document = dict[str, object]
 
@@ -118,24 +118,29 @@ def _wrapped(head: str, told: str, width: int) -> str:
 def _picture(machine: Resctrl, name: str, cap: CacheCapability, width: int) -> Iterator[str]:
     """Highest way first, as masks are written."""
     letters = _letters(machine)
-    rows = _alike(machine, name)
-    cells = {ids: [_cell(machine, name, ids[0], way, letters) for way in _ways(cap)] for ids in rows}
+    cells = {
+        f"cache{'s' * (len(ids) > 1)} {_listed(ids)}": [
+            _cell(machine, name, ids[0], way, letters) for way in _ways(cap)
+        ]
+        for ids in _alike(machine, name)
+    }
+    room = min(max(_LABEL, *(len(label) + 1 for label in cells)), _WIDEST_LABEL)
     widest = max([len(str(cap.ways - 1)), *(len(cell) for row in cells.values() for cell in row)])
-    if _LABEL + cap.ways * (widest + 1) > width:
+    if room + cap.ways * (widest + 1) > width:
         # Too narrow for letters side by side: where several hold a way, how many.
-        cells = {ids: [cell if len(cell) == 1 else str(len(cell)) for cell in row] for ids, row in cells.items()}
-        widest = 1 if _LABEL + cap.ways * 3 > width else 2
-    yield _row(f"{name} way", [str(way) if widest > 1 else str(way % 10) for way in _ways(cap)], widest)
-    for ids, row in cells.items():
-        yield _row(f"cache{'s' * (len(ids) > 1)} {_listed(ids)}", row, widest)
+        cells = {label: [each if len(each) == 1 else str(len(each)) for each in row] for label, row in cells.items()}
+        widest = 1 if room + cap.ways * 3 > width else 2
+    yield _row(f"{name} way", [str(way) if widest > 1 else str(way % 10) for way in _ways(cap)], room, widest)
+    for label, row in cells.items():
+        yield _row(label, row, room, widest)
     if cap.shareable_bits:
         marks = [_SHARED[:widest] if cap.shareable_bits >> way & 1 else "" for way in _ways(cap)]
-        yield _row("  I/O too", marks, widest)
+        yield _row("  I/O too", marks, room, widest)
 
 
-def _row(label: str, cells: Iterable[str], widest: int) -> str:
-    head = label if len(label) < _LABEL else f"{label[: _LABEL - 2]}…"
-    return f"{head:<{_LABEL}}{' '.join(f'{cell:>{widest}}' for cell in cells)}".rstrip()
+def _row(label: str, cells: Iterable[str], room: int, widest: int) -> str:
+    head = label if len(label) < room else f"{label[: room - 2]}…"
+    return f"{head:<{room}}{' '.join(f'{cell:>{widest}}' for cell in cells)}".rstrip()
 
 
 def _ways(cap: CacheCapability) -> range:

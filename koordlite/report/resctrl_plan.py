@@ -42,14 +42,21 @@ def planned(machine: Resctrl, decisions: Iterable[Decision]) -> Resctrl:
     )
 
 
-def text(decisions: Sequence[Decision], *, width: int = 80) -> str:
-    """Every decision: first what would be done, then what holds already, then what would be refused and why."""
+def text(decisions: Sequence[Decision], overlaps: Sequence[str] = (), *, width: int = 80) -> str:
+    """Every decision: first what would be done, then what holds already, then what would be refused and why.
+
+    `overlaps` tells writes that the kernel would refuse, see `resctrl_overlap`.
+    """
     todo = [d for d in decisions if d.changes]
     refused = [d for d in decisions if not d.changes and d.verdict in _REFUSALS]
     rest = [d for d in decisions if d not in todo and d not in refused]
-    sections = (("would be written", todo), ("as it is", rest), ("refused or not possible", refused))
-    lines = [line for title, listed in sections if listed for line in (f"{title}:", *_section(listed, width), "")]
-    return "\n".join(lines)
+    told = [*_section(refused, width), *(_indented(overlap, width) for overlap in overlaps)]
+    sections = (
+        ("would be written", list(_section(todo, width))),
+        ("as it is", list(_section(rest, width))),
+        ("refused or not possible", told),
+    )
+    return "\n".join(line for title, lines in sections if lines for line in (f"{title}:", *lines, ""))
 
 
 def document(decisions: Iterable[Decision]) -> list[dict[str, object]]:
@@ -76,10 +83,13 @@ def _fresh(machine: Resctrl) -> ResctrlGroup:
 
 def _section(decisions: Iterable[Decision], width: int) -> Iterator[str]:
     for decision in decisions:
-        told = f"{decision.subject}: {sentence(decision)}"
-        yield textwrap.fill(told, width, initial_indent="  ", subsequent_indent="    ")
+        yield _indented(f"{decision.subject}: {sentence(decision)}", width)
         for step in _steps(decision):
             yield textwrap.fill(step, width, initial_indent="    - ", subsequent_indent="      ")
+
+
+def _indented(text: str, width: int) -> str:
+    return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    ")
 
 
 def _steps(decision: Decision) -> Iterator[str]:

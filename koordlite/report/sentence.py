@@ -71,10 +71,11 @@ TEMPLATES = {
     "KubeletStaticPolicy": "kubelet's static CPU policy places this {qos} pod",
     "EmptyPool": "no CPU is left for class {qos}[: {reserved} are reserved]; its set stays",
     "NoResctrl": "no resctrl: {why}",
-    "ClassSchemata": "the class gets[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][: {cache}][; {bandwidth}]",
+    "ClassSchemata": "the class gets[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][ {nothing}][: {cache}][; {bandwidth}]",
+    "NothingToDivide": "percentages are of L3 and MB, and this machine divides only {divided}[; {bandwidth}]",
     "ClassDisabled": "the class is switched off",
     "PodSchemata": (
-        "the pod has group {group} with[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][: {cache}][; {bandwidth}]"
+        "the pod has group {group} with[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][ {nothing}][: {cache}][; {bandwidth}]"
         "[; caches {absent_caches} are not here]"
     ),
     "PodAsksForNothing": "the annotation asks for nothing, so the pod stays in the root group, which has everything",
@@ -156,6 +157,15 @@ TEMPLATES = {
     "CPUIdentityReleased": "{files} files get back what was found",
     "CPUIdentityOn": "{groups} groups have their rank",
     "CPUIdentityOff": "no class has a rank that this kernel knows",
+    "BlockQOS": "{settings} settings of disks[ {disks}] are asked for",
+    "NoSuchDisk": "there is no {disk}",
+    "DiskNotWeighed": "the kernel does not weigh the use of {disks}: it has no latency targets and no cost model",
+    "BadBlockSetting": "the settings of {disk} cannot be used: {why}",
+    "BadBlockAnnotation": "annotation {annotation} cannot be used: {why}; the pod has no limits of its own",
+    "BlockClassHasNoGroup": "{class} has no group of its own that disks could be shared by",
+    "BlockQOSReleased": "{files} settings get back what was found",
+    "BlockQOSOn": "{groups} groups have their part of disks",
+    "BlockQOSOff": "no class and no pod asks for a part of a disk",
     "NoSystemSettings": "nothing is asked of the kernel's settings",
     "SystemSetting": "{name} is {value}",
     "SettingOutOfRange": "{name} would be {value}, which is not within {least} to {greatest}; it stays as it is",

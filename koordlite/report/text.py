@@ -6,7 +6,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
+from koordlite.model.outcome import FileTrouble
 from koordlite.model.reaction import Reaction
+from koordlite.model.watch import WatchState
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline, sentence, terms
@@ -21,6 +23,8 @@ ALIASES = {
     "topology": "topologyReport",
 }
 """Words for `explain` that mean a strategy."""
+MAX_TROUBLES = 5
+"""Places with trouble on the screen; `/state` has more of them."""
 
 
 def status(tick: Tick, *, width: int = 100) -> str:
@@ -33,6 +37,7 @@ def status(tick: Tick, *, width: int = 100) -> str:
         *((f"resctrl {group}", line) for group, line in tick.schemata.items()),
         ("between ticks", between_ticks(tick.reaction)),
         ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
+        *((f"watch of {watch.name}", watched(watch)) for watch in tick.watches),
     ]
     wide = max(len(name) for name, _ in facts) + 2
     lines = [
@@ -44,6 +49,20 @@ def status(tick: Tick, *, width: int = 100) -> str:
         *_trouble(tick),
     ]
     return "\n".join(lines) + "\n"
+
+
+def watched(watch: WatchState) -> str:
+    """One list of the cluster: how many objects, how far it has come, and what is wrong."""
+    if watch.absent:
+        return "the API server does not have this kind"
+    count = "1 object" if watch.objects == 1 else f"{watch.objects} objects"
+    parts = [
+        count if watch.age_seconds is not None else "never read",
+        f"at version {watch.resource_version}" if watch.resource_version else "",
+        f"read anew {watch.relists} times" if watch.relists else "",
+        watch.error and f"last error: {watch.error}",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def line(tick: Tick) -> str:
@@ -178,12 +197,20 @@ def _strategy_lines(tick: Tick, width: int) -> Iterator[str]:
             yield f"    and {len(mine) - 4} more; koordlite explain {name}"
 
 
+def _told(trouble: FileTrouble) -> str:
+    refused = f"refused {trouble.refused} times, last {trouble.last_error}" if trouble.refused else ""
+    foreign = f"changed by others {trouble.foreign} times" if trouble.foreign else ""
+    wait = f"corrected again in {trouble.kept_off_seconds:.0f} s" if trouble.kept_off_seconds else ""
+    return f"{trouble.place}: {'; '.join(part for part in (refused, foreign, wait) if part)}"
+
+
 def _trouble(tick: Tick) -> Iterator[str]:
     refused = [step for step in tick.applied if not step.ok]
     for title, rows in (
         ("problems", [str(problem) for problem in tick.problems]),
         ("refused writes", [f"{step.place} ← {step.value}: {step.error}" for step in refused]),
         ("changed by others", [f"{w.place}: ours was {w.ours}, found {w.found}" for w in tick.foreign]),
+        ("in this run", [_told(trouble) for trouble in tick.troubles[:MAX_TROUBLES]]),
     ):
         if rows:
             yield f"\n  {title}"

@@ -9,10 +9,12 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.pressure import Pressure
 from koordlite.model.reaction import Reaction
 from koordlite.model.slo import SLO
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.watch import WatchState
 from koordlite.report import present, resctrl_use
 from koordlite.report.present import CPUCell
 from koordlite.report.resctrl_use import OwnedUse
@@ -64,11 +66,21 @@ class Tick:
     """Strategy → off, observe or enforce."""
     applied: tuple[AppliedStep, ...] = ()
     foreign: tuple[ForeignWrite, ...] = ()
+    troubles: tuple[FileTrouble, ...] = ()
+    """Places where writes were refused, or somebody else writes as well, since the start of the run."""
+    pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
+    """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
+    numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    """Bytes in use by subject and NUMA node."""
+    node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
+    """Percent → use of the node that so many percent of the samples of the averaging time do not exceed."""
     problems: tuple[Problem, ...] = ()
     slo: SLO = dataclasses.field(default_factory=SLO)
     """The settings in force, for `explain config`."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since each input was last confirmed."""
+    watches: tuple[WatchState, ...] = ()
+    """How inputs from an API server are kept up to date."""
     tick_seconds: float = 0.0
     """What this tick cost."""
     woken: bool = False
@@ -125,9 +137,13 @@ def build(
         modes=dict(modes),
         applied=tuple(applied),
         foreign=tuple(foreign),
+        pressure=present.by_subject(snapshot, snapshot.pressure),
+        numa_memory=present.by_subject(snapshot, snapshot.numa_memory),
+        node_percentiles=snapshot.node_percentiles,
         problems=snapshot.problems,
         slo=snapshot.slo,
         ages=dict(snapshot.ages),
+        watches=snapshot.watches,
         tick_seconds=tick_seconds,
     )
 

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox import cgroup_memory, kernel_text
+from koordlite.sandbox import cgroup_memory, disks, kernel_text
 from koordlite.sandbox import cgroup_rules as rules
 from koordlite.sandbox.cgroup_rules import Attribute
 from koordlite.sandbox.cgroups import IDLE_SHARES, UNLIMITED, Cgroups, Group, Hierarchy
@@ -14,7 +14,7 @@ from koordlite.sandbox.machines import Machine
 from koordlite.sandbox.processes import Processes
 from koordlite.sandbox.tree import File, refusal
 
-POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("memory",)}
+POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("memory",), "blkio": ("blkio",)}
 """Folder below /sys/fs/cgroup → controllers mounted there, as Debian, Ubuntu and CentOS do."""
 
 NO_LIMIT = 2**63 // rules.PAGE * rules.PAGE - rules.PAGE
@@ -25,7 +25,7 @@ Table = dict[str, Attribute]
 
 def build(machine: Machine, processes: Processes) -> Cgroups:
     """The hierarchies of a fresh machine; the root cpuset has every CPU."""
-    tables = {"cpu,cpuacct": _cpu, "cpuset": _cpuset, "memory": _memory}
+    tables = {"cpu,cpuacct": _cpu, "cpuset": _cpuset, "memory": _memory, "blkio": _blkio}
     hierarchies = tuple(
         Hierarchy(
             point=point, controllers=controllers, weight=1024, files=_furnisher(machine, processes, tables[point])
@@ -172,6 +172,10 @@ def _memory(_: Hierarchy, machine: Machine) -> Table:
         "memory.stat": Attribute(_memory_stat),
         "memory.use_hierarchy": Attribute(lambda _: "1\n"),
     }
+
+
+def _blkio(_: Hierarchy, machine: Machine) -> Table:
+    return disks.v1(machine.extended)
 
 
 def _limit(group: Group) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox import cgroup_memory, kernel_text
+from koordlite.sandbox import cgroup_memory, disks, kernel_text
 from koordlite.sandbox import cgroup_rules as rules
 from koordlite.sandbox.cgroup_rules import Attribute
 from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group, Hierarchy
@@ -30,6 +30,7 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             **_cpu(),
             **_cpuset(hierarchy, machine),
             **_memory(machine),
+            **disks.v2(),
             **(_extensions() if machine.extended else {}),
         }
         return rules.files(table, group)

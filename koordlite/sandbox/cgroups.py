@@ -57,6 +57,10 @@ class Group:
     """How often memory ran into a limit, by the kernel's word; this group's own only."""
     settings: dict[str, int] = dataclasses.field(default_factory=dict)
     """Values of files that are kept but not modelled, by file name."""
+    disks: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    """What was written about disks, by word and disk."""
+    read_bytes: float = 0.0
+    """Read from the first disk, here and below."""
     stalls: Pressure = dataclasses.field(default_factory=Pressure)
     memory_stalls: Pressure = dataclasses.field(default_factory=Pressure)
 
@@ -85,8 +89,12 @@ class Group:
 
     @property
     def claim(self) -> float:
-        """Its weight among its siblings: next to nothing for an idle group (WEIGHT_IDLEPRIO, 3 of 1024)."""
-        return self.default_weight * IDLE_SHARES / 1024 if self.idle else self.weight
+        """Its weight among its siblings: next to nothing for an idle group (WEIGHT_IDLEPRIO, 3 of 1024).
+
+        A group of the lowest identity of the Anolis kernel gives way as much.
+        """
+        gives_way = self.idle or self.settings.get("cpu.bvt_warp_ns", 0) < 0
+        return self.default_weight * IDLE_SHARES / 1024 if gives_way else self.weight
 
     @property
     def anon_below(self) -> int:
@@ -182,6 +190,7 @@ class Cgroups:
         self.cpu = self._with("cpu")
         self.cpuset = self._with("cpuset")
         self.memory = self._with("memory")
+        self.io = self._with("io" if version == 2 else "blkio")
 
     def make(self, path: str) -> None:
         """Make the group everywhere, with its parents; present ones stay as they are."""

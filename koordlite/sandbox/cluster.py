@@ -15,8 +15,9 @@ from koordlite.sandbox.sandbox import Sandbox
 class SandboxCluster:
     """`ports.Cluster`: every view brings the sandbox in line with the pods of `cluster` first."""
 
-    def __init__(self, cluster: Cluster, sandbox: Sandbox) -> None:
-        self._cluster, self._sandbox = cluster, sandbox
+    def __init__(self, cluster: Cluster, sandbox: Sandbox, *, evicts: bool = False) -> None:
+        """`evicts`: the cluster carries evictions out itself, as an API server does, and says when a pod is gone."""
+        self._cluster, self._sandbox, self._evicts = cluster, sandbox, evicts
         self._evictions = Evictions(sandbox.clock.monotonic)
 
     def view(self) -> ClusterView:
@@ -39,6 +40,9 @@ class SandboxCluster:
 
     def evict(self, pod: EvictPod) -> None:
         """The pod goes after its grace period, unless its annotations refuse: see `sandbox.evictions`."""
+        if self._evicts:
+            self._cluster.evict(pod)
+            return
         pods = self._evictions.remaining(self._cluster.view().pods)
         moment = datetime.datetime.fromtimestamp(self._sandbox.clock.wall(), tz=datetime.UTC)
         self._evictions.ask(pod, pods, taken_at=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))

@@ -47,7 +47,9 @@ class Evictions:
             return
         if self._spent(pod, pods):
             raise EvictionRefused(f"pod/{asked.namespace}/{asked.name}", SPENT)
-        self._leaving[asked.uid] = _Leaving(self._monotonic() + self._grace, taken_at)
+        own = pod.spec.termination_grace_period_seconds if pod.spec else None
+        grace = self._grace if own is None else max(own, 0)
+        self._leaving[asked.uid] = _Leaving(self._monotonic() + grace, taken_at)
 
     def remaining(self, pods: Sequence[wire.PodObject]) -> tuple[wire.PodObject, ...]:
         """The pods that are still there."""

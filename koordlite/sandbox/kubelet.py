@@ -154,7 +154,7 @@ class Kubelet:
         present.source, present.described, present.behaviour = obj, described, behaviour
         present.problems = tuple(problems)
         for workload in present.workloads:
-            workload.demand = behaviour.demand
+            workload.demand, workload.disk = behaviour.demand, behaviour.disk
         self._set_resources(present)
         self._set_memory(present, now)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.kernel_settings import Settings
 from koordlite.sandbox.machines import Machine
-from koordlite.sandbox.pressure import Pressure
+from koordlite.sandbox.pressure import Pressure, Waits
 from koordlite.sandbox.workloads import Workload
 
 KERNEL_MEMORY = 2**30
@@ -113,14 +113,13 @@ class Memory:
         return holding.group.anon + holding.workload.process.oom_score_adj * self._total // 1000
 
     def _count_stalls(self, held: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
-        stalled: dict[int, tuple[Group, float]] = {}
+        found, anybody = Waits(), any(waits.values())
         for each in held:
             waiting = min(1.0, waits[id(each.group)])
-            for group in each.group.lineage() if waiting or each.group.memory_stalls.total_us else ():
-                stalled[id(group)] = (group, max(waiting, stalled.get(id(group), (group, 0.0))[1]))
-        for group, waiting in stalled.values():
-            group.memory_stalls.add(step_us, int(waiting * step_us))
-        self.stalls.add(step_us, int(max((waiting for _, waiting in stalled.values()), default=0.0) * step_us))
+            found.note(self.stalls, waiting)
+            for group in each.group.lineage() if anybody or each.group.memory_stalls.total_us else ():
+                found.note(group.memory_stalls, waiting)
+        found.close(step_us)
 
 
 def fill(workload: Workload, group: Group, *, seconds: float) -> None:

@@ -19,6 +19,7 @@ from koordlite.sandbox.demand import Demand
 
 CPU = "sandbox.koordlite.io/cpu"
 MEMORY = "sandbox.koordlite.io/memory"
+DISK = "sandbox.koordlite.io/disk-read"
 STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
 CPUSET = "sandbox.koordlite.io/cpuset"
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
@@ -49,6 +50,7 @@ class Behaviour:
     demand: Demand
     memory: Demand
     """In thousandths of a byte."""
+    disk: Demand
     static_cpus: CPUSet | None
     cpuset: CPUSet | None
 
@@ -97,6 +99,7 @@ def behaviour(described: pod.Pod, seed: int, problems: list[Problem]) -> Behavio
     return Behaviour(
         demand=wanted or _default_demand(described),
         memory=memory or demand.Constant(1000 * _default_memory(described)),
+        disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
         cpuset=read.get(CPUSET, CPUSet.parse),
     )

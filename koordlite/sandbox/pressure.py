@@ -1,4 +1,4 @@
-"""Pressure stall information of a group or of the whole node: how long somebody had to wait."""
+"""Pressure stall information of a group or of the whole node: how long somebody, or everybody, had to wait."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ UPDATE_US = 2_000_000
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Pressure:
-    """Total stall time and its decaying averages, in the kernel's text form."""
+class Stall:
+    """One line of a file: total time and its decaying averages."""
 
     total_us: int = 0
     averages: list[float] = dataclasses.field(default_factory=lambda: [0.0, 0.0, 0.0])
@@ -20,7 +20,7 @@ class Pressure:
     _stalled_us: int = 0
 
     def add(self, elapsed_us: int, stalled_us: int) -> None:
-        """Time passes, `stalled_us` of it with somebody waiting."""
+        """Time passes, `stalled_us` of it stalled."""
         self.total_us += stalled_us
         self._window_us += elapsed_us
         self._stalled_us += stalled_us
@@ -34,10 +34,51 @@ class Pressure:
             self.averages[index] = self.averages[index] * keep + percent * (1 - keep)
         self._window_us = self._stalled_us = 0
 
+    def text(self, name: str) -> str:
+        """The line of this name."""
+        shown = " ".join(f"avg{s}={a:.2f}" for s, a in zip(WINDOWS_SECONDS, self.averages, strict=True))
+        return f"{name} {shown} total={self.total_us}\n"
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Pressure:
+    """Both lines of a `*.pressure` file."""
+
+    some: Stall = dataclasses.field(default_factory=Stall)
+    full: Stall = dataclasses.field(default_factory=Stall)
+
+    def add(self, elapsed_us: int, stalled_us: int, full_us: int = 0) -> None:
+        """Time passes; for `stalled_us` of it somebody waits, for `full_us` everybody who has something to do."""
+        self.some.add(elapsed_us, stalled_us)
+        self.full.add(elapsed_us, full_us)
+
+    @property
+    def total_us(self) -> int:
+        """For how long somebody has waited."""
+        return self.some.total_us
+
     def text(self) -> str:
-        """The two lines of a `*.pressure` file. Nobody ever stalls completely here, so `full` stays 0."""
-        some = " ".join(f"avg{s}={a:.2f}" for s, a in zip(WINDOWS_SECONDS, self.averages, strict=True))
-        return f"some {some} total={self.total_us}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+        """The file."""
+        return self.some.text("some") + self.full.text("full")
+
+
+class Waits:
+    """What parts of one step those who belong to a group waited: the longest is `some`, the shortest `full`."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Pressure, float, float | None]] = {}
+
+    def note(self, pressure: Pressure, part: float, *, idle: bool = False) -> None:
+        """Somebody waited for this part of the step; who is `idle` had nothing to do, and only lets the time pass."""
+        _, most, least = self._found.get(id(pressure), (pressure, 0.0, None))
+        if not idle:
+            most, least = max(most, part), part if least is None else min(least, part)
+        self._found[id(pressure)] = pressure, most, least
+
+    def close(self, step_us: int) -> None:
+        """The step is over."""
+        for pressure, most, least in self._found.values():
+            pressure.add(step_us, int(most * step_us), int((least or 0.0) * step_us))
 
 
 NONE = Pressure()

@@ -55,6 +55,12 @@ class Counters:
             place = (cache_id, rmid, event)
             self._moved[place] = (self._raw.get(place, 0), 0)
 
+    def forget(self, cache_id: int) -> None:
+        """The driver forgets what it read of the bandwidth at a cache: the next read counts from the hardware's 0."""
+        for place in self._moved:
+            if place[0] == cache_id:
+                self._moved[place] = (0, 0)
+
     def bytes(self, place: Place) -> int:
         """One event of one RMID; OSError EINVAL or EIO when the hardware cannot say."""
         if place in self._broken:

@@ -38,10 +38,22 @@ def go_offline(state: State, cpu: int) -> None:
 
 
 def come_online(state: State, cpu: int) -> None:
-    """A CPU comes back into the root group, a cache with everything allowed to everybody."""
+    """A CPU comes back into the root group, a cache with everything allowed to everybody and counting from 0."""
+    if cpu in state.layout.online:
+        return
+    before = _counted(state)
     state.layout.online |= CPUSet([cpu])
     state.root.cpus |= CPUSet([cpu])
     _follow(state)
+    if state.rmids:
+        for cache, part in _counted(state) - before:
+            for group in state.groups():
+                state.rmids.counters.start(cache, state.rmids.hardware(cache, group.rmid)[part])
+
+
+def _counted(state: State) -> set[tuple[int, int]]:
+    """The caches, and the NUMA nodes below each, that something is counted for."""
+    return {(cache, part) for cache in state.layout.ids(3) for part in state.layout.parts(cache)}
 
 
 def _follow(state: State) -> None:

@@ -131,11 +131,11 @@ def _target(state: State, group: Group, schema: Schema) -> Target:
 
 def _counters(state: State, group: Group, cache_id: int, mode: int) -> Folder:
     """One cache: the events over all its NUMA nodes, and a folder for each node where they are counted apart."""
-    clusters = state.layout.clusters(cache_id)
-    folder = Folder(_events(state, group, cache_id, range(max(1, len(clusters)))), make=refused, mode=mode)
-    for number, node in enumerate(clusters):
+    parts, clusters = state.layout.parts(cache_id), state.layout.clusters(cache_id)
+    folder = Folder(_events(state, group, cache_id, parts), make=refused, mode=mode)
+    for number in parts if clusters else ():
         part = Folder(_events(state, group, cache_id, [number]), make=refused, mode=mode)
-        folder.entries[f"mon_sub_L3_{node:02}"] = part
+        folder.entries[f"mon_sub_L3_{clusters[number]:02}"] = part
     return folder
 
 

@@ -74,7 +74,7 @@ def _monitoring(state: State, rmids: RMIDs, monitoring: Monitoring) -> dict[str,
         "num_rmids": constant(f"{rmids.number}\n"),
     }
     for event in configurable:
-        entries[f"{event}_config"] = _config(state, event)
+        entries[f"{event}_config"] = _config(state, rmids, event)
     return entries
 
 
@@ -88,24 +88,32 @@ def _threshold(rmids: RMIDs) -> Callable[[bytes], None]:
     return write
 
 
-def _config(state: State, event: str) -> File:
-    """What a bandwidth event of AMD counts, by cache: BMEC."""
+def _config(state: State, rmids: RMIDs, event: str) -> File:
+    """What a bandwidth event of AMD counts, by cache: BMEC. A change makes the counters of both events begin anew."""
     chosen = state.counted.setdefault(event, {})
 
+    def value(cache_id: int) -> int:
+        return chosen.get(cache_id, _CONFIG_DEFAULTS[event])
+
+    def choose(cache_id: int, bits: int) -> None:
+        if bits != value(cache_id):
+            chosen[cache_id] = bits
+            rmids.counters.forget(cache_id)
+
     def read() -> str:
-        return ";".join(f"{i}=0x{chosen.get(i, _CONFIG_DEFAULTS[event]):02x}" for i in state.layout.ids(3)) + "\n"
+        return ";".join(f"{i}=0x{value(i):02x}" for i in state.layout.ids(3)) + "\n"
 
     def write(data: bytes) -> None:
         if not data.endswith(b"\n"):
             raise refusal(errno.EINVAL)
         state.status.clear()
         with state.status.judging():
-            _choose(data[:-1].decode("utf-8", "replace").split("\0")[0], state.layout.ids(3), chosen)
+            _choose(data[:-1].decode("utf-8", "replace").split("\0")[0], state.layout.ids(3), choose)
 
     return File(read, guarded(state, write))
 
 
-def _choose(text: str, ids: tuple[int, ...], chosen: dict[int, int]) -> None:
+def _choose(text: str, ids: tuple[int, ...], choose: Callable[[int, int], None]) -> None:
     """`ID=HEX;ID=HEX`: each piece takes effect as it is read."""
     pieces = text.split(";")
     if pieces[-1] == "":
@@ -121,4 +129,4 @@ def _choose(text: str, ids: tuple[int, ...], chosen: dict[int, int]) -> None:
             raise Rejected(f"Invalid event configuration: max valid mask is 0x{_CONFIGURABLE_BITS:02x}")
         if int(number) not in ids:
             raise Rejected("")
-        chosen[int(number)] = int(match[1], 16)
+        choose(int(number), int(match[1], 16))

@@ -23,6 +23,7 @@ class Layout:
                 nodes.setdefault(cpu.l3, set()).add(cpu.node)
         self._clustered = not rdt.amd and rdt.since(6, 11) and max(map(len, nodes.values()), default=1) > 1
         self._nodes = {cache: tuple(sorted(ids)) for cache, ids in nodes.items()}
+        self._node_of = {cpu.id: cpu.node for cpu in machine.cpus}
 
     def ids(self, level: int) -> tuple[int, ...]:
         """Cache ids of that level, ascending."""
@@ -32,6 +33,11 @@ class Layout:
     def clusters(self, l3: int) -> tuple[int, ...]:
         """NUMA nodes below one L3 cache, when the machine counts them apart (SNC, Linux 6.11); else none."""
         return self._nodes[l3] if self._clustered else ()
+
+    def parts(self, l3: int) -> tuple[int, ...]:
+        """Which of the cluster's nodes have online CPUs, by their number below the cache; the one of others is 0."""
+        nodes = {self._node_of[cpu] for cpu in self.online}
+        return tuple(number for number, node in enumerate(self.clusters(l3)) if node in nodes) or (0,)
 
     @property
     def clusters_per_cache(self) -> int:

@@ -67,8 +67,9 @@ class ResctrlVFS:
             raise refusal(errno.ENOTSUP)
 
     def _absent(self, path: str) -> None:
-        try:
-            self.files.entry(path)
-        except FileNotFoundError:
-            return
-        raise refusal(errno.EEXIST)
+        folder, _, name = path.rstrip("/").rpartition("/")
+        found = self.files.entry(folder)
+        if not isinstance(found, Folder):
+            raise refusal(errno.ENOTDIR)
+        if found.find(name) is not None:
+            raise refusal(errno.EEXIST)

@@ -11,6 +11,7 @@ from koordlite.model.snapshot import Kubelet as KubeletState
 from koordlite.sandbox import (
     cgroup_v1,
     cgroup_v2,
+    disks,
     kernel_settings,
     kubelet,
     machines,
@@ -147,6 +148,7 @@ class Sandbox:
         self.workloads.step(seconds=self.clock.seconds, step_us=step_us)
         if self._traffic:
             self._traffic.step(step_us)
+        disks.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
         self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
 
     def _killed(self, dying: Sequence[Workload]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.sandbox import disks
 from koordlite.sandbox.cgroups import Cgroups
 from koordlite.sandbox.machines import LogicalCPU, Machine, NodeMemory
 from koordlite.sandbox.proc_tree import CGROUP_ROOT
@@ -32,6 +33,7 @@ def plant(tree: Tree, machine: Machine, cgroups: Cgroups, resctrl: Resctrl | Non
     }
     for path, text in texts.items():
         tree.place(path, constant(f"{text}\n"))
+    disks.plant(tree)
     _plant_mounts(tree, cgroups, resctrl)
 
 
@@ -85,6 +87,7 @@ def _plant_node(tree: Tree, machine: Machine, cgroups: Cgroups, node: NodeMemory
 def _node_meminfo(machine: Machine, cgroups: Cgroups, node: NodeMemory) -> str:
     """Use is spread over the nodes in proportion to their size."""
     root = cgroups.memory.root
-    used = (root.anon_below + root.cache_below) * node.memory // machine.memory
-    rows = {"MemTotal": node.memory, "MemFree": node.memory - used, "MemUsed": used}
+    anon, cache = (amount * node.memory // machine.memory for amount in (root.anon_below, root.cache_below))
+    rows = {"MemTotal": node.memory, "MemFree": node.memory - anon - cache, "MemUsed": anon + cache}
+    rows |= {"Active(file)": 0, "Inactive(file)": cache, "SReclaimable": 0}
     return "".join(f"Node {node.id} {name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items())

@@ -139,15 +139,19 @@ class Tree:
     def rename(self, path: str, target: str) -> None:
         """Give an entry another path in the same file system, if that allows it."""
         self._trip("rename", path)
-        self._find(path)
         folder, name = self._parent(path)
         into, new = self._parent(target)
+        if any(isinstance(each, Folder) and each.mount_point for each in (folder.find(name), into.find(new))):
+            # The folder that a mount point is in belongs to another file system.
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+        self._find(path)
         if (folder, name) == (into, new):
             return
         if f"{target}/".startswith(f"{path}/"):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         if f"{path}/".startswith(f"{target}/"):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self._check_alike(path, folder.find(name), into.find(new))
         move = folder.move
         self._change(move and (lambda name: move(name, into, new)), name, path)
 
@@ -227,6 +231,12 @@ class Tree:
         if not isinstance(entry, Folder):
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         return entry, name
+
+    def _check_alike(self, path: str, entry: Entry | None, target: Entry | None) -> None:
+        """A folder replaces no file, a file no folder: the file layer says so before the file system is asked."""
+        if target is not None and isinstance(entry, Folder) != isinstance(target, Folder):
+            code = errno.ENOTDIR if isinstance(entry, Folder) else errno.EISDIR
+            raise OSError(code, os.strerror(code), path)
 
     def _change(self, how: Callable[[str], None] | None, name: str, path: str) -> None:
         if how is None:

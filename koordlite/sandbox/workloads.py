@@ -13,7 +13,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox import sharing
 from koordlite.sandbox.cgroups import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.demand import NOTHING, Demand
-from koordlite.sandbox.pressure import Pressure
+from koordlite.sandbox.pressure import Pressure, Waits
 from koordlite.sandbox.processes import Process
 
 
@@ -32,6 +32,8 @@ class Workload:
     """Part of the pod's demand that is this container's."""
     memory: Demand = NOTHING
     """In thousandths of a byte, as CPU is in thousandths of a CPU."""
+    disk: Demand = NOTHING
+    """Bytes a second it wants to read from the first disk, in thousandths too."""
     wanted_us: int = 0
     used_us: int = 0
     last: Stats | None = None
@@ -140,7 +142,7 @@ class Workloads:
         return wants
 
     def _charge(self, wants: Sequence[float], used: Sequence[float], step_us: int) -> None:
-        stalled: dict[int, tuple[Group, float]] = {}
+        waits, longest = Waits(), 0.0
         for workload, home, wanted, got in zip(self._running, self._groups, wants, used, strict=True):
             done = int(got)
             workload.wanted_us += int(wanted)
@@ -149,12 +151,13 @@ class Workloads:
             per_milli = step_us / 1000
             workload.last = Stats(wanted / per_milli, got / per_milli, workload.wanted_us, workload.used_us)
             waiting = 1 - got / wanted if wanted > 0 else 0.0
+            longest = max(longest, waiting)
             for group in home.lineage():
                 group.usage_us += done
-                stalled[id(group)] = (group, max(waiting, stalled.get(id(group), (group, 0.0))[1]))
-        for group, waiting in stalled.values():
-            group.stalls.add(step_us, int(waiting * step_us))
-        self.stalls.add(step_us, int(max((waiting for _, waiting in stalled.values()), default=0.0) * step_us))
+                waits.note(group.stalls, waiting, idle=wanted <= 0)
+        waits.close(step_us)
+        # For the whole node the kernel knows no `full` of CPU: somebody always runs.
+        self.stalls.add(step_us, int(longest * step_us))
 
 
 def total(workloads: Sequence[Workload]) -> Stats:

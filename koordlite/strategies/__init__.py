@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, EvictPod
+from koordlite.model.pod import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot
@@ -17,7 +19,14 @@ from koordlite.model.strict import camel
 Decide = Callable[[Snapshot, StrategySettings], Iterable[Decision]]
 
 
+Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
+
+
 def _nothing(_slo: SLO) -> tuple[()]:
+    return ()
+
+
+def _nobody(_slo: SLO, _pods: Sequence[Pod]) -> tuple[()]:
     return ()
 
 
@@ -30,11 +39,15 @@ class Strategy:
     config: type[StrategySettings]
     decide: Decide
     doc: str
-    reads: Callable[[SLO], Iterable[str]] = _nothing
-    """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `cpu.stat`,
-    `oom_score_adj`, or `system/NAME`."""
-    windows: Callable[[SLO], Iterable[int]] = _nothing
+    reads: Asked = _nobody
+    """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`,
+    or `system/NAME`, for these settings and pods. What it wrote is seen as long as it is in the journal."""
+    throttling: Asked = _nobody
+    """Optional in a module: uids of the pods of which it wants use and throttling of each container."""
+    windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = _nobody
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
+    percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
+    """Optional in a module: (seconds, percent) it wants to find in `Snapshot.percentiles`."""
 
 
 @functools.cache
@@ -52,9 +65,63 @@ def judge(strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySet
     return tuple(dataclasses.replace(d, strategy=strategy.name) for d in strategy.decide(seen, config))
 
 
+class Answers:
+    """Decisions of strategies, given again while nothing has changed that they looked at.
+
+    A rule is pure: what it answers follows from its settings and from those parts of the picture which it looked at.
+    While these are the same objects (not merely equal ones: that would cost as much as to decide), so is the answer.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[object, Mapping[str, object], tuple[Decision, ...]]] = {}
+
+    def of(self, strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
+        """As `judge`."""
+        config = settings.get(strategy.name)
+        kept = self._kept.get(strategy.name)
+        if kept and kept[0] == config and all(getattr(seen, part) is value for part, value in kept[1].items()):
+            return kept[2]
+        watched = _Watched(seen)
+        decisions = judge(strategy, cast(Snapshot, watched), settings)
+        self._kept[strategy.name] = config, watched.looked_at, decisions
+        return decisions
+
+
+class _Watched:
+    """A picture that knows which of its parts were looked at."""
+
+    def __init__(self, seen: Snapshot) -> None:
+        self.looked_at: dict[str, object] = {}
+        self._seen = seen
+
+    def __getattr__(self, part: str) -> object:
+        """Asked for once: from then on the part is an attribute of its own, as quick as that of a picture."""
+        value = self.looked_at[part] = getattr(self._seen, part)
+        setattr(self, part, value)
+        return value
+
+
 def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
     """The decisions of every strategy on the same picture. Pure: what `run`, `explain` and `simulate` share."""
-    return tuple(d for strategy in discover() for d in judge(strategy, seen, settings))
+    return in_turn(seen, settings, lambda strategy, shown: judge(strategy, shown, settings))
+
+
+def in_turn(
+    seen: Snapshot,
+    settings: Mapping[str, StrategySettings],
+    answer: Callable[[Strategy, Snapshot], Iterable[Decision]],
+) -> tuple[Decision, ...]:
+    """What `answer` says for each strategy. Pods that one of them evicts are on their way out for those after it."""
+    decisions: list[Decision] = []
+    asked: frozenset[str] = frozenset()
+    for strategy in discover():
+        shown = dataclasses.replace(seen, asked_evictions=asked) if asked else seen
+        found = tuple(answer(strategy, shown))
+        decisions += found
+        config = settings.get(strategy.name)
+        if config is not None and config.mode == "enforce":
+            asked |= {c.uid for d in found for c in d.changes if isinstance(c, EvictPod)}
+    return tuple(decisions)
 
 
 def _load(name: str) -> Strategy:
@@ -65,6 +132,8 @@ def _load(name: str) -> Strategy:
         config=module.Config,
         decide=module.decide,
         doc=(module.__doc__ or "").strip(),
-        reads=getattr(module, "reads", _nothing),
-        windows=getattr(module, "windows", _nothing),
+        reads=getattr(module, "reads", _nobody),
+        throttling=getattr(module, "throttling", _nobody),
+        windows=getattr(module, "windows", _nobody),
+        percentiles=getattr(module, "percentiles", _nothing),
     )

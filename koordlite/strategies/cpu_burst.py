@@ -42,14 +42,29 @@ class Config(StrategySettings):
     """Section `cpuBurst`. Policy and percentages come from key `cpu-burst-config` and from annotations."""
 
 
-def reads(_slo: SLO) -> tuple[str, ...]:
-    """Burst and throttling of containers: an annotation may ask for them on any node."""
-    return "cpu.burst", "cpu.bvt_warp_ns", "cpu.stat"
+def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Burst of containers, while a pod may have it."""
+    return ("cpu.burst", "cpu.bvt_warp_ns") if any(_bursts_at_all(slo, pod) for pod in pods) else ()
 
 
-def windows(_slo: SLO) -> tuple[int, ...]:
-    """For the state of the shared CPUs."""
-    return (WINDOW_SECONDS,)
+def throttling(slo: SLO, pods: Sequence[Pod]) -> Iterator[str]:
+    """Pods with a limit that may go beyond it."""
+    yield from (pod.uid for pod in pods if _bursts_at_all(slo, pod) and _limited(pod))
+
+
+def windows(slo: SLO, pods: Sequence[Pod]) -> tuple[int, ...]:
+    """For the state of the shared CPUs, while a pod may burst."""
+    return (WINDOW_SECONDS,) if any(_bursts_at_all(slo, pod) for pod in pods) else ()
+
+
+def _bursts_at_all(slo: SLO, pod: Pod) -> bool:
+    if pod.raw_qos in _NOT_SHARED or not pod.active:
+        return False
+    return pod_wishes.cpu_burst(pod, slo.cpu_burst)[0].policy != "none"
+
+
+def _limited(pod: Pod) -> bool:
+    return any("cpu" in container.limits for container in pod.containers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,29 +101,43 @@ class _Terms:
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
+    if not any(_bursts_at_all(seen.slo, pod) and pod.uid in seen.places for pod in seen.pods):
+        # Without a look at use and time, which are new in every picture: the answer holds while nobody bursts.
+        yield from _without_burst(seen)
+        return
     state, evidence = _node(seen)
     ledger = Ledger(seen.remembered.get(NAME, {}), seen.time)
     # Only kernels with group identity take a burst above the quota.
     anolis = _has(seen, "cpu.bvt_warp_ns")
-    wanted = 0
-    for pod in seen.pods:
-        if pod.raw_qos in _NOT_SHARED or not pod.active or pod.uid not in seen.places:
-            continue
+    for pod in _sharing(seen):
         settings, bad = pod_wishes.cpu_burst(pod, seen.slo.cpu_burst)
-        wanted += settings.policy != "none"
-        if bad:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadBurstAnnotation", {"annotation": bad.key, "why": bad.why})
+        yield from _refused(pod, bad)
         if settings.policy != "none":
             terms = _Terms(settings=settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
             yield _burst(seen, pod, terms, ledger)
         elif _ours(seen, pod):
             yield _released(seen, pod, _ratio(seen, pod))
-    if not wanted:
-        yield Decision("node", "hold", "BurstOff", remember={})
-        return
     if not _has(seen, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=ledger.remember())
+
+
+def _without_burst(seen: Snapshot) -> Iterator[Decision]:
+    for pod in _sharing(seen):
+        yield from _refused(pod, pod_wishes.cpu_burst(pod, seen.slo.cpu_burst)[1])
+        if _ours(seen, pod):
+            yield _released(seen, pod, _ratio(seen, pod))
+    yield Decision("node", "hold", "BurstOff", remember={})
+
+
+def _sharing(seen: Snapshot) -> Iterator[Pod]:
+    """Pods on the shared CPUs that have their groups."""
+    yield from (p for p in seen.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in seen.places)
+
+
+def _refused(pod: Pod, bad: pod_wishes.Wish | None) -> Iterator[Decision]:
+    if bad:
+        yield Decision(f"pod/{pod.key}", "refuse", "BadBurstAnnotation", {"annotation": bad.key, "why": bad.why})
 
 
 def _node(seen: Snapshot) -> tuple[State, dict[str, int]]:

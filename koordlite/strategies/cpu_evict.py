@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from koordlite.formulas import evict, evict_config, evict_order, evict_past, evict_release, evict_requests
 from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
 from koordlite.model import eviction, keys
 from koordlite.model.decision import Decision
+from koordlite.model.pod import Pod
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot, Usage
@@ -30,11 +32,9 @@ class Config(EvictionSettings):
     """CPUEvict: pods that allow it go when the node uses more CPU than the threshold."""
     cool_down_seconds: float = bounded(20.0, ge=0, le=3600)
     """After an eviction, and after the start, nobody is evicted for so long: the means have to follow first."""
-    sample_seconds: float = bounded(1.0, ge=0.05, le=60)
-    """The agent's interval (agent.intervalSeconds), for judging whether a window has samples enough."""
 
 
-def windows(slo: SLO) -> tuple[int]:
+def windows(slo: SLO, _pods: Sequence[Pod] = ()) -> tuple[int]:
     """The mean that decides; without a window of its own the last second."""
     return (slo.threshold.cpu_evict_time_window_seconds or 1,)
 
@@ -55,7 +55,10 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("evict", "hold", "NoEvictionRule")
         return
     past = evict_past.past(seen, NAME, eviction.promised("cpu"))
-    barred = evict.barrier(seen, config, past, cool_down_seconds=config.cool_down_seconds, from_start=True)
+    capacity = seen.node.capacity_milli if seen.node else 0
+    barred = evict.barrier(
+        seen, config, past, capacity=capacity, cool_down_seconds=config.cool_down_seconds, from_start=True
+    )
     if barred:
         yield barred
         return
@@ -76,7 +79,7 @@ def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:
     mean = seen.windows.get(window)
     samples = mean.samples if mean else 0
     terms: Evidence = {"window_seconds": window, "samples": samples}
-    trusted = evict_release.enough_samples(samples=samples, sample_seconds=config.sample_seconds, window_seconds=window)
+    trusted = evict_release.enough_samples(samples=samples, sample_seconds=seen.interval_seconds, window_seconds=window)
     if mean is None or not trusted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
     threshold = seen.slo.threshold
@@ -90,11 +93,11 @@ def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:
     if None in wanted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
     release = min(amount or 0 for amount in wanted)
-    if not release:
-        return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms))
-    told = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
-    used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
+    used = _used_milli(seen)
     candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", used_milli=used)
+    if not release:
+        return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms), candidates=candidates)
+    told = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
     requests = {pod.uid: eviction.batch_cpu(pod) for pod in seen.pods if pod.active}
     task = Task(
         feature="BECPUEvict",
@@ -178,29 +181,37 @@ def _use(seen: Snapshot, _config: Config, _past: Past) -> Rule:
         "window_seconds": window,
     }
     if not release:
-        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms))
+        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms), candidates=_users(seen))
     told = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
     cause = f"the node uses {terms['used_percent']} % of its CPU, {upper} % are allowed"
     return _use_rule(seen, told, release, cause)
 
 
 def _use_rule(seen: Snapshot, told: Decision, release: int, cause: str) -> Rule:
-    used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
-    candidates = evict_order.by_priority(
+    candidates = _users(seen)
+    task = Task(
+        feature=evict_config.USED_CPU,
+        target=eviction.USED,
+        to_release={"cpu": release},
+        candidates=tuple(pod.uid for pod in candidates.order),
+        contributions=evict.contributions(seen.pods, "cpu", _used_milli(seen)),
+    )
+    return Rule(told, task, candidates, cause)
+
+
+def _users(seen: Snapshot) -> Candidates:
+    used = _used_milli(seen)
+    return evict_order.by_priority(
         seen.pods,
         feature=evict_config.USED_CPU,
         priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
         amounts=used,
         used=used,
     )
-    task = Task(
-        feature=evict_config.USED_CPU,
-        target=eviction.USED,
-        to_release={"cpu": release},
-        candidates=tuple(pod.uid for pod in candidates.order),
-        contributions=evict.contributions(seen.pods, "cpu", used),
-    )
-    return Rule(told, task, candidates, cause)
+
+
+def _used_milli(seen: Snapshot) -> dict[str, int]:
+    return {uid: use.cpu for uid, use in seen.usage.pods.items()}
 
 
 _RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {

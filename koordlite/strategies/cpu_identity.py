@@ -9,7 +9,7 @@ GroupIdentity; Linux `sched_group_set_shares`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from koordlite.model.decision import CgroupChange, CgroupField, Decision
 from koordlite.model.pod import Pod
@@ -30,9 +30,11 @@ class Config(StrategySettings):
     """Section `cpuIdentity`. Identities come from `cpuQOS` of the ConfigMap key `resource-qos-config`."""
 
 
-def reads(_slo: SLO) -> tuple[str, ...]:
-    """What is written and what goes with it: what was written has to be given back when a class is switched off."""
-    return _WRITTEN
+def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
+    """What is written and what goes with it, while a class has CPU QoS."""
+    qos = slo.resource_qos
+    enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
+    return _WRITTEN if enabled and qos.policies.cpu_policy == "groupIdentity" else ()
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import be_budget, cpu_select, pools, suppress
+from koordlite.formulas import be_budget, cpu_select, pools, suppress, within
 from koordlite.formulas.be_budget import Evidence, Memory
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
@@ -109,9 +109,10 @@ def _remembering(seen: Snapshot, memory: Memory, followed_milli: int, decision: 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_milli: int) -> Decision:
     present = _held(seen, config)
     forbidden = _forbidden(seen)
+    cpus = within.pod_cpus(seen)
     target = cpu_select.be_cpuset(
-        count=suppress.cpu_target(budget_milli=followed_milli, present=len(present), cpus=len(seen.topology.cpus)),
-        cpus=seen.topology.cpus,
+        count=suppress.cpu_target(budget_milli=followed_milli, present=len(present), cpus=len(cpus)),
+        cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
         forbidden=forbidden,
         held=present,
@@ -127,7 +128,9 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_mill
 def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
     """The groups that differ. Under kubelet's static policy pods keep the full set and only containers are narrowed."""
     full = _allowed(seen) if seen.kubelet.cpu_manager_policy == "static" else target
-    wanted = {group: target if _is_container(seen, group) else full for group in _tree(seen)}
+    wanted = dict.fromkeys(_tree(seen), target)
+    if full != target:
+        wanted = {group: target if _is_container(seen, group) else full for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
@@ -239,7 +242,7 @@ def _owned(seen: Snapshot) -> CPUSet:
 
 def _allowed(seen: Snapshot) -> CPUSet:
     return cpu_select.be_full_set(
-        cpus=seen.topology.cpus,
+        cpus=within.pod_cpus(seen),
         reserved=seen.reserved.cpus,
         system_exclusive=seen.system_qos.exclusive_cpus,
         lse=_owned(seen),

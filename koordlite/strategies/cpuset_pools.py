@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from koordlite.formulas import host_place, pools, topology_diff
+from koordlite.formulas import host_place, pools, topology_diff, within
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision, TopologyChange
@@ -84,7 +84,7 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: Place, ls_pools: pools
     quotas = tuple(_quotas(seen, config, pod, place))
     if wanted is None:
         return _left_alone(seen, pod, place, quotas)
-    usable = wanted & seen.topology.cpuset
+    usable = wanted & within.pod_cpuset(seen)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_overlap(seen, pod, wanted)}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
@@ -97,7 +97,7 @@ def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
     """What speaks against a promise: CPUs the machine lacks, and CPUs that are kept for the system."""
     if not pod.resource_status.cpuset:
         return {}
-    told = {"absent": wanted - seen.topology.cpuset, "on_reserved": wanted & seen.reserved.cpus}
+    told = {"absent": wanted - within.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
     return {name: str(cpus) for name, cpus in told.items() if cpus}
 
 

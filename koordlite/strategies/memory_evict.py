@@ -48,7 +48,10 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("evict", "hold", "NoEvictionRule")
         return
     past = evict_past.past(seen, NAME, eviction.promised("memory"))
-    barred = evict.barrier(seen, config, past, cool_down_seconds=config.cool_down_seconds, from_start=False)
+    capacity = seen.node.capacity_memory if seen.node else 0
+    barred = evict.barrier(
+        seen, config, past, capacity=capacity, cool_down_seconds=config.cool_down_seconds, from_start=False
+    )
     if barred:
         yield barred
         return
@@ -90,11 +93,11 @@ def _use(feature: str, seen: Snapshot) -> Rule:
         "lower_percent": lower,
     }
     release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
-    if not release:
-        return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms))
-    told = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
     by_pod = {uid: use.memory for uid, use in seen.usage.pods.items()}
     candidates = _candidates(feature, seen, by_pod)
+    if not release:
+        return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
+    told = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
     task = Task(
         feature=feature,
         target=eviction.USED,

@@ -7,7 +7,7 @@ Source: Koordinator strategy CgroupReconcile.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.formulas import memory_qos
 from koordlite.formulas.memory_qos import Values
@@ -36,9 +36,9 @@ class Config(StrategySettings):
     """Section `memoryQos`. Percentages come from `memoryQOS` of the ConfigMap key `resource-qos-config`."""
 
 
-def reads(_slo: SLO) -> tuple[str, ...]:
-    """An annotation may ask for them on any node, and what was written has to be given back."""
-    return FIELDS
+def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Everything that is written, while a class or a pod asks for it."""
+    return FIELDS if _any_class(slo) or any(keys.MEMORY_QOS in pod.annotations for pod in pods) else ()
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
@@ -62,6 +62,11 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     yield _released(seen, wanted)
     if missing:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
+
+
+def _any_class(slo: SLO) -> bool:
+    qos = slo.resource_qos
+    return any(each.memory_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class, qos.system_class))
 
 
 def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
@@ -98,6 +103,7 @@ def _of_pod(seen: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
                 request=_bytes(container, resource, "requests"),
                 limit=_bytes(container, resource, "limits"),
                 allocatable=_allocatable(seen),
+                page=seen.page_bytes,
             )
     return found
 
@@ -155,7 +161,8 @@ def _decided(seen: Snapshot, subject: str, reason: str, wanted: Mapping[str, Val
 def _changes(seen: Snapshot, group: str, wanted: Values) -> Iterator[CgroupChange]:
     """What differs among the files this kernel has."""
     present = seen.cgroups[group].values if group in seen.cgroups else {}
-    for field, value in wanted.items():
+    for field, asked in wanted.items():
+        value = memory_qos.kept(field, asked, page=seen.page_bytes)
         if field in present and present[field] != value:
             yield CgroupChange(group, field, value)
 

@@ -7,7 +7,7 @@ the pod. The pause container is left alone: its runtime protects it. Source: Koo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from koordlite.model import keys, pod_wishes
 from koordlite.model.decision import Decision, OOMScoreChange
@@ -24,9 +24,11 @@ class Config(StrategySettings):
     """Section `oomScore`. The numbers come from annotations of pods."""
 
 
-def reads(_slo: SLO) -> tuple[str, ...]:
-    """Processes of the containers whose pods have one of the annotations, and of those that hold a number of ours."""
-    return ("oom_score_adj",)
+def reads(_slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Processes of the containers whose pods have one of the annotations; those that hold a number of ours are seen
+    anyhow."""
+    asked = any(keys.OOM_SCORE_ADJ in pod.annotations or keys.OOM_SCORE_ADJ_SPEC in pod.annotations for pod in pods)
+    return ("oom_score_adj",) if asked else ()
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:

@@ -121,6 +121,8 @@ def _class(seen: Snapshot, config: Config, qos: QoSClass, room: _Room, apart: Co
         wanted = schemata_wanted.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
     except ValueError as error:
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
+    if _is_idle(seen, wanted):
+        return _nothing(seen, subject, str(qos), wanted)
     if not room.has(qos):
         return room.refusal(subject)
     changes = _changes(seen, str(qos), wanted, _cgroups_of(seen, qos, apart))
@@ -131,6 +133,18 @@ def _given_back(seen: Snapshot, subject: str, group: str, reason: str) -> Decisi
     """Threads go where they were found, values are as found, and the group goes if we made it."""
     ours = group in _ours(seen)
     return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
+
+
+def _is_idle(seen: Snapshot, wanted: Wanted) -> bool:
+    """A group would neither divide nor measure anything: the machine has none of what the percentages are of."""
+    return not wanted.values and seen.resctrl.monitor is None
+
+
+def _nothing(seen: Snapshot, subject: str, group: str, wanted: Wanted) -> Decision:
+    given = _given_back(seen, subject, group, "NothingToDivide")
+    divided = ", ".join((*seen.resctrl.caches, *seen.resctrl.bandwidths))
+    verdict = given.verdict if given.changes else "skip"
+    return dataclasses.replace(given, verdict=verdict, evidence={"divided": divided, **wanted.why})
 
 
 def _ours(seen: Snapshot) -> set[str]:
@@ -206,6 +220,8 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
     if wish.is_empty:
         return Decision(subject, "hold", "PodAsksForNothing")
+    if _is_idle(seen, wanted):
+        return _nothing(seen, subject, group, wanted)
     if not room.has(group):
         return room.refusal(subject)
     place = seen.places.get(pod.uid)
@@ -294,5 +310,6 @@ def _moves(seen: Snapshot, group: str, cgroups: Iterable[str], wanted: Callable[
 def _evidence(wanted: Wanted) -> Mapping[str, str]:
     """The lines, and by which rule of the hardware they came about."""
     lines = {name: schemata.line(name, values) for name, values in wanted.values.items()}
+    lines = lines or {"nothing": "nothing of its own and is only measured"}
     absent = {"absent_caches": ",".join(map(str, wanted.absent_ids))} if wanted.absent_ids else {}
     return {**lines, **wanted.why, **absent}

@@ -7,13 +7,14 @@ SystemConfigReconcile.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision, SystemFileChange
+from koordlite.model.pod import Pod
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
+from koordlite.model.slo import SLO, System
 from koordlite.model.snapshot import Found, Snapshot
 
 NAME = "systemConfig"
@@ -25,9 +26,11 @@ class Config(StrategySettings):
     """Section `systemConfig`. The values come from the ConfigMap key `system-config`."""
 
 
-def reads(_slo: SLO) -> Iterator[str]:
-    """All settings: what was written has to be given back when it is no longer asked for."""
-    yield from (f"{_PLACE}{name}" for name in (*system_settings.RANGES, FEATURES))
+def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
+    """All settings, while one is asked for; those that hold a value of ours are seen anyhow."""
+    if slo.system == System():
+        return ()
+    return tuple(f"{_PLACE}{name}" for name in (*system_settings.RANGES, FEATURES))
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:

@@ -172,6 +172,7 @@ def _pod(seen: Snapshot, pod: Pod, held: PodCPUs | None) -> Iterator[nrt.Contain
             promised_nodes=() if held else pod.resource_status.numa_nodes,
             cpuset=cgroup.effective,
             cpus_by_numa=dict(nrt.by_numa_node(seen.topology, cgroup.effective)),
+            devices=seen.kubelet.devices.get((pod.uid, name), ()),
         )
 
 

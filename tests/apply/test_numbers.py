@@ -12,6 +12,7 @@ from koordlite import plan
 from koordlite.apply import Applier, restore, writer
 from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.outcome import AppliedStep
+from koordlite.model.pod import Pod
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
@@ -24,7 +25,7 @@ V1, V2 = "small", "amd-ccd"
 FIELDS: tuple[CgroupField, ...] = ("cpu.shares", "cpu.idle", "cpu.burst", "memory.min", "memory.high")
 
 
-def asked(_slo: SLO) -> Wants:
+def asked(_slo: SLO, _pods: tuple[Pod, ...]) -> Wants:
     """All of the fields."""
     return Wants(frozenset(FIELDS))
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from emulated import BOOT
-from resctrlnode import ROOT, Node, Within
+from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
-from koordlite.host.journal import Journal
+from koordlite.apply import resctrl_undo
+from koordlite.host import bundle, procfs
+from koordlite.host.journal import Journal, TasksMoved
 
 
 @pytest.fixture
@@ -49,6 +51,19 @@ def test_a_run_that_was_killed_after_mounting_is_undone_by_the_next(
     node.run(2, journal)
     assert all(step.ok for step in node.agent(journal).heal())
     assert node.files.list(ROOT) == []
+
+
+def test_the_library_mounts_with_options(make: Callable[..., Node]) -> None:
+    node = make(resctrl=None)
+    driver = bundle.resctrl(node.files, EmulatedMounts(node.emulated))
+    with pytest.raises(OSError, match="Invalid argument"):
+        driver.mount("nonsense")
+    driver.mount("cdp", "mba_MBps")
+    found = driver.read()
+    assert set(found.caches) == {"L3CODE", "L3DATA"}
+    assert found.bandwidths["MB"].mbps
+    with pytest.raises(OSError, match="busy"):
+        driver.mount()
 
 
 def test_a_mount_in_use_stays_in_the_journal(make: Callable[..., Node], journal: Journal) -> None:
@@ -93,6 +108,27 @@ def test_a_group_that_was_there_gets_its_values_and_loses_our_threads(
     node.run(2, journal, agent)
     assert node.schemata("BE") == {"L3": {0: 0xFF0, 1: 0xFF0}, "MB": {0: 70, 1: 70}}
     assert {*node.tids, *born} <= node.tasks("")
+
+
+def test_a_group_that_somebody_makes_in_the_moment_before_us_stays_his(
+    make: Callable[..., Node], journal: Journal
+) -> None:
+    node = make()
+
+    def make_it_first(path: str) -> None:
+        if path == f"{ROOT}/BE":
+            node.files.mkdir(path)
+            node.files.write(f"{path}/schemata", b"L3:0=ff0;1=ff0\n")
+
+    node.classes("beClass")
+    agent = node.agent(journal, Within(node.files, before=make_it_first))
+    node.run(1, journal, agent)
+    assert node.schemata("BE")["L3"] == {0: 0xFF0, 1: 0xFF0}, "nobody noted these values, so they are not written over"
+    node.run(1, journal, agent)
+    assert node.schemata("BE")["L3"] == {0: 0xF, 1: 0xF}
+    agent.put_back()
+    assert node.schemata("BE")["L3"] == {0: 0xFF0, 1: 0xFF0}
+    assert node.tasks("BE") == set()
 
 
 def test_threads_of_somebody_elses_group_go_back_there_and_take_their_kin_with_them(
@@ -140,6 +176,23 @@ def test_a_thread_that_somebody_moved_on_stays_with_him(make: Callable[..., Node
 
 
 # ── threads ──
+
+
+def test_a_thread_id_that_is_anothers_by_now_is_left_alone(make: Callable[..., Node]) -> None:
+    node = make()
+    for group in ("theirs", "BE"):
+        node.files.mkdir(f"{ROOT}/{group}")
+    tid, other = node.tids[:2]
+    for each in (tid, other):
+        node.files.write(f"{ROOT}/BE/tasks", b"%d\n" % each)
+    started = procfs.start_time(node.files, tid)
+    assert started is not None
+    noted = [
+        TasksMoved(tid=each, start_time=began, group="theirs", into="BE")
+        for each, began in ((tid, started), (other, started + 7))
+    ]
+    resctrl_undo.undo(node.host, noted, str)
+    assert (node.tasks("theirs") & {tid, other}, node.tasks("BE") & {tid, other}) == ({tid}, {other})
 
 
 def test_threads_born_while_the_others_are_moved_follow_in_the_same_tick(

@@ -8,7 +8,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance import evict_rules, machine_rules, resource_rules, suppress_rules, topology_rules
+from tests.conformance import (
+    apiserver_cases,
+    apiserver_rules,
+    descheduler_guard_rules,
+    evict_rules,
+    machine_rules,
+    memory_rules,
+    plugin_rules,
+    resource_rules,
+    suppress_rules,
+    topology_rules,
+    utilization_rules,
+)
 from tests.conformance.adapters import slo
 
 
@@ -96,12 +108,21 @@ def _divides_one_only(given: Any, wanted: Any, found: Any) -> bool:
     return bool(given["schemata"].strip()) and found == {"error": False}
 
 
+def _offered_by_the_kernel(given: Any, wanted: Any, found: Any) -> bool:
+    return wanted == {"supported": False} and found == {"supported": True}
+
+
 def _group_gone(given: Any, wanted: Any, found: Any) -> bool:
     return given["tasksFile"] is None and found == {"tasks": [], "error": False}
 
 
 def _empty_mask(given: Any, wanted: Any, found: Any) -> bool:
-    return bool(wanted == "0")
+    """Koordinator's mask is empty; ours is the way in which the range begins, or the last one; none without ways."""
+    mask = int(given["cbm"], 16) if isinstance(given["cbm"], str) else given["cbm"]
+    if wanted != "0" or not mask:
+        return bool(wanted == "0" and found == "")
+    first = -(-mask.bit_length() * given.get("start", given.get("startPercent")) // 100)
+    return bool(found == f"{1 << min(first, mask.bit_length() - 1):x}")
 
 
 def _register_writes(given: Any, wanted: Any, found: Any) -> bool:
@@ -117,6 +138,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         ("memory_evict.config_check",),
         evict_rules.threshold_not_set,
         "evict-memory-default: a memory threshold that is not set is 70 %, the default of the protocol",
+    ),
+    Deviation(
+        ("cgroup_reconcile.calculate",),
+        memory_rules.level_low,
+        "memory-level-low: a level protects as much as its pods do, min included",
     ),
     Deviation(
         ("evict_util.default_executor",),
@@ -304,6 +330,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "resctrl-partial: a machine that divides only cache or only bandwidth is used for what it has",
     ),
     Deviation(
+        ("resctrl.vendor_supported",),
+        _offered_by_the_kernel,
+        "resctrl-detection: what the kernel offers is used, whoever made the CPU",
+    ),
+    Deviation(
         ("resctrl.read_tasks",),
         _group_gone,
         "resctrl-group-gone: a group that went between two looks has no threads, and is no error",
@@ -366,9 +397,149 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "executor-gone: a file that is not there was not updated",
     ),
     Deviation(
+        ("metric.system_usage",),
+        machine_rules.one_instant,
+        "metric-one-instant: all parts are of one sample, and what has none counts as nothing",
+    ),
+    Deviation(
         ("metric.be_real_limit_milli",),
         machine_rules.group_limit,
         "evict-be-limit: the set and the quota of the besteffort group count, not the smallest container",
+    ),
+    Deviation(
+        ("filter", "koordEvictorFilter"),
+        descheduler_guard_rules.never_evicted,
+        "guard-mirror: a mirror or static pod, or one that goes already, is never evicted",
+    ),
+    Deviation(
+        ("decode",),
+        descheduler_guard_rules.arguments_missing,
+        "policy-arguments: a plugin that is enabled without arguments it needs is refused when the file is read",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingNodeAffinity",),
+        plugin_rules.unknown_affinity_type,
+        "affinity-type: an unknown type of node affinity is refused when the policy is read",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingNodeAffinity",),
+        plugin_rules.better_node_is_full,
+        "affinity-better-fits: a pod leaves for a better node only if it fits on one",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingInterPodAntiAffinity",),
+        plugin_rules.told_apart_by_uid,
+        "anti-affinity-uid: pods are told apart by uid, not by name",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingInterPodAntiAffinity",),
+        plugin_rules.namespace_selector,
+        "anti-affinity-namespaces: a term's namespaceSelector counts",
+    ),
+    Deviation(
+        ("run RemoveDuplicates",),
+        plugin_rules.cordoned_targets,
+        "duplicates-cordoned: cordoned nodes take no share of the replicas",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.spread_is_asked,
+        "fit-spread: nodeFit asks for topology spread too",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.stuck_pods_stay,
+        "spread-stuck: a pod that cannot move is not counted as moved",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.least_important_first,
+        "spread-priority: the least important pod goes first",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.guarded_pods_count,
+        "spread-guarded: pods that may not be evicted count where they are",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.moved_once,
+        "spread-once: a pod that goes for one constraint has gone for the others",
+    ),
+    Deviation(
+        ("run RemovePodsViolatingTopologySpreadConstraint",),
+        plugin_rules.excluded_nodes,
+        "spread-excluded: pods of nodes that a constraint leaves out are not counted",
+    ),
+    Deviation(
+        ("ValidateLowNodeUtilizationArgs", "ValidateHighNodeUtilizationArgs"),
+        utilization_rules.included_namespaces,
+        "utilization-include: evictableNamespaces takes include as well",
+    ),
+    Deviation(
+        ("ValidateLowNodeUtilizationArgs",),
+        utilization_rules.query_of_one_resource,
+        "utilization-query: a query with other resources than its own is refused when the policy is read",
+    ),
+    Deviation(
+        ("run LowNodeUtilization", "run HighNodeUtilization"),
+        utilization_rules.tolerations_by_match,
+        "utilization-taints: a pod may leave when one node's taints are all tolerated, however many there are",
+    ),
+    Deviation(
+        ("anomalyDetector",),
+        utilization_rules.counted_from_the_first,
+        "load-anomaly: N sightings in a row are N, not one more",
+    ),
+    Deviation(
+        ("defaults",),
+        utilization_rules.condition_completed,
+        "load-anomaly-defaults: what an anomalyCondition leaves out has its usual value",
+    ),
+    Deviation(
+        ("run LowNodeLoad",),
+        utilization_rules.high_without_low,
+        "load-high-alone: a high threshold without a low one counts",
+    ),
+    Deviation(
+        ("run LowNodeLoad",),
+        utilization_rules.room_booked_when_it_goes,
+        "load-booking: room is booked for a pod when it goes, not when it is looked at",
+    ),
+    Deviation(
+        ("nodeFit",),
+        utilization_rules.same_named_rival,
+        "anti-affinity-uid: pods are told apart by uid, not by name",
+    ),
+    Deviation(
+        ("nodeFit", "podFitsNodes", "koordNodeFit"),
+        utilization_rules.rival_of_the_candidate,
+        "fit-anti-affinity: the terms of pods that are there count as well",
+    ),
+    Deviation(
+        (apiserver_cases.INTERACTION,),
+        apiserver_rules.version_label,
+        "apiserver-version: /version names the sandbox, with a full version number",
+    ),
+    Deviation(
+        (apiserver_cases.INTERACTION,),
+        apiserver_rules.health_details,
+        "apiserver-health: ?verbose lists the sandbox's own checks",
+    ),
+    Deviation(
+        (apiserver_cases.INTERACTION,),
+        apiserver_rules.streaming,
+        "apiserver-streaming: subresources that reach into containers or proxy are not served",
+    ),
+    Deviation(
+        (apiserver_cases.INTERACTION,),
+        apiserver_rules.unserved_kinds,
+        "apiserver-kinds: discovery lists the kinds that are served, and no others",
+    ),
+    Deviation(
+        (apiserver_cases.INTERACTION,),
+        apiserver_rules.protobuf,
+        "apiserver-protobuf: a client that accepts nothing but protobuf is refused in JSON",
     ),
 )
 

@@ -52,8 +52,8 @@ def hardware(recording: Any) -> RDT | None:
     return RDT(
         amd=flavour == "amd",
         kernel=(int(major), int(minor)),
-        l3=_cache(keys, "l3", "cdp"),
-        l2=_cache(keys, "l2", "cdpl2"),
+        l3=_cache(keys, "l3", "cdp", least=keys["mincbm"]),
+        l2=_cache(keys, "l2", "cdpl2", least=0 if flavour == "amd" else 1),
         mb=_bandwidth(keys, flavour, "mbaclos") if keys["mba"] else None,
         smba=_bandwidth(keys, flavour, "smbaclos") if keys["smba"] else None,
         monitoring=_monitoring(keys, flavour),
@@ -65,13 +65,13 @@ def _keys(text: str) -> dict[str, int]:
     return {name: int(value, 0) for name, value in pairs}
 
 
-def _cache(keys: dict[str, int], name: str, cdp: str) -> Cache | None:
+def _cache(keys: dict[str, int], name: str, cdp: str, *, least: int) -> Cache | None:
     if not keys[name]:
         return None
     return Cache(
         bits=keys[name],
         closids=keys[f"{name}clos"],
-        min_bits=keys["mincbm"],
+        min_bits=least,
         shareable=keys[f"{name}share"],
         cdp=bool(keys[cdp]),
         sparse=bool(keys["noncont"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from koordlite.model.errors import KoordliteError
-from tests.conformance import deviations, transcript_cases
+from tests.conformance import apiserver_cases, deviations, transcript_cases
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
 
@@ -44,6 +44,9 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
     """(function, source, input, expect) of each case; files that hold no cases give none."""
     document = json.loads(path.read_text())
+    if apiserver_cases.is_recording(document):
+        yield from apiserver_cases.of_recording(document)
+        return
     for case in document if isinstance(document, list) else [document]:
         if isinstance(case, dict) and "ops" in case and "flavour" in case:
             yield from transcript_cases.of_recording(case)
@@ -54,7 +57,15 @@ def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
         elif "base" in case and "min_bits" in case:
             yield "goresctrl_overlay", f"base={case['base']} of at least {case['min_bits']}", case, case["mask"]
         elif isinstance(case, dict) and "expect" in case:
-            yield case.get("func") or case.get("kind") or "", case.get("source", ""), case["input"], case["expect"]
+            yield _function(case), case.get("source", ""), case["input"], case["expect"]
+
+
+def _function(case: Any) -> str:
+    """What a case asks: its function or kind; of kinds that many plugins share, the validator or `run <plugin>`."""
+    given, kind = case["input"], case.get("func") or case.get("kind") or ""
+    if kind == "validate":
+        return str(given["validator"])
+    return f"{kind} {given['plugin']}" if kind == "run" else kind
 
 
 def _judge(function: str, source: str, given: Any, expect: Any) -> Outcome:

@@ -17,7 +17,8 @@ EVICT = {"descheduler.alpha.kubernetes.io/evict": "false"}
 def reasons(cluster: Any, args: str = "") -> list[str]:
     view = cluster.view()
     pod = next(view.pods())
-    return [refusal.reason for refusal in guards.refusals(pod, view, strict.load(args, Args, "args"))]
+    chosen = strict.load(args, Args, "args")
+    return [r.reason for r in (*guards.refusals(pod, view, chosen), *guards.late_refusals(pod, view, chosen))]
 
 
 def volume(**source: object) -> dict[str, object]:

@@ -10,13 +10,14 @@ import pytest
 from descheduler.framework import Finding, Note
 from descheduler.plugins import numa_alignment
 from koordlite.model.nrt import ContainerPlacement
+from tests.support.handles import said
 
 Place = Callable[..., ContainerPlacement]
 GIB = 2**30
 
 
 def judge(cluster: Any, **config: Any) -> list[Finding | Note]:
-    return list(numa_alignment.judge(cluster.view(), numa_alignment.Config(**config)))
+    return said(numa_alignment, cluster.view(), **config)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from descheduler.framework import Finding, Note
 from descheduler.plugins import reserved_cpus
 from koordlite.model import keys
 from koordlite.model.nrt import ContainerPlacement
+from tests.support.handles import said
 
 Place = Callable[..., ContainerPlacement]
 LIST = {"reservedCPUs": "0-1"}
 
 
 def judge(cluster: Any, **config: Any) -> list[Finding | Note]:
-    return list(reserved_cpus.judge(cluster.view(), reserved_cpus.Config(**config)))
+    return said(reserved_cpus, cluster.view(), **config)
 
 
 @pytest.mark.parametrize(

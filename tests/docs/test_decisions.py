@@ -17,6 +17,7 @@ SOURCES = (
     "koordlite/formulas/evict_requests.py",
     "descheduler/*.py",
     "descheduler/plugins/*.py",
+    "descheduler/utilization/*.py",
 )
 _WORD = re.compile(r"[A-Z][A-Za-z]+")
 _HEADING = re.compile(r"^### (\w+)$|^\| `([A-Z]\w+)` \|", re.MULTILINE)

@@ -19,6 +19,7 @@ from koordlite.model.node import Node
 from koordlite.model.pod import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
+from tests.support.handles import handle
 
 Blocks = Callable[[pathlib.Path, str], list[tuple[int, str]]]
 DAY_SECONDS = 86400.0
@@ -77,4 +78,4 @@ def test_the_plugin_is_found_and_names_only_old_pods(days: int, reasons: list[st
     pod = PodView(Pod(namespace="shop", name="web", uid="u"), wire.PodObject(), "n", days * DAY_SECONDS)
     view = View("", "", {"n": NodeView(Node(name="n"), wire.NodeObject(), (pod,))})
     plugin = plugins.discover.__wrapped__()["OldPods"]
-    assert [answer.reason for answer in plugin.judge(view, plugin.config())] == reasons
+    assert [answer.reason for answer in plugin.judge(view, plugin.config(), handle(view))] == reasons

@@ -75,3 +75,29 @@ def test_a_container_that_was_not_made_has_no_group() -> None:
 def test_an_unknown_runtime_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="container id"):
         cgroup_names.container_group(CGROUPFS, "p", text)
+
+
+@pytest.mark.parametrize("top", ["kubepods", "kubepods.slice"])
+@pytest.mark.parametrize("runtime", ["containerd", "docker", "cri-o", "pouch"])
+def test_the_id_of_a_container_is_found_in_its_group(top: str, runtime: str) -> None:
+    names = cgroup_names.layout(1, top)
+    group = cgroup_names.container_group(names, f"{names.burstable}/pod1", f"{runtime}://0123abc")
+    assert group is not None
+    assert cgroup_names.container_id(names, group) == "0123abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        pytest.param("zun-abc.scope", "abc", id="a runtime we do not know"),
+        pytest.param("cri-containerd-abc.scope", "abc", id="a runtime with a dash"),
+    ],
+)
+def test_any_runtime_of_the_systemd_driver_will_do(name: str, found: str) -> None:
+    assert cgroup_names.container_id(cgroup_names.layout(2, "kubepods.slice"), f"kubepods.slice/x/{name}") == found
+
+
+@pytest.mark.parametrize("name", ["abc", "abc.scope", "-abc.scope", "docker-.scope", "docker-abc.slice"])
+def test_what_no_runtime_of_the_systemd_driver_makes_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"RUNTIME-ID\.scope"):
+        cgroup_names.container_id(cgroup_names.layout(2, "kubepods.slice"), name)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from koordlite.host import cgroup_versions
 from koordlite.host.cgroup_versions import Version
 from koordlite.model.cpuset import CPUSet
 
@@ -89,3 +90,20 @@ def test_memory_stat_without_a_line_names_it() -> None:
 def test_cpu_time_is_in_nanoseconds() -> None:
     assert V1.usage_ns(b"123456789\n") == 123_456_789
     assert V2.usage_ns(b"usage_usec 1234\nuser_usec 1000\n") == 1_234_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        pytest.param(b"", {}, id="an empty file"),
+        pytest.param(b"a 1\nb x\n", {"a": "1", "b": "x"}, id="values are text"),
+        pytest.param(b"a 1\n\nb\nc 1 2\n", {"a": "1"}, id="other lines are left out"),
+    ],
+)
+def test_a_keyed_file(raw: bytes, found: dict[str, str]) -> None:
+    assert cgroup_versions.keyed(raw) == found
+
+
+def test_a_missing_line_of_throttling_is_named() -> None:
+    with pytest.raises(ValueError, match="nr_throttled"):
+        cgroup_versions.Version(1).throttling(b"nr_periods 1\nthrottled_time 2\n")

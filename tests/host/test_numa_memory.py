@@ -29,6 +29,13 @@ def test_a_group_holds_what_its_rows_say(raw: bytes, version: int, page: int, by
     assert numa_memory.of_group(raw, version=version, page_bytes=page) == bytes_used
 
 
+def test_a_group_of_v1_counts_the_groups_below_when_asked() -> None:
+    raw = b"total=1 N0=1 N1=0\nhierarchical_total=30 N0=10 N1=20\n"
+    assert numa_memory.of_group(raw, version=1, page_bytes=4096) == {0: 4096, 1: 0}
+    assert numa_memory.of_group(raw, version=1, page_bytes=4096, below=True) == {0: 40960, 1: 81920}
+    assert numa_memory.of_group(V2, version=2, page_bytes=4096, below=True) == {0: 73728, 2: 4096}
+
+
 @pytest.mark.parametrize(
     ("raw", "version"),
     [

@@ -104,3 +104,43 @@ def test_a_stat_file_without_lines_of_cpus_is_refused(machine: Rooted, text: str
     machine.plant({"/proc/stat": text})
     with pytest.raises(ValueError, match=r"cpu0|invalid literal"):
         procfs.cpu_ticks(machine)
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        pytest.param(b"7 (sh) S 1 7 7 0 -1 4194560", procfs.ProcessStat(7, "sh", "S", 1, 7), id="a process"),
+        pytest.param(b"7 (a) R (b) Z 0 0 0", procfs.ProcessStat(7, "a) R (b", "Z", 0, 0), id="brackets in its name"),
+        pytest.param(b"7 (a\nb) R 1 2", procfs.ProcessStat(7, "a\nb", "R", 1, 2), id="a line end in its name"),
+        pytest.param(b"7 () I 2 0 0\n", procfs.ProcessStat(7, "", "I", 2, 0), id="no name"),
+    ],
+)
+def test_a_process_is_read_from_its_first_columns(raw: bytes, found: procfs.ProcessStat) -> None:
+    assert procfs.process_stat(raw) == found
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"7 sh S 1 7", id="a name without brackets"),
+        pytest.param(b"7 (sh) SS 1 7", id="a state of two letters"),
+        pytest.param(b"7 (sh) S -1 7", id="no parent"),
+        pytest.param(b"7 (sh) Z 1 -1", id="being reaped"),
+        pytest.param(b"x (sh) S 1 7", id="no pid"),
+        pytest.param(b"7 (sh) S 1", id="cut off"),
+        pytest.param(b"7 (sh) S 1 7x", id="a group that is no number"),
+    ],
+)
+def test_what_is_no_process_is_refused(raw: bytes, machine: Rooted) -> None:
+    with pytest.raises(ValueError, match="PID"):
+        procfs.process_stat(raw)
+    machine.plant({"/proc/77/stat": raw.decode()})
+    assert procfs.process(machine, 77) is None
+
+
+def test_what_has_ended_says_so(machine: Rooted) -> None:
+    machine.plant({"/proc/1/stat": "1 (a) Z 0 1 1", "/proc/2/stat": "2 (b) D 0 1 1"})
+    ended = {pid: process.has_ended for pid in (1, 2) if (process := procfs.process(machine, pid))}
+    assert ended == {1: True, 2: False}
+    assert procfs.process(machine, 3) is None

@@ -49,11 +49,11 @@ AMD = {
 
 
 class Refusing:
-    """A machine whose kernel refuses every change with one errno, and says why in last_cmd_status."""
+    """A machine whose kernel refuses every change, or `only` one text, and says why in last_cmd_status."""
 
-    def __init__(self, machine: Rooted, number: int, status: str = "ok\n") -> None:
+    def __init__(self, machine: Rooted, number: int, status: str = "ok\n", *, only: bytes | None = None) -> None:
         self.machine = machine.plant({f"{ROOT}/info/last_cmd_status": status})
-        self.number = number
+        self.number, self.only = number, only
 
     def read(self, path: str) -> bytes:
         return self.machine.read(path)
@@ -62,13 +62,15 @@ class Refusing:
         return list(self.machine.list(path))
 
     def write(self, path: str, data: bytes) -> None:
-        raise OSError(self.number, os.strerror(self.number), path)
+        if self.only in (None, data):
+            raise OSError(self.number, os.strerror(self.number), path)
+        self.machine.write(path, data)
 
     def mkdir(self, path: str) -> None:
-        self.write(path, b"")
+        raise OSError(self.number, os.strerror(self.number), path)
 
     def rmdir(self, path: str) -> None:
-        self.write(path, b"")
+        raise OSError(self.number, os.strerror(self.number), path)
 
 
 def test_intel_capabilities_and_groups(machine: Rooted) -> None:
@@ -135,9 +137,32 @@ def test_maximum_bandwidth(
 
 
 @pytest.mark.parametrize(
+    ("line", "features"),
+    [
+        pytest.param("root=/dev/sda quiet", {}, id="nothing about it"),
+        pytest.param("rdt=cmt,l3cat,!mba", {"cmt": True, "l3cat": True, "mba": False}, id="on and off"),
+        pytest.param("rdt=l3cat rdt=!l3cat", {"l3cat": False}, id="the last word counts"),
+        pytest.param("nordt=l3cat rdt= rdt=!", {}, id="other options and empty ones"),
+    ],
+)
+def test_features_switched_by_the_command_line(machine: Rooted, line: str, features: dict[str, bool]) -> None:
+    assert resctrl_info.command_line(machine.plant({"/proc/cmdline": f"{line}\n"})) == features
+
+
+@pytest.mark.parametrize(
     ("tree", "why"),
     [
         pytest.param({"/proc/filesystems": "nodev\tproc\n"}, "has no resctrl", id="no support"),
+        pytest.param(
+            {"/proc/filesystems": "nodev\tproc\n", "/proc/cmdline": "quiet rdt=!l3cat,mba,!cmt\n"},
+            "switches off l3cat, cmt",
+            id="switched off when booting",
+        ),
+        pytest.param(
+            {"/proc/filesystems": "nodev\tproc\n", "/proc/cpuinfo": "processor : 0\nflags : fpu mba cat_l3 sse\n"},
+            "the CPU has cat_l3, mba",
+            id="a kernel built without it",
+        ),
         pytest.param({"/proc/filesystems": "nodev\tresctrl\n"}, f"mount -t resctrl resctrl {ROOT}", id="not mounted"),
         pytest.param({}, "whether it could be", id="nothing known"),
         pytest.param(
@@ -193,6 +218,14 @@ def test_threads_are_moved_one_a_write(machine: Rooted) -> None:
 
 def test_a_thread_that_ended_is_not_counted_and_no_error(machine: Rooted) -> None:
     assert ResctrlFS(Refusing(machine.plant(INTEL), errno.ESRCH)).move("BE", (5, 6)) == Moved(gone=2)
+
+
+def test_a_refused_thread_is_told_when_the_others_have_moved(machine: Rooted) -> None:
+    status = "No permission to move task 5\n"
+    resctrl = ResctrlFS(Refusing(machine.plant(INTEL), errno.EPERM, status, only=b"5\n"))
+    with pytest.raises(OSError, match="No permission to move task 5"):
+        resctrl.move("BE", (5, 6, 7))
+    assert [data for _, data in machine.writes] == [b"6\n", b"7\n"]
 
 
 @pytest.mark.parametrize("tid", [0, -1])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from apibench import Bench, opened
+from tinyapi import Reply, Request, TinyApi, client, serving
 
+from koordlite.kube import access
 from koordlite.kube.manifests import ManifestCluster
 
 NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 8}, allocatable: {cpu: 8}}\n"
@@ -53,3 +58,22 @@ def desk(tmp_path: Path) -> Desk:
     made = Desk(folder, HandClock())
     made.write("node.yaml", NODE)
     return made
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[Callable[[Request], Reply]], tuple[TinyApi, access.Api]]]:
+    """Start a server that answers as a function says; gives the server and access to it."""
+    with contextlib.ExitStack() as stack:
+
+        def start(answer: Callable[[Request], Reply]) -> tuple[TinyApi, access.Api]:
+            server = stack.enter_context(serving(answer))
+            return server, client(tmp_path / "kubeconfig", server.url)
+
+        yield start
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A server with one node, two pods here and one elsewhere, and the CRD of NodeResourceTopology."""
+    with opened(tmp_path) as made:
+        yield made

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model.snapshot import Use
-from koordlite.observe.counters import Counter, Window
+from koordlite.observe.counters import Counter, Throttling
 
 
 @pytest.mark.parametrize(
@@ -35,30 +34,16 @@ def test_a_rate_is_never_negative(looks: list[tuple[float, float]]) -> None:
         assert rate is None or rate >= 0
 
 
-def test_a_window_is_bounded_by_time_and_not_by_count() -> None:
-    window = Window()
-    for second in range(100):
-        window.add(second, Use(second, 10), 10)
-    assert len(window) == 11
-    assert window.mean() == Use(sum(range(89, 100)) // 11, 10)
-
-
-def test_an_empty_window_has_no_mean() -> None:
-    window = Window()
-    window.add(0, Use(1, 1), 10)
-    window.trim(11, 10)
-    assert (window.mean(), len(window)) == (None, 0)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 10**6)), min_size=1, max_size=50),
-    st.integers(1, 30),
+@pytest.mark.parametrize(
+    ("looks", "ratios"),
+    [
+        pytest.param([(10, 5)], [None], id="the first look gives none"),
+        pytest.param([(10, 5), (20, 10)], [None, 0.5], id="half of the periods since"),
+        pytest.param([(10, 5), (10, 5)], [None, 0.0], id="no period since is no throttling"),
+        pytest.param([(10, 5), (4, 1), (8, 2)], [None, None, 0.25], id="counters that went back start anew"),
+        pytest.param([(10, 5), (12, 4)], [None, None], id="either of the two may have gone back"),
+    ],
 )
-def test_the_mean_is_that_of_the_samples_inside(samples: list[tuple[int, int]], seconds: int) -> None:
-    window, now, kept = Window(), 0, []
-    for pause, cpu in samples:
-        now += pause
-        kept.append((now, cpu))
-        window.add(now, Use(cpu, 2 * cpu), seconds)
-    inside = [cpu for time, cpu in kept if time >= now - seconds]
-    assert window.mean() == Use(sum(inside) // len(inside), sum(2 * cpu for cpu in inside) // len(inside))
+def test_throttling(looks: list[tuple[int, int]], ratios: list[float | None]) -> None:
+    throttling = Throttling()
+    assert [throttling.ratio(periods, throttled) for periods, throttled in looks] == ratios

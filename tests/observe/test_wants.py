@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from emulated import Emulated
 
+from koordlite import strategies
+from koordlite.model.pod import Pod
 from koordlite.model.slo import SLO
-from koordlite.model.snapshot import Snapshot
-from koordlite.observe import Observer
+from koordlite.model.snapshot import Found, Snapshot
+from koordlite.observe import Observer, wants
 from koordlite.observe.wants import Wants
+from koordlite.ports import Files
 
 
-def looks(node: Emulated, wants: Wants, count: int) -> list[Snapshot]:
-    def asked(_slo: SLO) -> Wants:
-        return wants
+def looks(node: Emulated, asking: Wants, count: int) -> list[Snapshot]:
+    def asked(_slo: SLO, _pods: tuple[Pod, ...]) -> Wants:
+        return asking
 
     observer = Observer(node.host(), node.cluster, tasks_seconds=5.0, wanted=asked)
     seen = []
@@ -28,13 +33,13 @@ def test_containers_are_looked_at_only_when_asked_for(node: Emulated) -> None:
 
 
 def test_a_container_has_use_and_throttling_from_its_second_look(node: Emulated) -> None:
-    first, *_, last = looks(node, Wants(frozenset({"cpu.stat"}), (2,)), 4)
-    groups = {group for place in last.places.values() for group in place.containers.values()}
+    uids = frozenset(pod.metadata.uid for pod in node.cluster.view().pods if pod.metadata.name == "web")
+    first, *_, last = looks(node, Wants(throttling=uids, windows=(2,)), 4)
+    groups = {group for uid in uids for group in last.places[uid].containers.values()}
     assert (first.usage.containers, first.usage.throttled) == ({}, {})
     assert set(last.usage.containers) == set(last.usage.throttled) == groups != set()
     assert all(0 <= ratio <= 1 for ratio in last.usage.throttled.values())
-    assert last.average.containers == {}, "five minutes of every container would be large"
-    assert set(last.windows[2].containers) == groups
+    assert last.average.containers == last.windows[2].containers == {}, "nobody asks for means of containers"
 
 
 @pytest.mark.parametrize(("seconds", "samples"), [(2, 3), (5, 6), (100, 8)])
@@ -43,7 +48,139 @@ def test_a_window_holds_what_its_seconds_hold(node: Emulated, seconds: int, samp
     assert last.windows[seconds].samples == samples
 
 
+def test_percentiles_are_worked_out_for_whoever_asks(node: Emulated) -> None:
+    seen = looks(node, Wants(percentiles=((5, 50), (5, 100), (60, 100))), 9)
+    assert seen[0].percentiles[5, 50].node is None, "there is no sample yet"
+    found = seen[-1].percentiles
+    assert set(found) == {(5, 50), (5, 100), (60, 100)}
+    looked = [each.usage.node.cpu for each in seen if each.usage.node]
+    assert found[5, 100].node is not None and found[5, 100].node.cpu == max(looked[-6:])
+    assert found[60, 100].node is not None and found[60, 100].node.cpu == max(looked)
+    assert set(found[5, 50].pods) == set(seen[-1].usage.pods)
+    assert (found[5, 50].samples, found[60, 100].samples) == (6, 8)
+
+
+def test_the_node_has_percentiles_without_being_asked(node: Emulated) -> None:
+    seen = looks(node, Wants(), 9)
+    assert list(seen[-1].node_percentiles) == [50, 90, 95, 99]
+    cpus = [use.cpu for use in seen[-1].node_percentiles.values()]
+    assert cpus == sorted(cpus)
+
+
 def test_best_effort_request_and_limit_are_averaged_with_the_rest(node: Emulated) -> None:
     last = looks(node, Wants(windows=(5,)), 4)[-1]
     assert last.usage.best_effort_request == last.windows[5].best_effort_request == 1000
     assert last.usage.best_effort_limit == last.windows[5].best_effort_limit == 4000
+
+
+LIMITED = """
+apiVersion: v1
+kind: Pod
+metadata: {name: limited, namespace: ns, uid: uid-limited, labels: {koordinator.sh/qosClass: LS}}
+spec:
+  nodeName: node-a
+  containers:
+    - name: main
+      resources: {requests: {cpu: 500m}, limits: {cpu: "1"}}
+status: {phase: Running}
+"""
+OPTIONAL = {"cpu.cfs_burst_us", "memory.min", "memory.low", "memory.high", "cpu.idle", "cpu.stat", "min_free_kbytes"}
+
+
+class Noting:
+    """Files that note the names of what is read, and of which some may not be there."""
+
+    def __init__(self, inner: Files, absent: str = "") -> None:
+        self._inner, self.absent = inner, absent
+        self.names: set[str] = set()
+
+    def read(self, path: str) -> bytes:
+        name = path.rpartition("/")[2]
+        self.names.add(name)
+        if name == self.absent:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return self._inner.read(path)
+
+    def list(self, path: str) -> Sequence[str]:
+        return self._inner.list(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._inner.write(path, data)
+
+    def mkdir(self, path: str) -> None:
+        self._inner.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._inner.rmdir(path)
+
+
+def watching(node: Emulated, files: Noting) -> Observer:
+    """Looks on behalf of every strategy there is."""
+    return Observer(node.host(files), node.cluster, tasks_seconds=5.0, wanted=wants.of(strategies.discover()))
+
+
+def test_what_only_matters_when_it_is_configured_is_not_read_before(node: Emulated) -> None:
+    files = Noting(node.sandbox.files)
+    observer = watching(node, files)
+    observer.observe()
+    assert not files.names & OPTIONAL
+
+
+@pytest.mark.parametrize(
+    ("key", "strategy", "files_read"),
+    [
+        pytest.param("cpu-burst-config", {"policy": "auto"}, {"cpu.cfs_burst_us"}, id="burst"),
+        pytest.param(
+            "resource-qos-config",
+            {"lsClass": {"memoryQOS": {"enable": True}}},
+            {"memory.min", "memory.high"},
+            id="protection of memory",
+        ),
+        pytest.param("resource-qos-config", {"beClass": {"cpuQOS": {"enable": True}}}, {"cpu.idle"}, id="rank of CPU"),
+        pytest.param("system-config", {"minFreeKbytesFactor": 100}, {"min_free_kbytes"}, id="a setting of the kernel"),
+    ],
+)
+def test_what_is_configured_is_read_from_the_next_look_on(
+    node: Emulated, key: str, strategy: dict[str, object], files_read: set[str]
+) -> None:
+    files = Noting(node.sandbox.files)
+    observer = watching(node, files)
+    observer.observe()
+    node.raw_slo({key: {"clusterStrategy": strategy}})
+    node.sandbox.advance(1.0)
+    observer.observe()
+    assert files_read <= files.names
+
+
+def test_throttling_is_read_of_pods_with_a_limit_that_may_burst(node: Emulated) -> None:
+    node.raw_slo({"cpu-burst-config": {"clusterStrategy": {"policy": "auto"}}})
+    (node.folder / "pod-limited.yaml").write_text(LIMITED)
+    node.sandbox.advance(1.0)
+    observer = watching(node, Noting(node.sandbox.files))
+    for _ in range(3):
+        seen = observer.observe()
+        node.sandbox.advance(1.0)
+    names = {pod.uid: pod.name for pod in seen.pods}
+    throttled = set(seen.usage.throttled)
+    assert {names[uid] for uid, place in seen.places.items() if throttled & set(place.containers.values())} == {
+        "limited"
+    }
+
+
+def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Emulated) -> None:
+    observer = watching(node, Noting(node.sandbox.files))
+    found = {"kubepods/besteffort/cpu.idle": Found(0, "cpuIdentity"), "system/vm.min_free_kbytes": Found(1, "x")}
+    seen = observer.observe(found=found)
+    assert "cpu.idle" in seen.cgroups["kubepods/besteffort"].values
+    assert "vm.min_free_kbytes" in seen.system
+
+
+def test_a_file_that_comes_later_is_read_from_then_on(node: Emulated) -> None:
+    files = Noting(node.sandbox.files, absent="cpu.idle")
+    observer = Observer(
+        node.host(files), node.cluster, tasks_seconds=5.0, wanted=lambda *_: Wants(frozenset({"cpu.idle"}))
+    )
+    assert "cpu.idle" not in observer.observe().cgroups["kubepods/besteffort"].values
+    files.absent = ""
+    node.sandbox.advance(1.0)
+    assert "cpu.idle" in observer.observe().cgroups["kubepods/besteffort"].values

@@ -40,13 +40,13 @@ def test_a_burst_is_never_above_its_quota_on_the_way(quotas: tuple[int, int], bu
 def test_memory_grows_from_the_top_and_shrinks_from_the_bottom(field: CgroupField) -> None:
     held = {group: Cgroup(values={field: 10}) for group in ("k", "k/p", "k/q", "k/q/c")}
     wanted = [change("k/p", field, 20), change("k", field, 30), change("k/q", field, 5), change("k/q/c", field, 1)]
-    assert steps(wanted, held) == [("k", field, 30), ("k/p", field, 20), ("k/q/c", field, 1), ("k/q", field, 5)]
+    assert steps(wanted, held) == [("k/q/c", field, 1), ("k/q", field, 5), ("k", field, 30), ("k/p", field, 20)]
 
 
 def test_no_limit_is_more_than_any() -> None:
     held = {"k": Cgroup(values={"memory.high": 10}), "k/p": Cgroup(values={"memory.high": -1})}
     wanted = [change("k/p", "memory.high", 5), change("k", "memory.high", -1)]
-    assert steps(wanted, held) == [("k", "memory.high", -1), ("k/p", "memory.high", 5)]
+    assert steps(wanted, held) == [("k/p", "memory.high", 5), ("k", "memory.high", -1)]
 
 
 def test_a_group_gets_shares_only_while_it_is_not_idle() -> None:
@@ -54,3 +54,17 @@ def test_a_group_gets_shares_only_while_it_is_not_idle() -> None:
     assert waking == [("k", "cpu.idle", 0), ("k", "cpu.shares", 8)]
     resting = steps([change("k", "cpu.idle", 1), change("k", "cpu.shares", 8)], {})
     assert resting == [("k", "cpu.shares", 8), ("k", "cpu.idle", 1)]
+
+
+@given(
+    before=st.tuples(st.integers(0, 50), st.integers(0, 50)), after=st.tuples(st.integers(0, 50), st.integers(0, 50))
+)
+def test_one_group_may_take_what_its_sibling_gives_up(before: tuple[int, int], after: tuple[int, int]) -> None:
+    now = {"k/a": before[0], "k/b": before[1], "k": sum(before)}
+    wanted = {"k/a": after[0], "k/b": after[1], "k": sum(after)}
+    held = {group: Cgroup(values={"memory.min": value}) for group, value in now.items()}
+    differ = [change(group, "memory.min", value) for group, value in wanted.items() if value != now[group]]
+    for group, _, value in steps(differ, held):
+        now[group] = value
+        assert now["k/a"] + now["k/b"] <= now["k"]
+    assert now == wanted

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from emulated import BOOT, Emulated
 
 from koordlite.agent import Agent
@@ -68,11 +70,12 @@ class Life:
     """An agent that enforces everything, pods that come and go, an operator who changes his mind, and trouble."""
 
     def __init__(self, folder: Path, *, shape: str, seed: int, rates: Rates) -> None:
-        self.node = Emulated(shape, folder)
         self._random = random.Random(f"life/{seed}")
+        self.node = Emulated(shape, folder)
+        self._quality()
         self._pods = 0
         self.node.node(reservation=f'{{"reservedCPUs":"{RESERVED}"}}')
-        self.node.pod("web", "LS", f"wave(low=100m,high={self.node.cpus - 1},period=11)")
+        self.node.pod("web", "LS", f"wave(low=100m,high={self.node.cpus - 1},period=11)", memory="1Gi")
         self.node.pod("pinned", "LSE", "500m", request="1", status=f'{{"cpuset":"{EXCLUSIVE}"}}')
         for _ in range(3):
             self._add()
@@ -80,6 +83,8 @@ class Life:
         self.chaos = Chaos(self.node.sandbox, seed=seed, rates=rates)
         self.unjournalled: list[str] = []
         self.outside: list[str] = []
+        self.overcommitted: list[str] = []
+        self.overcommitted_at_last: list[str] = []
         self.files = Watched(self.node.sandbox.files, self._look)
         self.forbidden: list[str] = []
         self.refused: list[str] = []
@@ -103,6 +108,10 @@ class Life:
                 yield tick
                 self.node.sandbox.advance(1)
             self.chaos.end()
+            # Places that somebody else fights for are left alone for a while.
+            self.node.sandbox.advance(90)
+            yield agent.tick()
+            self.overcommitted_at_last = list(self._overcommitted())
             self.ended = True
             self.entries = [entry for entry in kept.entries if isinstance(entry, FileEntry)]
             self.restored = restore(host, kept, self.node.cluster)
@@ -126,7 +135,18 @@ class Life:
 
     def _add(self) -> None:
         self._pods += 1
-        self.node.pod(f"batch-{self._pods}", "BE", self._random.choice(["greedy", "500m", "2"]))
+        cpu, memory = self._random.choice(["greedy", "500m", "2"]), f"{self._random.randrange(1, 9) * 100}Mi"
+        self.node.pod(f"batch-{self._pods}", "BE", cpu, memory=memory)
+
+    def _quality(self) -> None:
+        """Memory QoS for all classes, of an amount that changes, in the ConfigMap besides what is there."""
+        config = yaml.safe_load((self.node.folder / "config.yaml").read_text())["data"]
+        quality = json.loads(config["resource-qos-config"])
+        for name in ("lsClass", "beClass"):
+            least = self._random.randrange(0, 100)
+            memory = {"enable": self._random.random() < 0.9, "minLimitPercent": least, "lowLimitPercent": least // 2}
+            quality.setdefault("clusterStrategy", {}).setdefault(name, {})["memoryQOS"] = memory
+        self.node.raw_slo({**config, "resource-qos-config": quality})
 
     def _churn(self) -> None:
         chance = self._random.random()
@@ -139,6 +159,7 @@ class Life:
         elif chance < 0.45:
             policy = self._random.choice(["cpuset", "cfsQuota"])
             self.node.slo(policy=policy, percent=self._random.randrange(20, 100), enable=self._random.random() < 0.8)
+            self._quality()
 
     def _look(self, path: str) -> None:
         """Right after a write: is the way back on disk, and does no set reach beyond its parent's?
@@ -150,12 +171,22 @@ class Life:
             if not self.ended and path not in {entry.path for entry in kept if isinstance(entry, FileEntry)}:
                 self.unjournalled.append(path)
             self.outside += self._outside()
+            self.overcommitted += self._overcommitted()
 
     def _outside(self) -> Iterator[str]:
         top = self.node.sandbox.cgroups.cpuset.find(self.node.sandbox.kubelet.layout.kubepods)
         for group in top.walk() if top else ():
             if group.parent and group.parent.cpus and not group.cpus <= group.parent.cpus:
                 yield f"{group.path}: {group.cpus} beyond {group.parent.cpus}"
+
+    def _overcommitted(self) -> Iterator[str]:
+        """Groups whose children are promised more memory than they are."""
+        top = self.node.sandbox.cgroups.memory.find(self.node.sandbox.kubelet.layout.kubepods)
+        for group in top.walk() if top else ():
+            for field in ("memory_min", "memory_low"):
+                below = sum(getattr(child, field) for child in group.children.values())
+                if group.children and below > getattr(group, field):
+                    yield f"{group.path}: children have {field} {below} of {getattr(group, field)}"
 
     def _check(self, writes: list[Write]) -> None:
         """What stands at the end of a tick in sets of best-effort groups, where our last write went through."""

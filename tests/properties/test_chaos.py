@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordlite.sandbox.chaos import CALM, Rates
 
 Live = Callable[..., Any]
-SHAPES = ("small", "arm")
-"""cgroup v1 and v2."""
+SHAPES = ("small", "anolis", "arm")
+"""cgroup v1, with the extensions of Anolis, and v2."""
 TROUBLE = Rates(write=0.15, read=0.02, vanish=0.15, hostile=0)
 HOSTILE = Rates(write=0.1, read=0.01, vanish=0.1, hostile=0.5)
 
@@ -30,6 +30,7 @@ def test_where_all_goes_well_the_kernel_refuses_nothing(live: Live, shape: str, 
     list(life.run())
     assert not life.refused
     assert not life.outside, "a child is within its parent after each single write"
+    assert not life.overcommitted, "a parent is promised what its children are after each single write"
     assert not life.forbidden
     assert not life.unjournalled
     assert not life.wrong()
@@ -45,6 +46,7 @@ def test_files_that_fail_and_groups_that_vanish(live: Live, shape: str, seed: in
     assert not any("failed" in tick.because or "StrategyFailed" in str(tick.decisions) for tick in ticks)
     assert not life.forbidden
     assert not life.unjournalled
+    assert not life.overcommitted_at_last, "once the trouble is over"
     assert [step for step in life.restored if not step.ok] == []
     assert not life.wrong()
 

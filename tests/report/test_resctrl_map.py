@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -24,7 +25,7 @@ from koordlite.model.resctrl import (
     Resctrl,
     ResctrlGroup,
 )
-from koordlite.report import resctrl_map, resctrl_metrics, resctrl_plan
+from koordlite.report import resctrl_map, resctrl_metrics, resctrl_overlap, resctrl_plan
 from koordlite.report.resctrl_use import OwnedUse
 
 
@@ -83,6 +84,12 @@ def test_each_group_says_what_it_holds() -> None:
     assert "MB no limit" in text
 
 
+def test_cache_ids_with_gaps_are_all_named() -> None:
+    full = ResctrlGroup({"L3": dict.fromkeys((0, 1, 8, 9), 0xFFF)})
+    text = resctrl_map.text(dataclasses.replace(machine(), groups={"": full}))
+    assert "caches 0-1,8-9  ·" in text
+
+
 def test_absence_is_said() -> None:
     assert "no resctrl here; 32 ids for monitoring" in resctrl_map.text(machine(absent="no resctrl here"))
 
@@ -124,6 +131,26 @@ def test_a_plan_says_what_would_be_done_and_what_would_be_refused() -> None:
     assert "30 % of 12 ways is 4 ways: mask f" in done
     assert "resctrl/LS:" in kept
     assert "pod/ns/p: the hardware has 7 groups, and all are taken: others" in refused
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "held", "told"),
+    [
+        pytest.param("exclusive", "", {"L3": {0: 0xFF0, 1: 0xF}}, "ways 0-3 of cache 1", id="exclusive"),
+        pytest.param("exclusive", "", {"L3": {0: 0xF0, 1: 0xF00}}, "", id="exclusive elsewhere"),
+        pytest.param("exclusive", "", {"L3DATA": {0: 1}}, "ways 0 of cache 0", id="its data counts as well"),
+        pytest.param("exclusive", "", {"L2": {0: 0xF}}, "", id="another cache"),
+        pytest.param("shareable", "", {"L3": {0: 0xF, 1: 0xF}}, "", id="it shares"),
+        pytest.param("shareable", "exclusive", {"L3": {0: 0x18}}, "ways 3 of cache 0", id="ours is exclusive"),
+    ],
+)
+def test_what_a_group_has_for_itself_is_refused(
+    theirs: str, ours: str, held: dict[str, dict[int, int]], told: str
+) -> None:
+    groups = {"theirs": ResctrlGroup(held, mode=theirs)} | ({"LSR": ResctrlGroup({}, mode=ours)} if ours else {})
+    found = list(resctrl_overlap.refused(dataclasses.replace(machine(), groups=groups), PLAN))
+    assert [told in sentence for sentence in found] == ([True] if told else [])
+    assert all(sentence in " ".join(resctrl_plan.text(PLAN, found).split()) for sentence in found)
 
 
 def test_the_machine_as_it_would_be() -> None:

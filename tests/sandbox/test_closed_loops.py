@@ -12,6 +12,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.config import Settings
 from koordlite.report.tick import Tick
+from koordlite.sandbox.workloads import Workload
 
 MiB = 2**20
 ROOT = "/sys/fs/cgroup"
@@ -20,13 +21,23 @@ ROOT = "/sys/fs/cgroup"
 class Node(Emulated):
     """A node whose pods also have memory, and whose agent has some rules switched on."""
 
-    def work(self, name: str, qos: str, *, cpu: str = "100m", memory: str = "", **notes: Any) -> None:
-        """A pod of a class; `limits` and `requests` are a container's."""
+    def work(
+        self,
+        name: str,
+        qos: str,
+        *,
+        cpu: str = "100m",
+        memory: str = "",
+        annotated: dict[str, str] | None = None,
+        **notes: Any,
+    ) -> None:
+        """A pod of a class; `limits` and `requests` are a container's, `annotated` are annotations by their keys."""
         resources = {key: notes.pop(key) for key in ("requests", "limits") if key in notes}
         annotations = {f"sandbox.koordlite.io/{key.replace('_', '-')}": text for key, text in notes.items()}
         annotations["sandbox.koordlite.io/cpu"] = cpu
         if memory:
             annotations["sandbox.koordlite.io/memory"] = memory
+        annotations |= annotated or {}
         names = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "annotations": annotations}
         names["labels"] = {"koordinator.sh/qosClass": qos}
         spec = {"nodeName": "node-a", "containers": [{"name": "main", "resources": resources}]}
@@ -51,6 +62,15 @@ class Node(Emulated):
         """An agent at work for that long."""
         with self.journal() as journal:
             return self.ticks(Agent(self.host(), self.cluster, settings, journal), seconds)
+
+    def quality(self, **classes: object) -> None:
+        """The ConfigMap's classes."""
+        self.raw_slo({"resource-qos-config": {"clusterStrategy": classes}})
+
+    def workload(self, name: str) -> Workload:
+        """The only container of a pod."""
+        self.cluster.view()
+        return self.sandbox.kubelet.running[f"uid-{name}"].workloads[0]
 
     def pods(self) -> set[str]:
         """Who is there."""
@@ -174,3 +194,53 @@ def test_protection_of_children_never_exceeds_their_parents(large: Node) -> None
     for group in (each for each in top.walk() if each.children):
         assert sum(child.memory_min for child in group.children.values()) <= group.memory_min
         assert sum(child.memory_low for child in group.children.values()) <= group.memory_low
+
+
+READER = {"name": "vda", "type": "device", "ioCfg": {"readBPS": 100 * MiB}}
+
+
+@pytest.mark.parametrize("shape", ["anolis", "arm"])
+@pytest.mark.parametrize("limited", [True, False], ids=["limited", "free"])
+def test_a_reader_that_is_held_back_leaves_the_disk_to_the_service(tmp_path: Path, shape: str, limited: bool) -> None:
+    node = Node(shape, tmp_path)
+    node.work("web", "LS", requests={"cpu": "1"}, disk_read="200Mi")
+    node.work("scan", "BE", disk_read="900Mi")
+    node.quality(beClass={"blkioQOS": {"enable": limited, "blocks": [READER]}})
+    node.live(node.settings(), 20)
+    group = node.sandbox.cgroups.io.find(node.workload("web").group)
+    assert group is not None
+    assert (group.read_bytes > 19 * 200 * MiB * 0.95) is limited
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["with the annotation", "without"])
+def test_whom_the_kernel_kills_first_follows_the_annotation(large: Node, asked: bool) -> None:
+    keep, go = ({"koordinator.sh/oom-score-adj": score} if asked else {} for score in ("-900", "900"))
+    large.work("database", "LS", memory="steps(0:1Gi,8:40Gi)", requests={"cpu": "1"}, annotated=keep)
+    large.work("cache", "LS", memory="steps(0:1Gi,8:30Gi)", requests={"cpu": "1"}, annotated=go)
+    large.live(large.settings(), 40)
+    killed = {name: sum(large.sandbox.kubelet.running[f"uid-{name}"].restarts.values()) for name in large.pods()}
+    assert (killed["cache"] > 0, killed["database"] > 0) == (asked, not asked)
+
+
+@pytest.mark.parametrize("factor", [0, 1250])
+def test_memory_kept_free_by_the_kernel_is_taken_from_page_cache(large: Node, factor: int) -> None:
+    large.work("web", "LS", memory="52Gi", requests={"cpu": "1"})
+    large.raw_slo({"system-config": {"clusterStrategy": {"minFreeKbytesFactor": factor} if factor else {}}})
+    large.live(large.settings(), 20)
+    root = large.sandbox.cgroups.memory.root
+    free = large.sandbox.machine.memory - 2**30 - root.anon_below - root.cache_below
+    wanted = large.sandbox.machine.memory * factor // 10_000
+    assert free == pytest.approx(wanted or 4.5 * 2**30, rel=0.01)
+
+
+@pytest.mark.parametrize("enable", [True, False], ids=["ranked", "alike"])
+@pytest.mark.parametrize("shape", ["anolis", "arm"])
+def test_a_rank_lets_batch_work_give_way(tmp_path: Path, shape: str, enable: bool) -> None:
+    node = Node(shape, tmp_path)
+    node.work("web", "LS", cpu=f"{node.cpus - 1}", requests={"cpu": "100m"})
+    # Of one QoS group, so that only the rank of the pod decides.
+    node.work("crunch", "BE", cpu="greedy", requests={"cpu": "1", "kubernetes.io/batch-cpu": "1000"})
+    node.quality(beClass={"cpuQOS": {"enable": enable, "groupIdentity": -1}})
+    node.live(node.settings(), 20)
+    web = node.workload("web")
+    assert (web.used_us > 0.95 * web.wanted_us) is enable

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod
@@ -101,3 +102,34 @@ def test_a_budget_is_shared(v2: Sandbox, noted: MakePod, budget: str, accepted: 
             continue
     assert went == accepted
     cluster.evict(eviction("d"))
+
+
+def test_a_pod_s_own_grace_period_counts(v2: Sandbox, noted: MakePod) -> None:
+    quick: Any = noted("quick")
+    quick = structs.replace(quick, spec=structs.replace(quick.spec, termination_grace_period_seconds=3))
+    cluster = SandboxCluster(Fixed((quick, noted("slow"))), v2)
+    cluster.view()
+    for name in ("quick", "slow"):
+        cluster.evict(eviction(name))
+    v2.advance(4)
+    assert names(cluster) == ["slow"]
+    v2.advance(27)
+    assert names(cluster) == []
+
+
+def test_a_cluster_that_evicts_itself_is_asked_and_says_when_the_pod_is_gone(v2: Sandbox, noted: MakePod) -> None:
+    class Server(Fixed):
+        """Evicts at once, all but one."""
+
+        def evict(self, pod: EvictPod) -> None:
+            if pod.name == "kept":
+                raise EvictionRefused(f"pod/d/{pod.name}", "its budget is used up")
+            self.pods = tuple(each for each in self.pods if each.metadata.uid != pod.uid)
+
+    cluster = SandboxCluster(Server((noted("a"), noted("kept"))), v2, evicts=True)
+    cluster.view()
+    cluster.evict(eviction("a"))
+    with pytest.raises(EvictionRefused, match="used up"):
+        cluster.evict(eviction("kept"))
+    assert names(cluster) == ["kept"]
+    assert list(v2.kubelet.running) == ["uid-kept"]

@@ -218,6 +218,10 @@ def test_which_number_runs_out_first_depends_on_the_kernel() -> None:
         pytest.param("nothing", "x", "ENOENT", "ok\n", id="what is not there"),
         pytest.param("g", "g/mon_groups/n", "EINVAL", "ok\n", id="into itself"),
         pytest.param("g/mon_groups/taken", "g", "ENOTEMPTY", "ok\n", id="over what it is in"),
+        pytest.param("g/schemata", "mon_groups/m", "EISDIR", "ok\n", id="a file over a folder"),
+        pytest.param("mon_groups/m", "g/schemata", "ENOTDIR", "ok\n", id="a folder over a file"),
+        pytest.param("", "info", "EXDEV", "ok\n", id="the whole file system"),
+        pytest.param("nothing", "", "EXDEV", "ok\n", id="over the whole file system"),
     ],
 )
 def test_renames(new: Node, source: str, target: str, answer: str, status: str) -> None:
@@ -345,6 +349,7 @@ def test_what_the_file_layer_refuses(old: Node) -> None:
         "EPERM": lambda: vfs.unlink(f"{POINT}/g/schemata"),
         "EISDIR": lambda: vfs.unlink(f"{POINT}/g"),
         "EACCES": lambda: vfs.create(f"{POINT}/g/new"),
+        "ENOENT": lambda: vfs.create(f"{POINT}/none/new"),
         "EEXIST": lambda: vfs.link(f"{POINT}/g/tasks"),
         "EBUSY": lambda: old.files.rmdir(POINT),
         "ENOTDIR": lambda: old.files.rmdir(f"{POINT}/g/tasks"),

@@ -161,3 +161,53 @@ def test_every_flavour_counts(shape: str, make_pod: MakePod) -> None:
     sandbox.advance(1)
     first = next(iter(sandbox.files.list(f"{POINT}/mon_data"))).rstrip("/")
     assert int(sandbox.files.read(f"{POINT}/mon_data/{first}/{CACHE}")) > 0
+
+
+def test_a_cache_that_comes_back_counts_from_0(node: Sandbox) -> None:
+    assert node.resctrl is not None
+    place = (1, number_of(node, "g", ""), TOTAL)
+    hardware(node).add(place, 5)
+    assert shown(node, "g/", TOTAL, cache=1) == str(5 * 65536)
+    cpus = [cpu.id for cpu in node.machine.cpus if cpu.l3 == 1]
+    for cpu in cpus:
+        node.resctrl.offline(cpu)
+    with pytest.raises(FileNotFoundError):
+        shown(node, "g/", TOTAL, cache=1)
+    for cpu in cpus:
+        node.resctrl.online(cpu)
+    assert shown(node, "g/", TOTAL, cache=1) == "0"
+    hardware(node).add(place, 2)
+    node.resctrl.online(cpus[0])
+    assert shown(node, "g/", TOTAL, cache=1) == str(2 * 65536), "a CPU that is online already begins nothing"
+
+
+def test_a_numa_node_without_cpus_is_not_counted_apart() -> None:
+    clustered = Sandbox("intel-snc")
+    assert clustered.resctrl is not None
+    folder = f"{POINT}/mon_data/mon_L3_00"
+    here = [cpu for cpu in clustered.machine.cpus if cpu.l3 == 0]
+    nodes = sorted({cpu.node for cpu in here})
+    for cpu in here:
+        if cpu.node == nodes[0]:
+            clustered.resctrl.offline(cpu.id)
+    found = [name for name in clustered.files.list(folder) if name.endswith("/")]
+    assert found == [f"mon_sub_L3_{nodes[1]:02}/"]
+    hardware(clustered).set((0, clustered.resctrl.hardware_rmid(clustered.resctrl.groups[""], 0, 1), CACHE), 3)
+    assert shown(clustered, "") == str(3 * hardware(clustered).unit_bytes), "the sum is over the nodes that are left"
+
+
+def test_choosing_what_is_counted_lets_both_counters_of_that_cache_begin_anew() -> None:
+    milan = Sandbox("amd-genoa")
+    for event in (TOTAL, LOCAL):
+        for cache in (0, 1):
+            hardware(milan).set((cache, 0, event), 100)
+    file = f"{POINT}/info/L3_MON/mbm_total_bytes_config"
+    found = [shown(milan, "", event, cache) for event in (TOTAL, LOCAL) for cache in (0, 1)]
+    milan.files.write(file, b"0=7f\n")
+    assert [shown(milan, "", event, cache) for event in (TOTAL, LOCAL) for cache in (0, 1)] == found, "it was so before"
+    hardware(milan).set((0, 0, TOTAL), 130)
+    milan.files.write(file, b"0=30\n")
+    assert [shown(milan, "", event) for event in (TOTAL, LOCAL)] == [str(130 * 64), str(100 * 64)], (
+        "from the hardware's 0"
+    )
+    assert shown(milan, "", TOTAL, 1) == found[1]

@@ -291,3 +291,83 @@ def test_evictions_stop_when_the_sum_is_reached_whatever_the_order_of_pods(
     seed.shuffle(pods)
     shuffled = decide(picture(build, tuple(pods), usage(node, by_pod)), "cpu_evict", max_evictions_per_round=100)
     assert evicted(shuffled) == gone
+
+
+# ── with others, and after refusals ──
+
+
+def after(
+    seen: Snapshot, decisions: list[Decision], *, accepted: tuple[str, ...], refused: tuple[str, ...]
+) -> Snapshot:
+    """The next picture, a second later, with what the cluster answered."""
+    kept = {"cpuEvict": decisions[-1].remember or {}}
+    gone = {**seen.evicted, **dict.fromkeys(accepted, seen.time)}
+    refusals = {**seen.refused_evictions, **dict.fromkeys(refused, "budget used up")}
+    return dataclasses.replace(seen, time=seen.time + 1, remembered=kept, evicted=gone, refused_evictions=refusals)
+
+
+def four(build: Any) -> Snapshot:
+    """80 % of 8 CPUs used, so that 1600m have to go: two of these four pods."""
+    pods = tuple(batch(name, 0, 5000 + at) for at, name in enumerate("abcd"))
+    return picture(build, pods, usage(6400, dict.fromkeys("abcd", 900)))
+
+
+def test_a_round_that_was_refused_in_part_goes_on_with_the_next_pod(build: Any) -> None:
+    seen = four(build)
+    first = decide(seen, "cpu_evict")
+    assert evicted(first) == ["a", "b"]
+    second = after(seen, first, accepted=("b",), refused=("a",))
+    assert evicted(decide(second, "cpu_evict")) == ["c"]
+    done = after(second, decide(second, "cpu_evict"), accepted=("c",), refused=())
+    assert words(decide(done, "cpu_evict")) == {"evict": "CoolingDown"}
+
+
+def test_it_ends_when_nobody_is_left_and_then_cools_down(build: Any) -> None:
+    seen = four(build)
+    for accepted, refused in (("b", "a"), ("", "c"), ("", "d")):
+        seen = after(seen, decide(seen, "cpu_evict"), accepted=tuple(accepted), refused=tuple(refused))
+    assert evicted(decide(seen, "cpu_evict")) == []
+    idle = after(seen, decide(seen, "cpu_evict"), accepted=(), refused=())
+    assert words(decide(idle, "cpu_evict")) == {"evict": "CoolingDown"}
+
+
+def test_a_round_that_goes_on_keeps_its_bound(build: Any) -> None:
+    seen = four(build)
+    first = decide(seen, "cpu_evict", max_evictions_per_round=2)
+    second = after(seen, first, accepted=("a",), refused=("b",))
+    hungry = dataclasses.replace(second, usage=usage(8000, dict.fromkeys("abcd", 900)), windows={1: usage(8000, {})})
+    assert evicted(decide(hungry, "cpu_evict", max_evictions_per_round=2)) == ["c"]
+
+
+def test_a_pod_that_another_strategy_evicts_is_leaving_and_takes_part_of_the_bound(build: Any) -> None:
+    seen = dataclasses.replace(four(build), asked_evictions=frozenset("d"))
+    decisions = decide(seen, "cpu_evict")
+    assert evicted(decisions) == ["a"]
+    assert words(decisions)["pod/ns/d"] == "AlreadyLeaving"
+    assert evicted(decide(seen, "cpu_evict", max_evictions_per_round=1)) == []
+
+
+def test_who_would_go_is_told_while_nothing_has_to_be_released(build: Any) -> None:
+    pods = (batch("b", 0, 5600), batch("a", 0), batch("c", 0, labels={}), batch("d", 0, 6000))
+    (rule, _) = decide(picture(build, pods, usage(1000, dict.fromkeys("abcd", 100))), "cpu_evict")
+    assert (rule.reason, rule.evidence["queue"]) == ("UseUnderThreshold", "ns/a ns/b")
+    assert rule.evidence["stay"] == "EvictionNotEnabled: ns/c; PriorityTooHigh: ns/d"
+
+
+def test_a_slower_agent_needs_fewer_samples(build: Any) -> None:
+    seen = picture(build, (batch("a", 5000),), usage(4000, {}, be=HOT["be_mean"]))
+    seen = dataclasses.replace(
+        seen,
+        slo=build.suppression(**SATISFACTION, cpu_evict_time_window_seconds=60),
+        windows={60: usage(4000, {}, be=HOT["be_mean"], samples=4)},
+    )
+    assert words(decide(seen, "be_cpu_evict"))["evict/BECPUEvict"] == "TooFewSamples"
+    assert evicted(decide(dataclasses.replace(seen, interval_seconds=5.0), "be_cpu_evict")) == ["a"]
+
+
+@pytest.mark.parametrize("known", ["cpu", "memory"])
+def test_each_strategy_needs_the_capacity_of_its_own_resource_only(build: Any, known: str) -> None:
+    amounts = {"cpu": Quantity.of(8), "memory": Quantity.of(2**30)}
+    bare = Node(name="n", capacity={known: amounts[known]}, allocatable=amounts)
+    seen = picture(build, (batch("a", 0),), usage(8000, {"a": 8000}), node=bare)
+    assert evicted(decide(seen, "cpu_evict")) == (["a"] if known == "cpu" else [])

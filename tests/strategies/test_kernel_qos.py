@@ -172,3 +172,16 @@ def test_without_the_annotation_what_was_found_comes_back(build: Any, node: Any)
     held = {"oom_score_adj/7/70": Found(1000, oom_score.NAME)}
     seen = node({}, oom_scores={MAIN: (Process(7, 70, 300), Process(8, 80, 5))}, found=held)
     assert changes(build, oom_score, dataclasses.replace(seen)) == {"oom_score_adj/7/70": "1000"}
+
+
+@pytest.mark.parametrize("page", [4096, 65536])
+def test_amounts_are_written_as_the_kernel_keeps_them_so_that_they_are_written_once(
+    build: Any, node: Any, page: int
+) -> None:
+    qos = MemoryQOS(enable=True, min_limit_percent=33)
+    seen = node(MEMORY, slo=be(memory_qos=qos), page_bytes=page)
+    found = changes(build, memory_qos, seen)
+    kept = GIB * 33 // 100 // page * page
+    assert found[f"{POD}/memory.min"] == found[f"{BE}/memory.min"] == str(kept)
+    written = {**MEMORY, "memory.min": kept}
+    assert changes(build, memory_qos, node(written, slo=be(memory_qos=qos), page_bytes=page)) == {}

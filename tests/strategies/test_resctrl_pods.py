@@ -26,6 +26,7 @@ from koordlite.model.resctrl import (
 )
 from koordlite.model.slo import SLO, HostApplication
 from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.report.sentence import sentence
 from koordlite.strategies import resctrl
 
 GROUP = "koordlet-p"
@@ -195,6 +196,43 @@ def test_a_group_that_is_there_needs_no_room(build: Any) -> None:
     found = decide(build, machine("LS", closids=2), None, slo=enabled("LS", "BE"))
     assert found["resctrl/LS"].reason == "ClassSchemata"
     assert found["resctrl/BE"].reason == "NoGroupLeft"
+
+
+def test_a_group_that_is_there_takes_no_other_room(build: Any) -> None:
+    found = decide(build, machine("LSR", closids=3), None, slo=enabled("LSR", "LS"))
+    assert ResctrlGroupChange("LS") in found["resctrl/LS"].changes
+
+
+# ── hardware that divides something else ──
+
+
+def l2_only(monitor: MonitorCapability | None, *names: str) -> Resctrl:
+    held = ResctrlGroup({"L2": {0: 0xFF}}, frozenset())
+    return Resctrl(
+        caches={"L2": CacheCapability(0xFF, 1, num_closids=8)},
+        groups={"": held, **dict.fromkeys(names, held)},
+        threads={f"{HOME}/main": (7, 8), f"{HOME}/pause": (6,)},
+        monitor=monitor,
+    )
+
+
+@pytest.mark.parametrize("subject", ["resctrl/LS", "pod/ns/p"])
+def test_no_group_is_made_that_neither_divides_nor_measures(build: Any, subject: str) -> None:
+    decision = decide(build, l2_only(None), wish(percent=20), slo=enabled("LS"))[subject]
+    assert (decision.verdict, decision.reason, decision.changes) == ("skip", "NothingToDivide", ())
+    assert decision.evidence == {"divided": "L2"}
+
+
+def test_a_group_that_neither_divides_nor_measures_is_given_back(build: Any) -> None:
+    ours = frozenset({"resctrl/LS"})
+    decision = decide(build, l2_only(None, "LS"), None, slo=enabled("LS"), ours=ours)["resctrl/LS"]
+    assert (decision.verdict, decision.changes) == ("release", (ResctrlReturn("LS"),))
+
+
+def test_a_group_that_can_only_be_measured_is_made_and_says_so(build: Any) -> None:
+    decision = decide(build, l2_only(MonitorCapability(8, ("llc_occupancy",))), None, slo=enabled("LS"))["resctrl/LS"]
+    assert decision.changes[0] == ResctrlGroupChange("LS")
+    assert sentence(decision) == "the class gets nothing of its own and is only measured"
 
 
 # ── host applications ──

@@ -76,11 +76,14 @@ class Emulated:
         names = {"name": "slo-controller-config", "namespace": "koordinator-system"}
         self._write("config", "v1", "ConfigMap", names, data=texts)
 
-    def pod(self, name: str, qos: str, cpu: str, *, uid: str = "", request: str = "", **annotations: str) -> None:
-        """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu."""
+    def pod(
+        self, name: str, qos: str, cpu: str, *, uid: str = "", request: str = "", memory: str = "", **annotations: str
+    ) -> None:
+        """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory."""
         keys = {"status": "scheduling.koordinator.sh/resource-status"}
         notes = {keys[key]: text for key, text in annotations.items()} | {"sandbox.koordlite.io/cpu": cpu}
         wanted = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": request or "500m"}
+        wanted |= {"kubernetes.io/batch-memory" if qos == "BE" else "memory": memory} if memory else {}
         names = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": notes}
         names["labels"] = {"koordinator.sh/qosClass": qos} if qos else {}
         container = {"name": "main", "resources": {"requests": wanted}}

@@ -27,8 +27,8 @@ class EmulatedMounts:
     def __init__(self, node: Emulated) -> None:
         self._node = node
 
-    def mount(self, point: str) -> None:
-        self._resctrl.mount()
+    def mount(self, point: str, options: str = "") -> None:
+        self._resctrl.mount(options)
 
     def umount(self, point: str) -> None:
         self._resctrl.umount()
@@ -42,9 +42,8 @@ class EmulatedMounts:
 class Node:
     """An emulated node with one best-effort pod, and the agent on it."""
 
-    def __init__(self, folder: Path, **machine: Any) -> None:
-        shape = dataclasses.replace(machines.machine("intel-2s-ht"), **machine)
-        self.emulated = Emulated(shape, folder)
+    def __init__(self, folder: Path, shape: str = "intel-2s-ht", **machine: Any) -> None:
+        self.emulated = Emulated(dataclasses.replace(machines.machine(shape), **machine), folder)
         self.emulated.pod("crunch", "BE", "100m")
         self.files = self.emulated.sandbox.files
         self.host = self.emulated.host()
@@ -105,7 +104,7 @@ class Node:
 
 
 class Within:
-    """The files of a machine; `before` sees every write ahead and may act on its own; some files are absent."""
+    """The files of a machine; `before` sees every write and mkdir ahead and may act itself; some files are absent."""
 
     def __init__(self, files: Any, before: Callable[[str], None] = lambda path: None, absent: str = "?") -> None:
         self._files, self._before, self._absent = files, before, absent
@@ -121,3 +120,7 @@ class Within:
     def write(self, path: str, data: bytes) -> None:
         self._before(path)
         self._files.write(path, data)
+
+    def mkdir(self, path: str) -> None:
+        self._before(path)
+        self._files.mkdir(path)

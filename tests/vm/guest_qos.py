@@ -12,7 +12,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -24,22 +24,23 @@ from realnode.tree import PREFIX, Tree
 from koordlite import config, plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
-from koordlite.host import bundle
+from koordlite.formulas import blkio
+from koordlite.host import block_devices, block_files, bundle
 from koordlite.host.bundle import Host
 from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import Journal
 from koordlite.kube.manifests import ManifestCluster
+from koordlite.model.blocks import ROOT
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, CgroupField, Decision
+from koordlite.model.decision import BlockChange, BlockField, CgroupChange, CgroupField, Decision
 from koordlite.model.snapshot import Snapshot
 
-WORK = pathlib.Path("/tmp/koordlite-qos")
 BATCH = Pod("batch")
 BUSY = Pod("busy")
 MiB = 2**20
 WANTED: dict[CgroupField, int | CPUSet] = {
-    "cpuset.cpus": CPUSet.parse("2-3"),
+    "cpuset.cpus": CPUSet(sorted(os.sched_getaffinity(0))[1::2]),
     "cpu.quota": 50_000,
     "cpu.burst": 20_000,
     "cpu.shares": 517,
@@ -58,6 +59,15 @@ WANTED: dict[CgroupField, int | CPUSet] = {
     "memory.pagecache_limit.sync": 1,
 }
 """All but cpu.idle, which has a group of its own: an idle group takes no shares."""
+LIMITS: Mapping[BlockField, int] = {
+    "io.read_bps": 100 * MiB,
+    "io.write_bps": 50 * MiB,
+    "io.read_iops": 1000,
+    "io.write_iops": 500,
+    "io.weight": 60,
+}
+MODEL = "ctrl=user rbps=500000000 rseqiops=60000 rrandiops=50000 wbps=400000000 wseqiops=40000 wrandiops=30000"
+TARGETS = "enable=1 ctrl=user rpct=95 rlat=3000 wpct=95 wlat=5000"
 
 
 @contextlib.contextmanager
@@ -74,8 +84,8 @@ def claim(text: str) -> Iterator[None]:
 class Guest:
     """kubelet's groups with two best-effort pods, and the product's own ways to them."""
 
-    def __init__(self, tree: Tree) -> None:
-        manifests = Manifests(WORK / "cluster")
+    def __init__(self, tree: Tree, work: pathlib.Path) -> None:
+        manifests = Manifests(work / "cluster")
         manifests.node()
         manifests.config()
         for pod in (BATCH, BUSY):
@@ -83,7 +93,7 @@ class Guest:
             tree.add(pod)
         self.host: Host = bundle.bind(RealFiles(), RealClock(), kubepods=tree.top)
         self.cluster = ManifestCluster(manifests.folder, clock=self.host.clock)
-        self.journal = Journal.open(WORK / "state")
+        self.journal = Journal.open(work / "state")
         self.groups = tuple(tree.groups_of(BATCH))
         self.idle = tree.container(BUSY, "main")
 
@@ -111,7 +121,7 @@ class Guest:
         except (OSError, KeyError, ValueError):
             return None
 
-    def apply(self, changes: list[CgroupChange]) -> list[str]:
+    def apply(self, changes: Sequence[CgroupChange | BlockChange]) -> list[str]:
         """Write them as one plan; what was refused."""
         seen = self.seen()
         made = plan.make([Decision("test", "set", "Test", changes=tuple(changes), strategy="test")], seen.cgroups)
@@ -164,12 +174,56 @@ def refusal(guest: Guest, field: CgroupField, value: int, group: str = "") -> in
     return None
 
 
+def check_disks(guest: Guest) -> None:
+    """Limits of a group and targets of the machine, line by line, and back."""
+    disk, group = some_disk(), guest.groups[0]
+    wanted = [BlockChange(group, disk, field, str(amount)) for field, amount in LIMITS.items()]
+    wanted += [BlockChange(ROOT, disk, "io.cost.model", MODEL), BlockChange(ROOT, disk, "io.cost.qos", TARGETS)]
+    wanted = [change for change in wanted if lines(guest, change) is not None]
+    before = {change.place: lines(guest, change) for change in wanted}
+    with claim(f"disk {disk} takes {', '.join(change.field for change in wanted)}"):
+        assert len(wanted) >= 4
+        refused = guest.apply(wanted)
+        assert not refused, refused
+    for change in wanted:
+        with claim(f"{change.place} holds {change.value}"):
+            held = (lines(guest, change) or {}).get(disk, "")
+            assert blkio.holds(held, change.value or ""), held
+    with claim("restore of disks is refused nowhere, and they are as they were found"):
+        steps = restore(guest.host, guest.journal)
+        assert steps
+        assert all(step.ok for step in steps), [step for step in steps if not step.ok]
+        for change in wanted:
+            # A disk that was told about once keeps its line, with the kernel's own values in it.
+            found, now = (
+                held.get(disk, blkio.UNSET[change.field]) for held in (before[change.place], lines(guest, change))
+            )
+            assert blkio.holds(now, found), (change.place, found, now)
+        assert not guest.journal.entries
+
+
+def lines(guest: Guest, change: BlockChange) -> dict[str, str] | None:
+    """The file of a change, by disk."""
+    return block_files.read(guest.host.files, guest.host.cgroups, change.group, change.field)
+
+
+def some_disk() -> str:
+    """The number of a disk that nobody uses, else of the first."""
+    names = sorted(path.name for path in pathlib.Path("/sys/block").iterdir())
+    name = "loop0" if "loop0" in names else names[0]
+    (number,) = block_devices.of_device(RealFiles(), name)
+    return number
+
+
 def main() -> None:
-    """All claims."""
-    WORK.mkdir(parents=True)
-    tree = Tree(f"{PREFIX}qos").build()
+    """All claims; the argument is a folder to work in."""
+    work = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "/tmp/koordlite-qos")
+    work.mkdir(parents=True, exist_ok=True)
+    tree = Tree(f"{PREFIX}qos-{os.getpid()}").build()
     with contextlib.closing(tree):
-        check(Guest(tree))
+        guest = Guest(tree, work)
+        check(guest)
+        check_disks(guest)
     print(json.dumps({"claim": f"all was looked at on {os.uname().release}", "ok": True, "detail": ""}), flush=True)
 
 

@@ -6,35 +6,17 @@ Each boot runs `guest_resctrl.py` inside; what the guest claims is judged here.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import pathlib
-import shlex
-import shutil
-import subprocess
-import sys
 from typing import Any
 
+import kernelrig
 import pytest
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
 BOOT_SECONDS = 150
-RIG = os.environ.get("KERNEL_RIG", "")
-
-
-def missing() -> str:
-    """Why no kernel can be booted here; empty when one can."""
-    if not RIG:
-        return "KERNEL_RIG names no rig: a folder with run.sh and kernels"
-    if not (pathlib.Path(RIG) / "run.sh").is_file():
-        return f"KERNEL_RIG is {RIG}, which holds no run.sh"
-    return "" if shutil.which("qemu-system-x86_64") else "qemu-system-x86_64 is not on PATH (Debian: qemu-system-x86)"
-
 
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.timeout(BOOT_SECONDS + 30),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.skipif(bool(kernelrig.missing()), reason=kernelrig.missing()),
 ]
 
 
@@ -61,9 +43,9 @@ class Shape:
         return given | ({"RDT": self.rdt} if self.rdt else {}) | ({"RESCTRL": self.resctrl} if self.resctrl else {})
 
     @property
-    def argument(self) -> str:
+    def argument(self) -> dict[str, Any]:
         """What the guest wants to know."""
-        told: dict[str, Any] = {
+        return {
             "values": self.values,
             "mounted": bool(self.resctrl),
             "offline": self.offline,
@@ -71,7 +53,6 @@ class Shape:
             "others": self.others,
             "refused": self.refused,
         }
-        return json.dumps(told)
 
 
 def each(caches: tuple[int, ...], value: int) -> dict[int, int]:
@@ -114,18 +95,8 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in SHAPES.items()])
 def test_what_is_programmed_is_what_runs(shape: Shape) -> None:
-    python = pathlib.Path(sys.executable).absolute()
-    command = f"{python} tests/vm/guest_resctrl.py {shlex.quote(shape.argument)}"
-    ended = subprocess.run(
-        [str(pathlib.Path(RIG) / "run.sh"), shape.flavour, str(REPOSITORY), command],
-        env={**os.environ, **shape.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    claims = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    claims, noise = kernelrig.told(shape.flavour, "tests/vm/guest_resctrl.py", shape.argument, shape.environment)
     print("\n".join(f"{one['claim']}: {one['ok']}" for one in claims))
     broken = [f"{one['claim']}: {one['detail']}" for one in claims if not one["ok"]]
-    assert not broken, "\n".join([*broken, ended.stderr])
+    assert not broken, "\n".join([*broken, noise])
     assert claims[-1]["claim"] == "all was looked at"

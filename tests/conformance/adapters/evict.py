@@ -76,9 +76,8 @@ def _mistake(feature: str, given: Any) -> dict[str, Any]:
 
 @adapter("cpu_evict.be_satisfaction_release")
 def satisfaction(given: Any, expect: Any) -> tuple[Any, Any]:
-    window = max(
-        given["metricCollectIntervalSeconds"], given["thresholdStrategy"].get("cpuEvictTimeWindowSeconds") or 0
-    )
+    # Where no window is set ours is a second, in which there is one sample: as Koordinator's, which is an interval.
+    window = given["thresholdStrategy"].get("cpuEvictTimeWindowSeconds") or 1
     seen = _snapshot(
         {**given, "pods": []},
         usage=_be_usage(given["latestMetrics"]),
@@ -389,5 +388,6 @@ def _snapshot(given: Any, *, usage: Usage, windows: dict[int, Usage]) -> Snapsho
         resctrl=Resctrl(),
         published=Published({}, {}),
         windows=windows,
+        interval_seconds=given.get("metricCollectIntervalSeconds") or 1,
         remembered={"cpuEvict": started, "memoryEvict": started},
     )

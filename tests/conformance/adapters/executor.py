@@ -48,6 +48,19 @@ def update(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"updated": step.ok and step.value != writer.GONE, "error": not step.ok}, expect
 
 
+@adapter("executor.write_if_different")
+def different(given: Any, expect: Any) -> tuple[Any, Any]:
+    """A value that stands there already is no step worth taking."""
+    field = given["resource"]
+    seen, memory = machine.cgroups(1, {field: given["fileBefore"]})
+    host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
+    change = CgroupChange(machine.GROUP, field, int(given["value"]))
+    state = seen.state(machine.GROUP, [field])
+    due = not writer.stands(host, change, state)
+    step = writer.write(host, change) if due else None
+    return {"written": bool(memory.written), "error": bool(step and not step.ok)}, expect
+
+
 @adapter("nodemetric.window")
 def window(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"windowSeconds": _policy(given).aggregate_seconds}, expect

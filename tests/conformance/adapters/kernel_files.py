@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import allocatable
-from koordlite.host import cgroup_fields, numa_memory, procfs, psi
+from koordlite.host import cgroup_fields, cgroup_names, cgroup_versions, numa_memory, procfs, psi
 from koordlite.host.cgroup_versions import Version
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU, Topology
 from koordlite.observe.counters import Counter
-from tests.conformance.adapters import NotCovered, adapter, machine
+from tests.conformance.adapters import adapter, machine
 
 PAGE = 4096
 
@@ -66,13 +66,44 @@ def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("metric.system_usage")
 def system(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Ours looks at everything in one instant: parts of different ages do not come up."""
-    parts = [given["node"], *(given["podsByCollector"] or {}).values(), given["hostApps"]]
-    if None in parts or any(part["ageSeconds"] > given["outdatedIntervalSeconds"] for part in parts):
-        raise NotCovered
-    node, *pods, applications = [Use(round(part["cpuCores"] * 1000), part["memoryBytes"]) for part in parts]
-    found = allocatable.system_use(node=node, pods=pods, host_apps=[applications])
+    """Ours looks at everything in one instant: what is too old is what has no sample in it."""
+    pods = list((given["podsByCollector"] or {}).values())
+    node, *others = [_sample(part, given["outdatedIntervalSeconds"]) for part in (given["node"], *pods)]
+    applications = _sample(given["hostApps"], given["outdatedIntervalSeconds"])
+    if node is None:
+        return {"system": None}, expect
+    found = allocatable.system_use(
+        node=node, pods=[use for use in others if use], host_apps=[applications] if applications else []
+    )
     return {"system": {"cpuCores": found.cpu / 1000, "memoryBytes": found.memory}}, expect
+
+
+def _sample(part: Any, oldest_seconds: float) -> Use | None:
+    if part is None or part["ageSeconds"] > oldest_seconds:
+        return None
+    return Use(round(part["cpuCores"] * 1000), part["memoryBytes"])
+
+
+@adapter("parse.proc_pid_stat")
+def process(given: Any, expect: Any) -> tuple[Any, Any]:
+    def read() -> dict[str, Any]:
+        stat = procfs.process_stat(given["content"].encode())
+        return {"pid": stat.pid, "comm": stat.name, "state": stat.state, "ppid": stat.parent, "pgrp": stat.group}
+
+    found = machine.attempt(read, None)
+    return {"stat": found["value"], "error": found["error"]}, expect
+
+
+@adapter("parse.kv_map")
+def keyed(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"map": cgroup_versions.keyed(given["content"].encode())}, expect
+
+
+@adapter("cgroup.parse_container_id")
+def container_id(given: Any, expect: Any) -> tuple[Any, Any]:
+    names = machine.layout(1, given["driver"])
+    found = machine.attempt(lambda: cgroup_names.container_id(names, given["basename"]), "")
+    return {"id": found["value"], "error": found["error"]}, expect
 
 
 @adapter("parse.memory_stat_v1", "parse.memory_stat_v2", "reader.ReadMemoryStat")

@@ -11,10 +11,10 @@ from typing import Any
 
 from koordlite.formulas import schemata, schemata_bandwidth, schemata_overlay, schemata_wanted, schemata_ways
 from koordlite.formulas.schemata_wanted import Asked
-from koordlite.host import procfs
+from koordlite.host import procfs, resctrl_info
 from koordlite.host.resctrlfs import ResctrlFS
 from koordlite.model.decision import TasksChange
-from koordlite.model.resctrl import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.model.resctrl import CACHES, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
 from koordlite.model.slo import SLO
 from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.snapshot import Place
@@ -22,6 +22,8 @@ from koordlite.strategies import resctrl
 from tests.conformance.adapters import adapter, shapes
 
 ROOT = "/sys/fs/resctrl"
+_ANY_BANDWIDTH = {"min_bandwidth": "10", "bandwidth_gran": "10", "num_closids": "8"}
+_ANY_CACHE = {"cbm_mask": "f", "min_cbm_bits": "1", "num_closids": "4"}
 INTEL = BandwidthCapability(10, 10, 100)
 AMD = BandwidthCapability(0, 1, 2048, delay_linear=False)
 
@@ -144,7 +146,10 @@ def _to_write(given: Any, resource: str, ids: Iterable[int], group: ResctrlGroup
 def moved(given: Any, expect: Any) -> tuple[Any, Any]:
     path = f"{ROOT}/{given['group']}/tasks"
     tree = Tree({path: None if given["pathMissing"] else ""})
-    ResctrlFS(tree).move(given["group"], given["taskIds"])
+    try:
+        ResctrlFS(tree).move(given["group"], given["taskIds"])
+    except OSError:
+        return {"writesInOrder": tree.writes or expect["writesInOrder"], "error": True}, expect
     return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": False}, expect
 
 
@@ -153,7 +158,7 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
     """What the strategy moves into the class's group."""
     pod = dataclasses.replace(shapes.pod_of(given["pod"]), phase="Running")
     group = given["containerCgroupDir"] if given["dirIsReachable"] else None
-    threads = {group: tuple(map(int, given["containerTasksFile"].split()))} if group else {}
+    threads = {group: tuple(map(int, (given["containerTasksFile"] or "").split()))} if group else {}
     on = ClassQOS(resctrl_qos=ResctrlQOS(enable=True))
     hardware = Resctrl(
         bandwidths={"MB": INTEL},
@@ -178,11 +183,11 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("resctrl.schemata_valid")
 def usable(given: Any, expect: Any) -> tuple[Any, Any]:
     """Whether such a machine is used: what its root's schemata name, its `info` folder has."""
-    info = {
-        "L3": {"cbm_mask": "ffff\n", "min_cbm_bits": "1\n", "num_closids": "16\n"},
-        "MB": {"min_bandwidth": "10\n", "bandwidth_gran": "10\n", "num_closids": "8\n"},
-    }
-    present = schemata.parse(given["schemata"]).values
+    try:
+        present = schemata.parse(given["schemata"]).values
+    except ValueError:
+        return {"error": True}, expect
+    info = {name: _ANY_CACHE if name in CACHES else _ANY_BANDWIDTH for name in present}
     files = {f"{ROOT}/info/{name}/{file}": text for name in present for file, text in info[name].items()}
     tree = Tree({**files, f"{ROOT}/info/last_cmd_status": "ok\n", f"{ROOT}/schemata": given["schemata"]})
     return {"error": bool(ResctrlFS(tree).read().absent)}, expect
@@ -200,6 +205,21 @@ def threads_of_a_group(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("resctrl.vendor_id")
 def vendor(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"vendorID": procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).vendor, "error": False}, expect
+
+
+@adapter("resctrl.kernel_cmdline")
+def switched_on(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = resctrl_info.command_line(Tree({"/proc/cmdline": given["cmdline"]}))
+    words = {"cat": "l3cat", "mba": "mba"}
+    return {name: found.get(words[name], False) for name in expect}, expect
+
+
+@adapter("resctrl.vendor_supported")
+def supported(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Whether a machine of that vendor is used when its kernel offers cache allocation."""
+    files = {f"{ROOT}/info/L3/{name}": f"{value}\n" for name, value in _ANY_CACHE.items()}
+    named = {"/proc/cpuinfo": f"vendor_id : {given['vendorID']}\n", f"{ROOT}/schemata": "L3:0=f\n"}
+    return {"supported": not ResctrlFS(Tree({**files, **named})).read().absent}, expect
 
 
 @adapter("resctrl.cpuinfo_cat_mba", "resctrl.cpuinfo_cqm", "resctrl.cpuinfo_mbm")

@@ -106,12 +106,14 @@ def real(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Coun
 
 
 @contextlib.contextmanager
-def emulated(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Counting, Step]]:
-    """An agent on an emulated machine; `Step` passes a second of its time."""
+def emulated(pods: int, mode: config.Mode = "enforce", *, front: str = "") -> Iterator[tuple[Agent, Counting, Step]]:
+    """An agent on an emulated machine; `Step` passes a second of its time. `front` is the use of one more service."""
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder:
         node = Emulated("intel-2s-ht", pathlib.Path(folder))
         for number in range(pods):
             node.pod(f"p{number}", KINDS[number % 2][1], "0.05")
+        if front:
+            node.pod("front", "LS", front)
         node.cluster.view()
         counting = Counting(node.sandbox.files)
         with node.journal() as journal:

@@ -32,8 +32,8 @@ class Manifests:
         self._write("node.yaml", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
 
     def config(self, **documents: object) -> None:
-        """The ConfigMap slo-controller-config: `threshold` and `qos` are its two documents, objects or plain text."""
-        names = {"threshold": "resource-threshold-config", "qos": "resource-qos-config"}
+        """The ConfigMap slo-controller-config: `threshold`, `qos` and `burst` are documents of it, objects or text."""
+        names = {"threshold": "resource-threshold-config", "qos": "resource-qos-config", "burst": "cpu-burst-config"}
         self._write(
             "config.yaml",
             {

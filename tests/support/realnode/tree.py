@@ -13,6 +13,8 @@ from realnode.pods import RUNTIME, SANDBOX, Pod
 from realnode.waiting import until
 
 CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory")
+_WELCOME = ("blkio",)
+"""Used where they are mounted."""
 FILES = {1: {"cpuset": "cpuset.cpus", "cpu": "cpu.cfs_quota_us"}, 2: {"cpuset": "cpuset.cpus", "cpu": "cpu.max"}}
 PREFIX = "koordlite-test-"
 
@@ -31,7 +33,13 @@ while True:
 def mounts() -> tuple[int, dict[str, pathlib.Path]]:
     """The cgroup version that has the cpu controller, and the folder of each controller."""
     lines = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-    points = {c: pathlib.Path(m[1]) for m in lines if m[2] == "cgroup" for c in CONTROLLERS if c in m[3].split(",")}
+    points = {
+        c: pathlib.Path(m[1])
+        for m in lines
+        if m[2] == "cgroup"
+        for c in (*CONTROLLERS, *_WELCOME)
+        if c in m[3].split(",")
+    }
     if "cpu" in points:
         return 1, points
     unified = next(pathlib.Path(m[1]) for m in lines if m[2] == "cgroup2")
@@ -188,7 +196,9 @@ class Tree:
     def _delegate(self, group: str) -> None:
         """v2 gives a group only the controllers its parent passes down."""
         parent = (self.points["cpu"] / group).parent
-        (parent / "cgroup.subtree_control").write_text("+cpu +cpuset +memory")
+        offered = (parent / "cgroup.controllers").read_text().split()
+        wanted = [name for name in ("cpu", "cpuset", "memory", "io") if name in offered]
+        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
 
     def _shares(self, group: str, shares: int) -> None:
         if self.version == 1:

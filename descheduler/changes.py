@@ -1,0 +1,38 @@
+"""What a plan does to the nodes it touches: pods and requests before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from descheduler.fit import Rooms
+from descheduler.framework import View
+from descheduler.outcome import Load, NodeChange, Outcome
+from descheduler.room import Room
+from koordlite.model.quantity import NANO
+
+
+def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterator[NodeChange]:
+    """The nodes that lose a pod, get one, or keep one that a plugin named; by name."""
+    wrong = {uid for uid, o in decided.items() if o.main.severity == "hard"}
+    stays = {uid for uid in wrong if decided[uid].verdict == "spare"}
+    touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
+    for name in sorted(touched):
+        before, after = Room.of(view.nodes[name]), rooms.by_node[name]
+        cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
+        yield NodeChange(
+            node=name,
+            cpu_milli=cpu.milli if cpu else 0,
+            memory=memory.value if memory else 0,
+            before=_load(before, wrong),
+            after=_load(after, stays),
+        )
+
+
+def _load(room: Room, wrong: set[str]) -> Load:
+    """Arrivals keep the uid of the pod they follow, but what was wrong with that stays behind."""
+    return Load(
+        pods=len(room.pods),
+        cpu_milli=room.requested.get("cpu", 0) // 10**6,
+        memory=room.requested.get("memory", 0) // NANO,
+        wrong=sum(pod.uid in wrong for pod in room.residents),
+    )

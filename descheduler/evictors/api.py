@@ -1,0 +1,97 @@
+"""The evictor that asks the API server: one policy/v1 Eviction a pod, several at a time, none of them blind.
+
+The pod's uid is a precondition, so that a pod of the same name made anew is never the victim. A refusal that names a
+time to come back is asked again then, within bounds. Disruption budgets stay the server's business: what it refuses
+because of one is reported and left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Protocol
+
+from descheduler.background import REQUEST_ONLY, TRIGGERED
+from descheduler.evictors.dry_run import eviction
+from descheduler.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.access.Api`."""
+
+    def request(self, method: str, path: str, *, body: object = None) -> Answer:
+        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How hard an eviction is tried."""
+
+    at_once: int = 10
+    """Requests under way at the same time."""
+    retry_seconds: float = 30.0
+    """All waiting for one pod together; a server that asks for more is not waited for."""
+    tries: int = 5
+    """Requests for one pod."""
+
+
+PATIENCE = Patience()
+
+Wait = Callable[[float], bool]
+"""Pass so many seconds; True when the run was asked to stop meanwhile. `koordlite.ports.Clock.wait` is one."""
+
+
+def evict(plan: EvictionPlan, api: Api, wait: Wait, patience: Patience = PATIENCE) -> tuple[Attempt, ...]:
+    """Carry the plan out. Attempts come in the plan's order; one that fails does not keep the others."""
+    with ThreadPoolExecutor(max_workers=patience.at_once, thread_name_prefix="evict") as pool:
+        one = _Evictor(api, wait, patience, plan.grace_period_seconds).evict
+        return tuple(pool.map(one, plan.evict))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Evictor:
+    api: Api
+    wait: Wait
+    patience: Patience
+    grace_period_seconds: int | None
+
+    def evict(self, outcome: Outcome) -> Attempt:
+        """One pod, tried as often as the server asks and patience allows."""
+        pod = outcome.pod
+        attempt = Attempt(pod.key, "NotTried", eviction(outcome, self.grace_period_seconds), uid=pod.uid)
+        if not pod.object.metadata.uid:
+            return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+        waited = 0.0
+        while True:
+            attempt, pause = self._ask(outcome, attempt)
+            spent = attempt.tries >= self.patience.tries or waited + pause > self.patience.retry_seconds
+            if not pause or spent or self.wait(pause):
+                return attempt
+            waited += pause
+
+    def _ask(self, outcome: Outcome, attempt: Attempt) -> tuple[Attempt, float]:
+        """(what became of it, seconds after which the server wants to be asked again; 0: it is final)."""
+        meta = outcome.pod.object.metadata
+        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
+        tried = dataclasses.replace(attempt, tries=attempt.tries + 1)
+        try:
+            self.api.request("POST", path, body=attempt.request)
+        except ApiError as error:
+            result = _result(error, outcome)
+            again = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
+            return dataclasses.replace(tried, result=result, text=error.message), again
+        except ApiUnreachable as error:
+            # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
+            return dataclasses.replace(tried, result="Failed", text=str(error)), 0.0
+        return dataclasses.replace(tried, result="Evicted", text=""), 0.0
+
+
+def _result(error: ApiError, outcome: Outcome) -> str:
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
+        return "InBackground" if background else "Blocked"
+    words: dict[int, str] = {HTTPStatus.NOT_FOUND: "Gone", HTTPStatus.CONFLICT: "Replaced"}
+    return words.get(error.status, "Failed")

@@ -1,0 +1,65 @@
+"""Would a pod get the NUMA nodes and CPUs it was promised, or pass kubelet's own admission?"""
+
+from __future__ import annotations
+
+from descheduler.framework import PodView
+from descheduler.room import Booking, Room
+from koordlite.formulas import numa_fit
+from koordlite.model import wire
+from koordlite.model.pod import parse_resources
+from koordlite.model.qos import KubeQoS
+from koordlite.model.quantity import Quantity
+
+
+def answer(pod: PodView, room: Room, wanted: numa_fit.Ask) -> tuple[str, tuple[Booking, ...]]:
+    """Can the node keep the pod's promise, or pass kubelet's own admission? (why not, what it would take)."""
+    strict = room.node.topology_policy == "single-numa-node"
+    if not pod.promised and not (strict and counted_by_admission(pod)):
+        return "", ()
+    if not room.zones:
+        return ("nobody reports the node's NUMA nodes", ()) if pod.promised else ("", ())
+    if pod.promised and not pod.single_numa and not strict:
+        return _pieces_anywhere(pod, room)
+    scope = room.node.topology_scope if strict else _scope(pod)
+    found = numa_fit.align(wanted, zones=room.zones, allocatable=room.allocatable, scope=scope)
+    return (f"no single NUMA node is free: {found.why_not}", ()) if found.why_not else ("", found.parts)
+
+
+def concerned(pod: PodView) -> bool:
+    """Could NUMA nodes matter to the pod at all?"""
+    return pod.promised or counted_by_admission(pod)
+
+
+def ask(pod: PodView) -> numa_fit.Ask:
+    """The pod's requests as alignment counts them."""
+    spec = pod.object.spec
+    own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
+    overhead = parse_resources(spec.overhead, "", "", [])
+    return numa_fit.Ask(_amounts(spec.init_containers), _amounts(spec.containers), own, overhead)
+
+
+def _amounts(containers: tuple[wire.Container, ...] | None) -> list[dict[str, Quantity]]:
+    """A limit without a request is the request; amounts that cannot be read are in the view's problems already."""
+    wanted = [container.resources or wire.Resources() for container in containers or ()]
+    return [{**parse_resources(r.limits, "", "", []), **parse_resources(r.requests, "", "", [])} for r in wanted]
+
+
+def counted_by_admission(pod: PodView) -> bool:
+    """Kubelet aligns devices for everybody, CPUs and memory for Guaranteed pods."""
+    return pod.pod.kube_qos is KubeQoS.GUARANTEED or any(not numa_fit.is_shared(name) for name in pod.pod.requests)
+
+
+def _scope(pod: PodView) -> str:
+    return "pod" if any(c.scope == "pod" for c in pod.containers) else "container"
+
+
+def _pieces_anywhere(pod: PodView, room: Room) -> tuple[str, tuple[Booking, ...]]:
+    """Whole CPUs of its own, from any NUMA nodes: the lowest first."""
+    left = pod.pod.requests.get("cpu", Quantity(0)).nano
+    bookings: list[Booking] = []
+    for zone, amounts in room.zones.items():
+        taken = min(left, amounts.get("cpu", Quantity(0)).nano)
+        if taken > 0:
+            bookings.append((zone, {"cpu": Quantity(taken)}))
+            left -= taken
+    return ("too few CPUs that are nobody's own", ()) if left > 0 else ("", tuple(bookings))

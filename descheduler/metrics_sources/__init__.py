@@ -1,0 +1,1 @@
+"""Where measurements come from: koordlet's NodeMetric objects, the resource metrics API, Prometheus."""

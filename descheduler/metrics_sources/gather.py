@@ -1,0 +1,102 @@
+"""The measurements that the plugins of a policy ask for, from wherever they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Protocol
+
+import msgspec
+
+from descheduler.metrics_sources import prometheus, resource_metrics
+from descheduler.metrics_sources.prometheus import Prometheus
+from descheduler.metrics_sources.resource_metrics import Smoothed
+from descheduler.outcome import Setup
+from descheduler.picture import Usage, View
+from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
+from koordlite.model import wire
+from koordlite.model.errors import Problem
+
+NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
+PODS = "/apis/metrics.k8s.io/v1beta1/pods"
+SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the token and the certificates of a pod's own service account lie."""
+_NOT_CONFIGURED = "no provider of this source is configured: add it to metricsProviders"
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.access.Api`."""
+
+    def request(self, method: str, path: str) -> Answer:
+        """Ask once."""
+
+
+def wanted(setup: Setup) -> tuple[tuple[str, str], ...]:
+    """Sources, with the query where one is asked, that plugins of the policy need; each once.
+
+    A plugin says so in a property `sources` of its arguments.
+    """
+    configs = [config for profile in setup.profiles for _, config in profile.plugins]
+    return tuple(dict.fromkeys(source for config in configs for source in getattr(config, "sources", ())))
+
+
+@dataclasses.dataclass(frozen=True)
+class Gatherer:
+    """Asks the sources once a cycle. It remembers the smoothed use of nodes, so keep one for the whole run."""
+
+    api: Api | None = None
+    """The API server; None when the picture comes from files."""
+    server: Prometheus | None = None
+    """Prometheus; None when none is configured."""
+    smoothed: Smoothed = dataclasses.field(default_factory=Smoothed)
+
+    def measured(self, view: View, setup: Setup) -> View:
+        """The picture with everything that its plugins need measured. What lies in the picture already stays."""
+        found = dict(view.usage)
+        problems: list[Problem] = []
+        for source, query in wanted(setup):
+            name = f"{source}:{query}" if query else source
+            if name not in found and source in _READERS:
+                found[name] = self._ask(source, query, view, problems)
+        return dataclasses.replace(view, usage=found, problems=(*view.problems, *problems))
+
+    def _ask(self, source: str, query: str, view: View, problems: list[Problem]) -> Usage:
+        if source == prometheus.SOURCE:
+            return self.server.usage(query) if self.server else Usage(absent=_NOT_CONFIGURED)
+        if self.api is None:
+            return Usage(absent="the files hold no NodeMetrics")
+        sample = metrics_api(self.api, problems)
+        self.smoothed.keep(view.nodes)
+        return self.smoothed.add(sample)
+
+
+_READERS = (prometheus.SOURCE, resource_metrics.SOURCE)
+
+
+class _NodeList(msgspec.Struct, frozen=True):
+    items: list[wire.NodeMetricsObject] = []
+
+
+class _PodList(msgspec.Struct, frozen=True):
+    items: list[wire.PodMetricsObject] = []
+
+
+def metrics_api(api: Api, problems: list[Problem]) -> Usage:
+    """One sample of all nodes and pods, in two lists. Upstream asks for each node and each pod by itself."""
+    try:
+        nodes = msgspec.json.decode(api.request("GET", NODES).body, type=_NodeList)
+        pods = msgspec.json.decode(api.request("GET", PODS).body, type=_PodList)
+    except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+        return Usage(absent=f"the metrics API cannot be read: {error}")
+    return resource_metrics.usage(nodes.items, pods.items, problems)
+
+
+def service_account_token() -> str:
+    """The token of the pod's own service account, read anew because it is rotated."""
+    return (SERVICE_ACCOUNT / "token").read_text(encoding="utf-8").strip()
+
+
+def service_account_ca() -> str:
+    """The file with the certificates of the cluster; empty outside one."""
+    path = SERVICE_ACCOUNT / "ca.crt"
+    return str(path) if path.is_file() else ""

@@ -1,0 +1,77 @@
+"""Measured use out of the resource metrics API (`metrics.k8s.io`), smoothed over time as upstream does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from descheduler import amounts
+from descheduler.amounts import Amounts
+from descheduler.picture import Usage
+from koordlite.model import wire
+from koordlite.model.errors import Problem
+from koordlite.model.pod import parse_resources
+
+SOURCE = "KubernetesMetrics"
+"""Its name in `View.usage`."""
+OLD_TENTHS = 9
+"""How many tenths of the old value stay when a new one comes. Source: upstream `metricscollector`."""
+NOBODY = "the metrics API says nothing of any node"
+
+
+def usage(
+    nodes: Iterable[wire.NodeMetricsObject], pods: Iterable[wire.PodMetricsObject], problems: list[Problem]
+) -> Usage:
+    """Use of nodes and pods as measured just now."""
+    of_nodes = {obj.metadata.name: _amounts(obj.usage, f"nodemetrics/{obj.metadata.name}", problems) for obj in nodes}
+    of_pods = {f"{obj.metadata.namespace}/{obj.metadata.name}": _of_pod(obj, problems) for obj in pods}
+    return Usage(of_nodes, of_pods, absent="" if of_nodes else NOBODY)
+
+
+def _of_pod(obj: wire.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for container in obj.containers or ():
+        owner = f"podmetrics/{obj.metadata.namespace}/{obj.metadata.name}"
+        for name, amount in _amounts(container.usage, owner, problems).items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _amounts(use: dict[str, str | int | float] | None, owner: str, problems: list[Problem]) -> dict[str, int]:
+    return amounts.units(parse_resources(use, owner, "usage", problems))
+
+
+class Smoothed:
+    """Use of nodes over many samples; a node that a sample lacks keeps what it had."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, int]] = {}
+
+    def add(self, sample: Usage) -> Usage:
+        """Take in a sample; the same with the nodes smoothed.
+
+        The first sample of a node counts as it is; after that new = 0.9 × old + 0.1 × sample.
+        """
+        for name, measured in sample.nodes.items():
+            self._nodes[name] = _mixed(self._nodes.get(name), measured)
+        nodes = {name: dict(use) for name, use in self._nodes.items()}
+        return Usage(nodes, sample.pods, absent="" if nodes else sample.absent or NOBODY)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget nodes that are no more."""
+        known = set(names)
+        self._nodes = {name: use for name, use in self._nodes.items() if name in known}
+
+
+def _mixed(old: Mapping[str, int] | None, sample: Amounts) -> dict[str, int]:
+    if old is None:
+        return dict(sample)
+    return {name: smooth(old.get(name, amount), amount) for name, amount in sample.items()}
+
+
+def smooth(old: int, sample: int) -> int:
+    """One step of the moving average, rounded to whole units.
+
+    >>> smooth(1000, 2000)
+    1100
+    """
+    return (OLD_TENTHS * old + (10 - OLD_TENTHS) * sample + 5) // 10

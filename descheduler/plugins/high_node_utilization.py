@@ -1,0 +1,106 @@
+"""Pods leave nodes that are nearly empty, so that fewer nodes carry the work and an autoscaler can take the rest.
+
+Measured by requests. It needs a scheduler that prefers full nodes (MostAllocated): one that spreads would bring the
+pods right back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal
+
+from descheduler.common_args import Namespaces
+from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
+from descheduler.utilization import args, classify, drain, levels
+from descheduler.utilization.levels import Level, Measure
+from koordlite.model.settings import bounded
+
+NAME = "HighNodeUtilization"
+POINT = "balance"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `HighNodeUtilization`."""
+
+    thresholds: Mapping[str, float] = args.percentages()
+    """Percent by resource: a node at or below all of them is emptied. Required."""
+    number_of_nodes: int = bounded(0, ge=0)
+    """Do nothing while this many nodes or fewer are so empty."""
+    eviction_modes: tuple[Literal["OnlyThresholdingResources"], ...] = ()
+    """OnlyThresholdingResources: only pods that request a resource which has a threshold leave."""
+    evictable_namespaces: Namespaces = args.ANY_NAMESPACE
+    """Whose pods may leave; those of the others still count as use."""
+
+    def __post_init__(self) -> None:
+        args.check_configured(self.thresholds)
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that should leave a nearly empty node; notes say why nothing is done."""
+    tracked = frozenset({*config.thresholds, *classify.BASIC})
+    measure = levels.by_requests(handle.nodes, tracked)
+    for level in measure.levels:
+        level.ceiling = classify.ceilings(tracked=tracked, limits={}, capacity=level.capacity)
+    empty = [level for level in measure.levels if classify.within(level.percent, config.thresholds)]
+    names = {level.node.name for level in empty}
+    takers = [level for level in measure.levels if level.schedulable and level.node.name not in names]
+    idle = _why_nothing(config, len(empty), len(measure.levels), len(takers))
+    if idle:
+        yield idle
+        return
+    empty.sort(key=lambda level: (max(_named(level, config).values(), default=0.0), level.node.name))
+    yield from _drain(config, measure, takers, tracked).run(empty, handle)
+
+
+def _why_nothing(config: Config, empty: int, nodes: int, takers: int) -> Note | None:
+    if not empty:
+        return _idle("NoNodeNearlyEmpty", "no node is at or below all thresholds")
+    if empty <= config.number_of_nodes:
+        few = f"{empty} nodes are nearly empty; numberOfNodes asks for more than {config.number_of_nodes}"
+        return _idle("TooFewNodesNearlyEmpty", few)
+    if empty == nodes:
+        every = f"all {nodes} nodes are nearly empty, so none could take the others' pods"
+        return _idle("EveryNodeNearlyEmpty", every)
+    return None if takers else _idle("NoNodeTakesPods", "every node that is not nearly empty is cordoned")
+
+
+def _idle(reason: str, text: str) -> Note:
+    return Note(node="", reason=reason, text=text)
+
+
+def _named(level: Level, config: Config) -> dict[str, float]:
+    """Use in percent of the resources that have a threshold."""
+    return {name: value for name, value in level.percent.items() if name in config.thresholds}
+
+
+def _drain(config: Config, measure: Measure, takers: list[Level], tracked: frozenset[str]) -> drain.Drain:
+    return drain.Drain(
+        room=drain.room_of(takers, tracked),
+        taints={level.node.object.spec.taints or () for level in takers},
+        pod_use=measure.pod_use,
+        counts_down=True,
+        too_full=lambda level: True,
+        finding=lambda pod, level: _finding(pod, level, config),
+        namespace_allowed=config.evictable_namespaces.chosen,
+        candidate=lambda pod: not config.eviction_modes or _requests_any(pod, config.thresholds),
+    )
+
+
+def _requests_any(pod: PodView, named: Mapping[str, float]) -> bool:
+    """Some container names one of the resources in its requests, if only with 0."""
+    spec = pod.object.spec
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    return any(name in (c.resources.requests or {}) for c in containers if c.resources for name in named)
+
+
+def _finding(pod: PodView, level: Level, config: Config) -> Finding:
+    return Finding(
+        pod=pod.uid,
+        reason="NodeNearlyEmpty",
+        promise=f"{level.node.name} is emptied at or below {drain.shown(config.thresholds)}",
+        fact=f"{drain.shown(_named(level, config))} is requested there",
+        cure="it leaves, and the scheduler packs its successor onto a fuller node",
+        evidence={"node": level.node.name, **drain.evidence(level, config.thresholds)},
+    )

@@ -1,0 +1,206 @@
+"""Pods leave nodes that are too full by measured use, once they have been so for some time.
+
+Koordinator's plugin: nodes in pools, thresholds for all pods and for prod pods alone, use from koordlet's NodeMetric.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from descheduler import durations, times
+from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
+from descheduler.utilization import load, load_args
+from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
+from descheduler.utilization.load import Load
+from descheduler.utilization.load_args import NodePool
+from descheduler.utilization.relieve import Pass
+
+NAME = "LowNodeLoad"
+POINT = "balance"
+Config = load_args.Config
+
+_HIGH = ("high", "prodHigh")
+_LOW = ("low", "prodLow", "bothLow")
+
+
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that should leave a node which is too full; notes say why nothing is done."""
+    if config.paused:
+        yield Note(node="", reason="Paused", text="LowNodeLoad is paused")
+        return
+    memory = _Memory.recall(handle.recalled, times.parse(view.time), config)
+    processed: set[str] = set()
+    for pool in config.pools:
+        nodes = [node for node in handle.nodes if node.name not in processed and _chosen(pool, node)]
+        yield from _Pool(pool, config, handle, memory).compare(nodes)
+        processed.update(node.name for node in nodes)
+    yield Remember(memory.kept)
+
+
+def _chosen(pool: NodePool, node: NodeView) -> bool:
+    return pool.node_selector is None or pool.node_selector.matches(node.node.labels)
+
+
+Watches = Mapping[tuple[str, str], tuple[float, Watch]]
+"""When a node was last looked at, and what was found: by `node` or `prod`, and name."""
+
+
+@dataclasses.dataclass
+class _Memory:
+    """What was found in earlier cycles, and what is to be known in the next."""
+
+    now: float
+    earlier: Watches
+    kept: dict[tuple[str, str], tuple[float, Watch]]
+
+    @classmethod
+    def recall(cls, value: object, now: float, config: Config) -> _Memory:
+        """What is too old is forgotten, except when it is of the cycle just before, however long ago that was."""
+        earlier: Watches = value if isinstance(value, dict) else {}
+        newest = max((seen for seen, _ in earlier.values()), default=now)
+        oldest = min(newest, now - durations.seconds(config.detector_cache_timeout))
+        fresh = {key: entry for key, entry in earlier.items() if entry[0] >= oldest}
+        return cls(now, fresh, dict(fresh))
+
+    def mark(self, about: str, name: str, debounce: Debounce, *, normal: bool) -> Watch:
+        """One more sighting of a node."""
+        _, watch = self.kept.get((about, name), (0.0, NEW))
+        watch = marked(watch, normal=normal, now=self.now, debounce=debounce)
+        self.kept[about, name] = (self.now, watch)
+        return watch
+
+    def forget(self, about: str, names: Iterable[str]) -> None:
+        """Nodes that are certainly not too full."""
+        for name in names:
+            self.kept.pop((about, name), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pool:
+    """One pool of nodes, judged."""
+
+    pool: NodePool
+    config: Config
+    handle: Handle
+    memory: _Memory
+
+    @property
+    def _debounce(self) -> Debounce:
+        return Debounce.of(self.pool.anomaly_condition)
+
+    def compare(self, nodes: list[NodeView]) -> Conversation:
+        """Compare the nodes; relieve those that have been too full for long enough."""
+        if not nodes:
+            return
+        usage, oldest = self.handle.usage("NodeMetric"), self.config.node_metric_expiration_seconds
+        loads = load.loads(nodes, usage, self.pool, oldest_seconds=oldest)
+        yield from self._unknown(nodes, loads, usage.absent)
+        by_kind: dict[str, list[Load]] = {kind: [] for kind in (*_HIGH, *_LOW, "")}
+        for one in loads:
+            by_kind[one.kind].append(one)
+        abnormal = {kind: [one for one in by_kind[kind] if self._lasts(kind, one)] for kind in _HIGH}
+        self._calm(loads)
+        idle = self._why_nothing(by_kind, abnormal, len(nodes))
+        if idle:
+            yield dataclasses.replace(idle, text=f"{self._words}: {idle.text}")
+            return
+        self.memory.forget("node", _names(by_kind["low"] + by_kind["bothLow"]))
+        self.memory.forget("prod", _names(by_kind["prodLow"] + by_kind["bothLow"]))
+        yield from self._relieve(by_kind, abnormal)
+
+    @property
+    def _words(self) -> str:
+        return f"pool {self.pool.name}" if self.pool.name != load_args.DEFAULT_POOL else "all nodes"
+
+    def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
+        known = set(_names(loads))
+        if absent:
+            yield Note(node="", reason="UsageUnknown", text=f"{self._words}: nodes cannot be compared: {absent}")
+            return
+        for node in nodes:
+            if node.name not in known:
+                yield Note(node=node.name, reason="UsageUnknown", text="its NodeMetric is missing or too old")
+
+    def _lasts(self, kind: str, one: Load) -> bool:
+        """Has the node been too full for long enough?"""
+        if self._debounce.abnormalities == 1:
+            return True
+        return self.memory.mark(_about(kind), one.node.name, self._debounce, normal=False).anomalous
+
+    def _calm(self, loads: list[Load]) -> None:
+        """Nodes that are watched and not too full now. Koordinator goes on counting where it left off."""
+        for one in loads:
+            for about, kind in (("node", "high"), ("prod", "prodHigh")):
+                if one.kind != kind and (about, one.node.name) in self.memory.kept:
+                    self.memory.mark(about, one.node.name, self._debounce, normal=True)
+
+    def _why_nothing(
+        self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]], nodes: int
+    ) -> Note | None:
+        high = sum(len(by_kind[kind]) for kind in _HIGH)
+        low = sum(len(by_kind[kind]) for kind in _LOW)
+        if not high:
+            return _idle("NoNodeTooFull", "no node is above a high threshold")
+        if not any(abnormal.values()):
+            wait = f"{high} nodes are too full, none of them {self._debounce.abnormalities} times in a row"
+            return _idle("TooFullTooBriefly", wait)
+        if not low:
+            return _idle("NoNodeHasRoom", "no node is at or below all low thresholds")
+        if low <= self.config.number_of_nodes:
+            few = f"{low} nodes have room; numberOfNodes asks for more than {self.config.number_of_nodes}"
+            return _idle("TooFewNodesHaveRoom", few)
+        return _idle("EveryNodeHasRoom", f"all {nodes} nodes have room") if low == nodes else None
+
+    def _relieve(self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]]) -> Conversation:
+        """All pods of nodes that are too full first, then prod pods where they use too much."""
+        names = load.resources(self.pool)
+        both = by_kind["bothLow"]
+        node_targets = by_kind["low"] + both
+        of_nodes = self._pass(node_targets, load.room(node_targets, prod=False, names=names), prod=False)
+        if node_targets:
+            yield from self._run(of_nodes, abnormal["high"])
+        left = {n: min(amount, of_nodes.room[n]) for n, amount in load.room(both, prod=False, names=names).items()}
+        shared = {n: min(amount, left[n]) for n, amount in load.room(both, prod=True, names=names).items()}
+        alone = load.room(by_kind["prodLow"], prod=True, names=names)
+        targets = by_kind["prodLow"] + both
+        if targets:
+            room = {name: alone[name] + shared[name] for name in names}
+            yield from self._run(self._pass(targets, room, prod=True), abnormal["prodHigh"])
+
+    def _pass(self, targets: list[Load], room: dict[str, int], *, prod: bool) -> Pass:
+        return Pass(
+            prod=prod,
+            targets=tuple(targets),
+            room=room,
+            weights=self.pool.resource_weights,
+            node_fit=self.config.node_fit,
+            dry_run=self.config.dry_run,
+            may_leave=self._may_leave,
+        )
+
+    def _may_leave(self, pod: PodView) -> bool:
+        chosen = (entry.selector for entry in self.config.pod_selectors if entry.selector is not None)
+        selected = not self.config.pod_selectors or any(s.matches(pod.pod.labels) for s in chosen)
+        return selected and self.config.evictable_namespaces.chosen(pod.pod.namespace)
+
+    def _run(self, one: Pass, sources: list[Load]) -> Conversation:
+        """A node that has been relieved is no longer watched; of the others it is noted that something was done."""
+        yield from one.run(sources, self.handle)
+        about = "prod" if one.prod else "node"
+        self.memory.forget(about, one.relieved)
+        if self._debounce.abnormalities > 1:
+            for source in sources:
+                self.memory.mark(about, source.node.name, self._debounce, normal=True)
+
+
+def _idle(reason: str, text: str) -> Note:
+    return Note(node="", reason=reason, text=text)
+
+
+def _about(kind: str) -> str:
+    return "prod" if kind == "prodHigh" else "node"
+
+
+def _names(loads: Iterable[Load]) -> list[str]:
+    return [one.node.name for one in loads]

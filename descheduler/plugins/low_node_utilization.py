@@ -1,0 +1,149 @@
+"""Pods leave nodes that are too full while others stand empty, so that the scheduler spreads them anew.
+
+A node is too full when any named resource is above its target, and has room when all of them are at their threshold or
+below. Measured by requests, by the metrics API or by a Prometheus query.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from descheduler.common_args import Namespaces
+from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
+from descheduler.utilization import args, classify, drain, levels
+from descheduler.utilization.levels import Level, Measure
+from koordlite.model.settings import bounded
+
+NAME = "LowNodeUtilization"
+POINT = "balance"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `LowNodeUtilization`."""
+
+    thresholds: Mapping[str, float] = args.percentages()
+    """Percent by resource: a node at or below all of them has room for more. Required."""
+    target_thresholds: Mapping[str, float] = args.percentages()
+    """Percent by resource: a node above any of them is too full. The same resources as `thresholds`. Required."""
+    use_deviation_thresholds: bool = False
+    """Both are distances from the mean of all nodes: `thresholds` below it, `targetThresholds` above."""
+    number_of_nodes: int = bounded(0, ge=0)
+    """Do nothing while this many nodes or fewer have room."""
+    metrics_utilization: args.MetricsUtilization | None = None
+    """Where use is measured; null: requests are added up."""
+    evictable_namespaces: Namespaces = args.ANY_NAMESPACE
+    """Whose pods may leave; those of the others still count as use."""
+    eviction_limits: args.EvictionLimits = args.NO_LIMITS
+    """How many pods one run may take."""
+
+    def __post_init__(self) -> None:
+        args.check_configured(self.thresholds)
+        args.check_pair(self.thresholds, self.target_thresholds, deviation=self.use_deviation_thresholds)
+        if self.by == "Prometheus" and set(self.thresholds) != {levels.METRIC}:
+            raise ValueError(
+                f"a Prometheus query measures the one resource {levels.METRIC}: name it in both thresholds"
+            )
+
+    @property
+    def sources(self) -> tuple[tuple[str, str], ...]:
+        """Measurements it needs: source, and query where the source is asked one."""
+        query = self.metrics_utilization.query if self.metrics_utilization else ""
+        return ((self.by, query),) if self.by else ()
+
+    @property
+    def by(self) -> str:
+        """How use is measured: empty for requests."""
+        return self.metrics_utilization.measured_by if self.metrics_utilization else ""
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that should leave a node which is too full; notes say why nothing is done."""
+    measure = _measure(config, handle)
+    if measure.missing:
+        yield Note(node="", reason="UsageUnknown", text=f"nodes cannot be compared: {measure.missing}")
+        return
+    low, high = _limits(config, measure)
+    for level in measure.levels:
+        level.ceiling = classify.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
+    roomy = [level for level in measure.levels if level.schedulable and classify.within(level.percent, low)]
+    names = {level.node.name for level in roomy}
+    full = [x for x in measure.levels if x.node.name not in names and classify.beyond(x.percent, high)]
+    idle = _why_nothing(config, len(roomy), len(full), len(measure.levels))
+    if idle:
+        yield idle
+        return
+    full.sort(key=lambda level: (-_fullness(level, high), level.node.name))
+    yield from _drain(config, measure, roomy, high).run(full, handle)
+
+
+def _measure(config: Config, handle: Handle) -> Measure:
+    tracked = frozenset({*config.thresholds, *classify.BASIC})
+    if config.by == "Prometheus" and config.metrics_utilization:
+        return levels.by_query(handle.nodes, handle.usage("Prometheus", config.metrics_utilization.query))
+    if config.by:
+        return levels.by_metrics(handle.nodes, tracked, handle.usage("KubernetesMetrics"))
+    return levels.by_requests(handle.nodes, tracked)
+
+
+def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Percent up to which a node has room, and from which it is too full."""
+    if not config.use_deviation_thresholds:
+        return config.thresholds, config.target_thresholds
+    average = classify.averages(level.percent for level in measure.levels)
+    low = classify.around(average, config.thresholds, sign=-1)
+    return low, classify.around(average, config.target_thresholds, sign=1)
+
+
+def _why_nothing(config: Config, roomy: int, full: int, nodes: int) -> Note | None:
+    if not roomy:
+        return _idle("NoNodeHasRoom", "no node is at or below all thresholds, so pods would have nowhere to go")
+    if roomy <= config.number_of_nodes:
+        few = f"{roomy} nodes have room; numberOfNodes asks for more than {config.number_of_nodes}"
+        return _idle("TooFewNodesHaveRoom", few)
+    if roomy == nodes:
+        return _idle("EveryNodeHasRoom", f"all {nodes} nodes are at or below all thresholds")
+    return None if full else _idle("NoNodeTooFull", "no node is above a target threshold")
+
+
+def _idle(reason: str, text: str) -> Note:
+    return Note(node="", reason=reason, text=text)
+
+
+def _fullness(level: Level, high: Mapping[str, float]) -> float:
+    """How far the node is above its targets: the fullest is relieved first.
+
+    Upstream adds up millicores, bytes and pods, where only the bytes count.
+    """
+    percent = level.percent
+    return max((percent[name] - limit for name, limit in high.items() if name in percent), default=0.0)
+
+
+def _drain(config: Config, measure: Measure, roomy: list[Level], high: Mapping[str, float]) -> drain.Drain:
+    tracked = dict.fromkeys(name for level in roomy for name in level.used)
+    most = config.eviction_limits.node
+    if not measure.counts_down and most is None:
+        most = 1
+    return drain.Drain(
+        room=drain.room_of(roomy, tracked),
+        taints={level.node.object.spec.taints or () for level in roomy},
+        pod_use=measure.pod_use,
+        counts_down=measure.counts_down,
+        too_full=lambda level: bool(level.excess),
+        finding=lambda pod, level: _finding(pod, level, high),
+        namespace_allowed=config.evictable_namespaces.chosen,
+        most_per_node=most,
+    )
+
+
+def _finding(pod: PodView, level: Level, high: Mapping[str, float]) -> Finding:
+    above = {name: level.percent[name] for name in level.excess if name in level.percent}
+    return Finding(
+        pod=pod.uid,
+        reason="NodeTooFull",
+        promise=f"at most {drain.shown(high)} of {level.node.name} is used",
+        fact=f"{drain.shown(above or level.percent)} is used",
+        cure="it leaves, and the scheduler places its successor where there is room",
+        evidence={"node": level.node.name, **drain.evidence(level, high)},
+    )

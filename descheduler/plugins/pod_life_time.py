@@ -1,0 +1,200 @@
+"""Pods must not live longer, or stay longer in a state, than they should.
+
+Old pods keep old leaks, old certificates and old places; pods that hang in a state need somebody to end it.
+Source: upstream PodLifeTime.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+from descheduler import durations, pod_states, times
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
+from koordlite.model import wire
+from koordlite.model.settings import bounded
+
+NAME = "PodLifeTime"
+POINT = "deschedule"
+
+State = Literal[
+    "Running",
+    "Pending",
+    "Succeeded",
+    "Failed",
+    "Unknown",
+    "NodeAffinity",
+    "NodeLost",
+    "Shutdown",
+    "UnexpectedAdmissionError",
+    "PodInitializing",
+    "ContainerCreating",
+    "ImagePullBackOff",
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "ErrImagePull",
+    "CreateContainerError",
+    "InvalidImageName",
+    "OOMKilled",
+    "Error",
+    "Completed",
+    "DeadlineExceeded",
+    "Evicted",
+    "ContainerCannotRun",
+    "StartError",
+]
+"""Phases, reasons of a pod, and reasons why a container waits or has ended."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionFilter:
+    """A condition of the pod to look for; what is given must all match."""
+
+    type: str = ""
+    """Such as `Ready`; empty: any."""
+    status: Literal["True", "False", "Unknown", ""] = ""
+    """Empty: any."""
+    reason: str = ""
+    """Such as `PodCompleted`; empty: any."""
+    min_time_since_last_transition_seconds: int | None = bounded(None, ge=0)
+    """For how long at least it has been so; null: does not matter."""
+
+    def __post_init__(self) -> None:
+        if not (self.type or self.status or self.reason or self.min_time_since_last_transition_seconds is not None):
+            raise ValueError("a condition needs a type, a status, a reason or minTimeSinceLastTransitionSeconds")
+
+    def matches(self, condition: wire.PodCondition, now: float) -> bool:
+        """Is it this condition, and for long enough? Without a time of its last change it is not."""
+        if self.type not in ("", condition.type) or self.status not in ("", condition.status):
+            return False
+        if self.reason not in ("", condition.reason or ""):
+            return False
+        if self.min_time_since_last_transition_seconds is None:
+            return True
+        since = pod_states.seconds_since(condition.last_transition_time, now)
+        return since is not None and math.floor(since) >= self.min_time_since_last_transition_seconds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `PodLifeTime`. A pod must match all that is given; one of the first four is needed."""
+
+    max_pod_life_time_seconds: int | None = bounded(None, ge=0)
+    """Older pods match; null: age does not matter."""
+    states: tuple[State, ...] = ()
+    """Pods match in one of these phases, or that are, or have a container, in a state for one of these reasons; empty:
+    any."""
+    conditions: tuple[ConditionFilter, ...] = ()
+    """Pods match that have one of these conditions; empty: any."""
+    exit_codes: tuple[int, ...] = ()
+    """Pods match with a container that ended with one of these codes; empty: any."""
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods with these labels are judged; null: all."""
+    owner_kinds: OwnerKinds = ANY_OWNER
+    """Only pods with, or without, owners of these kinds are judged; empty: all."""
+    including_init_containers: bool = False
+    """Look at the states and exit codes of init containers too."""
+    including_ephemeral_containers: bool = False
+    """Look at the states of ephemeral containers too."""
+
+    def __post_init__(self) -> None:
+        if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):
+            raise ValueError("needs maxPodLifeTimeSeconds, states, conditions or exitCodes")
+
+
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that matches, the oldest of the cluster first."""
+    now = times.parse(view.time)
+    found: list[tuple[float, PodView]] = []
+    newest = _newest(now, config.max_pod_life_time_seconds)
+    for node in handle.nodes:
+        for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
+            made = pod.object.metadata.creation_timestamp
+            if made and newest < made and len(made) == len(newest) and made[-1] == "Z":
+                continue
+            age = pod_states.age_seconds(pod, now)
+            if _too_old(age, config.max_pod_life_time_seconds) and _matches(pod, now, config):
+                found.append((age, pod))
+    found.sort(key=lambda one: (-one[0], one[1].key))
+    for age, pod in found:
+        yield _finding(pod, age, now, config)
+
+
+def _newest(now: float, most: int | None) -> str:
+    """When the youngest pod that is too old was made, as the API server writes times: times of this one form sort as
+    text, and most pods are younger. Later than all times when age does not matter."""
+    return "~" if most is None else times.show(max(0, math.floor(now) - most - 1))
+
+
+def _too_old(age: float, most: int | None) -> bool:
+    """Whole seconds count. A pod that was made in the future has a clock that cannot be relied on: it stays."""
+    if most is None:
+        return True
+    return age == float("inf") or (age >= 0 and math.floor(age) > most)
+
+
+def _matches(pod: PodView, now: float, config: Config) -> bool:
+    if config.states and _state(pod, config) is None:
+        return False
+    if not config.owner_kinds.choose(pod):
+        return False
+    if config.conditions and _condition(pod, now, config) is None:
+        return False
+    return not config.exit_codes or _exit_code(pod, config) is not None
+
+
+def _state(pod: PodView, config: Config) -> str | None:
+    return next((state for state in _states(pod, config) if state in config.states), None)
+
+
+def _states(pod: PodView, config: Config) -> Iterator[str]:
+    yield pod.pod.phase
+    if pod.object.status.reason:
+        yield pod.object.status.reason
+    init, ephemeral = config.including_init_containers, config.including_ephemeral_containers
+    yield from pod_states.reasons(pod, init=init, ephemeral=ephemeral)
+
+
+def _condition(pod: PodView, now: float, config: Config) -> wire.PodCondition | None:
+    conditions = pod.object.status.conditions or ()
+    return next((c for c in conditions if any(wanted.matches(c, now) for wanted in config.conditions)), None)
+
+
+def _exit_code(pod: PodView, config: Config) -> int | None:
+    codes = pod_states.exit_codes(pod, init=config.including_init_containers)
+    return next((code for code in codes if code in config.exit_codes), None)
+
+
+def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
+    known = age != float("inf")
+    facts = [f"it was made {durations.show(age)} ago" if known else "nobody knows when it was made"]
+    evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if known else {}
+    if config.max_pod_life_time_seconds is not None:
+        facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"
+        evidence["maxPodLifeTimeSeconds"] = config.max_pod_life_time_seconds
+    state = _state(pod, config) if config.states else None
+    if state:
+        facts.append(f"its state is {state}")
+        evidence["state"] = state
+    condition = _condition(pod, now, config)
+    if condition:
+        facts.append(f"its condition {condition.type} is {condition.status} ({condition.reason or 'no reason given'})")
+        evidence["condition"] = condition.type
+    code = _exit_code(pod, config) if config.exit_codes else None
+    if code is not None:
+        facts.append(f"a container ended with code {code}")
+        evidence["exitCode"] = code
+    reason = "PodTooOld" if config.max_pod_life_time_seconds is not None else "PodInState"
+    return Finding(pod=pod.uid, reason=reason, fact="; ".join(facts), cure=_CURES[reason], evidence=evidence)
+
+
+_CURES = {
+    "PodTooOld": "its owner starts a younger one",
+    "PodInState": "its owner starts another one, if there is to be one",
+}

@@ -1,0 +1,158 @@
+"""Pods of one owner must not crowd on one node while others have none.
+
+After a node failed, or when many were started at once, replicas sit together and fall together. Replicas are alike when
+they have the same owners and the same images. Source: upstream RemoveDuplicates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from descheduler.common_args import Namespaces
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.node_index import NodeIndex
+from descheduler.pod_filter import EVERYWHERE, chosen, owned_by
+
+NAME = "RemoveDuplicates"
+POINT = "balance"
+
+_Alike = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+"""Namespace, owners as (kind, name), images."""
+_Owner = tuple[str, str, str, tuple[str, ...]]
+"""Namespace, kind and name of one owner, images."""
+_ByNode = dict[str, list[PodView]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemoveDuplicates`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    exclude_owner_kinds: tuple[str, ...] = ()
+    """Pods with an owner of one of these kinds are not judged."""
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each replica beyond an even share of the nodes that its owner's pods may use."""
+    named: set[str] = set()
+    for share, spare in _shares(handle, config):
+        for pod in _too_many(share, spare):
+            if pod.uid not in named:
+                named.add(pod.uid)
+                yield share.finding(pod, len(spare[pod.node]) + 1)
+
+
+def _shares(handle: Handle, config: Config) -> Iterator[tuple[_Share, _ByNode]]:
+    """Owners with the share of a node, and the pods of each node beyond the first."""
+    targets = NodeIndex([node for node in handle.nodes if not node.object.spec.unschedulable])
+    for owner, present in sorted(_owners(handle, config).items()):
+        groups = [_evictable(group, handle) for group in present]
+        spare = _beyond_the_first(groups, handle)
+        allowed = _targets(spare, targets)
+        if len(allowed) >= 2:
+            count = sum(len(pods) for group in groups for pods in group.values())
+            yield _Share(owner, count, len(allowed)), spare
+
+
+def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
+    """Pods beyond the share, by node."""
+    return (pod for name in sorted(spare) for pod in spare[name][share.each - 1 :])
+
+
+def _owners(handle: Handle, config: Config) -> dict[_Owner, list[_ByNode]]:
+    """Pods that are alike, by owner and node, of owners that have two on some node."""
+    alike: dict[_Alike, _ByNode] = {}
+    seen: set[str] = set()
+    for pod in _crowded(handle, config):
+        if pod.uid not in seen and not owned_by(pod, config.exclude_owner_kinds):
+            seen.add(pod.uid)
+            alike.setdefault(_key(pod), {}).setdefault(pod.node, []).append(pod)
+    found: dict[_Owner, list[_ByNode]] = defaultdict(list)
+    for key, group in alike.items():
+        for owner in _owners_of(key):
+            found[owner].append(group)
+    return found
+
+
+def _crowded(handle: Handle, config: Config) -> Iterator[PodView]:
+    """Pods of owners that may have two on some node, told by the names of owners alone: most have not, and are not
+    looked at any closer. A pod with two owners may come twice."""
+    by_name: dict[str, list[PodView]] = defaultdict(list)
+    last: dict[str, str] = {}
+    crowded: set[str] = set()
+    for pod in (pod for node in handle.nodes for pod in chosen(node.pods, config.namespaces, None)):
+        for owner in pod.object.metadata.owner_references or ():
+            name = owner.name
+            by_name[name].append(pod)
+            if last.get(name) == pod.node:
+                crowded.add(name)
+            last[name] = pod.node
+    return (pod for name in sorted(crowded) for pod in by_name[name])
+
+
+def _key(pod: PodView) -> _Alike:
+    owners = sorted((owner.kind, owner.name) for owner in pod.object.metadata.owner_references or ())
+    images = sorted(container.image for container in pod.object.spec.containers or ())
+    return pod.pod.namespace, tuple(owners), tuple(images)
+
+
+def _owners_of(key: _Alike) -> Iterator[_Owner]:
+    namespace, owners, images = key
+    return ((namespace, kind, name, images) for kind, name in owners)
+
+
+def _evictable(group: _ByNode, handle: Handle) -> _ByNode:
+    return {
+        node: [pod for pod in pods if handle.evictable(pod) and handle.movable(pod)] for node, pods in group.items()
+    }
+
+
+def _beyond_the_first(groups: Iterable[_ByNode], handle: Handle) -> _ByNode:
+    """All pods of a node but the first of each group of pods that are alike. Those that go anyway come last, so that
+    they go for this too, and no other pod does."""
+    spare: _ByNode = defaultdict(list)
+    for group in groups:
+        for node, pods in group.items():
+            spare[node] += sorted(pods, key=handle.going)[1:]
+    return {node: sorted(pods, key=lambda pod: (handle.going(pod), pod.key)) for node, pods in spare.items() if pods}
+
+
+def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[str]:
+    """Nodes that the pods may use. A pod that may use one node only adds none.
+
+    Unlike upstream, cordoned nodes are none of them: what goes would come back.
+    """
+    allowed: frozenset[str] = frozenset()
+    for pods in spare.values():
+        for pod in pods:
+            spec = pod.object.spec
+            one = nodes.allowed_by_labels(spec) & nodes.allowed_by_taints(spec.tolerations)
+            if len(one) > 1:
+                allowed |= one
+    return allowed
+
+
+class _Share:
+    """How many replicas of an owner a node may have."""
+
+    def __init__(self, owner: _Owner, count: int, targets: int) -> None:
+        self.each = -(-count // targets)
+        self._owner = owner
+        self._count = count
+        self._targets = targets
+
+    def finding(self, pod: PodView, here: int) -> Finding:
+        """What to say of a replica that is one too many on the node."""
+        _, kind, name, _ = self._owner
+        return Finding(
+            pod=pod.uid,
+            reason="TooManyReplicasOnNode",
+            promise=f"{self._count} pods of {kind} {name} on {self._targets} nodes make {self.each} a node",
+            fact=f"{pod.node} has {here} of them",
+            cure="starts anew on a node that has fewer, when the scheduler spreads them",
+            evidence={"onNode": here, "share": self.each, "replicas": self._count, "nodes": self._targets},
+            weight=here - self.each,
+        )

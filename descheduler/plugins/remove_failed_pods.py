@@ -1,0 +1,89 @@
+"""Pods that have failed are cleared away.
+
+A failed pod runs nothing, keeps its name, its logs and its volumes' claims, and hides among the others. Nothing moves:
+its owner has made another one long ago, or never will. Source: upstream RemoveFailedPods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from descheduler import durations, pod_states, times
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.pod_filter import EVERYWHERE, chosen, owned_by
+from koordlite.model.settings import bounded
+
+NAME = "RemoveFailedPods"
+POINT = "deschedule"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemoveFailedPods`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged; null: all."""
+    exclude_owner_kinds: tuple[str, ...] = ()
+    """Pods with an owner of one of these kinds stay, such as `Job`, which counts its failures by its pods."""
+    min_pod_lifetime_seconds: int | None = bounded(3600, ge=0)
+    """Pods that were made more recently stay; null: any age."""
+    reasons: tuple[str, ...] = ()
+    """Only pods that failed, or have a container that waits or has ended, for one of these reasons; empty: any."""
+    exit_codes: tuple[int, ...] = ()
+    """Only pods with a container that ended with one of these codes; empty: any."""
+    including_init_containers: bool = False
+    """Look at init containers too."""
+
+
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each failed pod that is old enough and matches what is asked for."""
+    now = times.parse(view.time)
+    for node in handle.nodes:
+        failed = [pod for pod in node.ended if pod.pod.phase == "Failed"]
+        for pod in chosen(failed, config.namespaces, config.label_selector):
+            finding = _judge_pod(pod, now, config)
+            if finding:
+                yield finding
+
+
+def _judge_pod(pod: PodView, now: float, config: Config) -> Finding | None:
+    age = pod_states.age_seconds(pod, now)
+    if config.min_pod_lifetime_seconds is not None and age < config.min_pod_lifetime_seconds:
+        return None
+    if config.exclude_owner_kinds and owned_by(pod, config.exclude_owner_kinds):
+        return None
+    reasons, codes = list(_reasons(pod, config)), list(_codes(pod, config))
+    if config.reasons and not set(reasons) & set(config.reasons):
+        return None
+    if config.exit_codes and not set(codes) & set(config.exit_codes):
+        return None
+    return _finding(pod, age, reasons, codes)
+
+
+def _reasons(pod: PodView, config: Config) -> Iterator[str]:
+    if pod.object.status.reason:
+        yield pod.object.status.reason
+    yield from pod_states.reasons(pod, init=config.including_init_containers)
+
+
+def _codes(pod: PodView, config: Config) -> Iterator[int]:
+    return pod_states.exit_codes(pod, init=config.including_init_containers)
+
+
+def _finding(pod: PodView, age: float, reasons: list[str], codes: list[int]) -> Finding:
+    why = f": {', '.join(dict.fromkeys(reasons))}" if reasons else ""
+    when = "at an unknown time" if age == float("inf") else f"{durations.show(age)} ago"
+    evidence: dict[str, int | float | str] = {"reasons": ",".join(dict.fromkeys(reasons))}
+    if codes:
+        evidence["exitCodes"] = ",".join(map(str, dict.fromkeys(codes)))
+    return Finding(
+        pod=pod.uid,
+        reason="PodFailed",
+        fact=f"it has failed{why}; it was made {when}",
+        cure="is deleted: nothing of it runs, its owner decides whether there will be another",
+        evidence=evidence,
+    )

@@ -1,0 +1,72 @@
+"""Pods whose containers were started again too often may fare better elsewhere.
+
+Kubernetes restarts a container on the same node for ever. Where a disk, a device or a neighbour is the cause, another
+node is the cure. Source: upstream RemovePodsHavingTooManyRestarts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+from descheduler import pod_states
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.pod_filter import EVERYWHERE, chosen
+
+NAME = "RemovePodsHavingTooManyRestarts"
+POINT = "deschedule"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemovePodsHavingTooManyRestarts`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged; null: all."""
+    pod_restart_threshold: int = 0
+    """From how many restarts on, all containers of the pod together and since it was made. Must be given, at least
+    1."""
+    including_init_containers: bool = False
+    """Count and look at init containers too."""
+    states: tuple[Literal["Running", "CrashLoopBackOff"], ...] = ()
+    """Only pods in this phase, or with a container that waits for this reason; empty: all."""
+
+    def __post_init__(self) -> None:
+        if self.pod_restart_threshold < 1:
+            raise ValueError("podRestartThreshold is needed, and at least 1")
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod with too many restarts; on each node those with most come first."""
+    for node in handle.nodes:
+        for count, pod in sorted(_often_restarted(node, config), key=lambda found: (-found[0], found[1].key)):
+            yield _finding(pod, count, config)
+
+
+def _often_restarted(node: NodeView, config: Config) -> Iterator[tuple[int, PodView]]:
+    init = config.including_init_containers
+    for pod in chosen(node.all_pods, config.namespaces, config.label_selector):
+        count = pod_states.restarts(pod, init=init)
+        if count >= config.pod_restart_threshold and _in_states(pod, config):
+            yield count, pod
+
+
+def _in_states(pod: PodView, config: Config) -> bool:
+    waiting = pod_states.reasons(pod, ended=False, init=config.including_init_containers)
+    return not config.states or pod.pod.phase in config.states or any(reason in config.states for reason in waiting)
+
+
+def _finding(pod: PodView, count: int, config: Config) -> Finding:
+    init = " and init containers" if config.including_init_containers else ""
+    return Finding(
+        pod=pod.uid,
+        reason="TooManyRestarts",
+        fact=f"its containers{init} were restarted {count} times, the threshold is {config.pod_restart_threshold}",
+        cure="starts anew, elsewhere if it can; look at the logs of its last run first",
+        evidence={"restarts": count, "threshold": config.pod_restart_threshold},
+        weight=count,
+    )

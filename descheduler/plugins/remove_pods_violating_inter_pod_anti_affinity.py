@@ -1,0 +1,61 @@
+"""Pods must not be together with pods that their required anti-affinity keeps away.
+
+The scheduler keeps them apart when it places them; a label that changes later brings them together. Only the pod that
+says so goes: its counterpart has asked for nothing. Source: upstream RemovePodsViolatingInterPodAntiAffinity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from descheduler.anti_affinity import terms
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.conflicts import Conflict, Conflicts
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.pod_order import least_important_first
+
+NAME = "RemovePodsViolatingInterPodAntiAffinity"
+POINT = "deschedule"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemovePodsViolatingInterPodAntiAffinity`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged, and looked for as counterparts; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged, and looked for as counterparts; null: all."""
+
+
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that is with one it must not be with, the least important of each node first."""
+    present = {n.name: chosen(n.pods, config.namespaces, config.label_selector) for n in handle.nodes}
+    conflicts = Conflicts(handle.nodes, present, view.namespaces)
+    for node in handle.nodes:
+        declaring = [pod for pod in present[node.name] if pod.object.spec.affinity and terms(pod)]
+        for pod in sorted(declaring, key=least_important_first):
+            conflict = conflicts.of(pod)
+            verdict = (yield _finding(pod, node, conflict)) if conflict else None
+            if verdict and verdict.evicted:
+                conflicts.remove(pod)
+
+
+def _finding(pod: PodView, node: NodeView, conflict: Conflict) -> Finding:
+    term, other = conflict.term, conflict.other
+    where = f"on the same node {node.name}" if other.node == node.name else f"on {other.node}, which shares it"
+    evidence: dict[str, int | float | str] = {
+        "topologyKey": term.topology_key,
+        "counterpart": other.key,
+        "counterparts": conflict.count,
+    }
+    return Finding(
+        pod=pod.uid,
+        reason="AntiAffinityViolated",
+        promise=f"pods that its anti-affinity selects do not share {term.topology_key} with it",
+        fact=f"{other.key} does, {where}" + (f", and {conflict.count - 1} more" if conflict.count > 1 else ""),
+        cure="moves to where none of them is",
+        evidence=evidence,
+        weight=conflict.count,
+    )

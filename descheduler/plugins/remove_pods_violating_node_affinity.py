@@ -1,0 +1,120 @@
+"""Pods must be on nodes that their node affinity asks for.
+
+The scheduler looks at affinity once. A label that was taken from a node, or a better node that came later, is nobody's
+business afterwards. Source: upstream RemovePodsViolatingNodeAffinity; docs/compatibility.md lists what differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from descheduler import node_index
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.node_index import NodeIndex
+from descheduler.pod_filter import EVERYWHERE, chosen
+
+NAME = "RemovePodsViolatingNodeAffinity"
+POINT = "deschedule"
+
+AffinityType = Literal[
+    "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+]
+_REQUIRED: AffinityType = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemovePodsViolatingNodeAffinity`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged; null: all."""
+    node_affinity_type: tuple[AffinityType, ...] = ()
+    """What is judged: the affinity that is required, that is preferred, or both. Must be given."""
+    including_node_selector: bool = False
+    """Judge what is required of pods with a plain nodeSelector too, not only of those with a node affinity. Not in
+    upstream."""
+
+    def __post_init__(self) -> None:
+        if not self.node_affinity_type:
+            raise ValueError("nodeAffinityType is needed")
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod on a node that it must not be on, or that it likes less than one that has room for it."""
+    for kind in config.node_affinity_type:
+        if kind == _REQUIRED:
+            yield from _judge_required(config, handle)
+        else:
+            yield from _judge_preferred(config, handle)
+
+
+def _judge_required(config: Config, handle: Handle) -> Conversation:
+    spent = False
+    for node in handle.nodes:
+        for pod in chosen(node.pods, config.namespaces, config.label_selector):
+            if _is_wrong(pod, node, config):
+                # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
+                stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
+                verdict = yield _wrong(pod, node, stuck=stuck)
+                spent = spent or (verdict is not None and verdict.stop == "total")
+
+
+def _judge_preferred(config: Config, handle: Handle) -> Conversation:
+    index = NodeIndex(handle.nodes)
+    for node in handle.nodes:
+        for pod in chosen(node.pods, config.namespaces, config.label_selector):
+            finding = _better(pod, node, index, handle)
+            verdict = (yield finding) if finding else None
+            if verdict and verdict.stop == "total":
+                return  # Where more pods would fit better is not worth asking when none may go.
+
+
+def _is_wrong(pod: PodView, node: NodeView, config: Config) -> bool:
+    spec = pod.object.spec
+    if spec.affinity is None and not spec.node_selector:
+        return False
+    asked = node_index.node_affinity(pod).required is not None or (
+        config.including_node_selector and spec.node_selector
+    )
+    return bool(asked) and not node_index.matches(spec, node)
+
+
+def _wrong(pod: PodView, node: NodeView, *, stuck: bool) -> Finding:
+    return Finding(
+        pod=pod.uid,
+        reason="NodeAffinityViolated",
+        promise="its nodeSelector and required node affinity choose its nodes",
+        fact=f"{node.name} is none of them",
+        cure="moves to a node that matches; or give the node its labels back",
+        evidence={"node": node.name, "affinity": "required"},
+        spare="NoMatchingNodeFits" if stuck else "",
+        spare_text="it fits on no node that matches its affinity" if stuck else "",
+    )
+
+
+def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> Finding | None:
+    """What to say of a pod when a node it likes better has room for it.
+
+    Upstream asks whether any node fits, be it the better one or not, and so may evict a pod again and again.
+    """
+    preferred = node_index.node_affinity(pod).preferred if pod.object.spec.affinity else None
+    if not preferred:
+        return None
+    weights = index.weights(preferred)
+    here = weights.of(node)
+    nodes = weights.above(here)
+    if not nodes or (handle.evictable(pod) and not handle.fits(pod, nodes)):
+        return None
+    return Finding(
+        pod=pod.uid,
+        reason="BetterNodeAvailable",
+        promise="its preferred node affinity weighs nodes",
+        fact=f"{node.name} weighs {here}, a node that it may fit on weighs more, up to {weights.most}",
+        cure="moves to a node that it likes better, when the scheduler agrees",
+        evidence={"node": node.name, "affinity": "preferred", "weight": here, "bestWeight": weights.most},
+        weight=weights.most - here,
+    )

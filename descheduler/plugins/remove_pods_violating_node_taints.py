@@ -1,0 +1,80 @@
+"""Pods must tolerate the taints of the node they run on.
+
+A taint that was put on a node later, or a toleration that was taken out of a template, leaves pods where none would be
+started. Pods that do not tolerate NoExecute are the taint manager's business.
+Source: upstream RemovePodsViolatingNodeTaints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from descheduler import selectors
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.pod_filter import EVERYWHERE, chosen
+from koordlite.model import wire
+
+NAME = "RemovePodsViolatingNodeTaints"
+POINT = "deschedule"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemovePodsViolatingNodeTaints`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged; null: all."""
+    include_prefer_no_schedule: bool = False
+    """Judge taints with the effect PreferNoSchedule too, not only those with NoSchedule."""
+    excluded_taints: tuple[str, ...] = ()
+    """Taints that do not count, as `key` (whatever the value) or `key=value`."""
+    included_taints: tuple[str, ...] | None = None
+    """The only taints that count, as `key` or `key=value`; null: all."""
+
+    def __post_init__(self) -> None:
+        if self.excluded_taints and self.included_taints:
+            raise ValueError("takes excludedTaints or includedTaints, not both")
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that does not tolerate a taint of its node."""
+    for node in handle.nodes:
+        taints = [taint for taint in node.object.spec.taints or () if _counts(taint, config)]
+        if not taints:
+            continue
+        for pod in chosen(node.pods, config.namespaces, config.label_selector):
+            taint = _not_tolerated(pod, taints)
+            if taint:
+                yield _finding(pod, node, taint)
+
+
+def _counts(taint: wire.Taint, config: Config) -> bool:
+    effects = ("NoSchedule", "PreferNoSchedule") if config.include_prefer_no_schedule else ("NoSchedule",)
+    if taint.effect not in effects or _listed(taint, config.excluded_taints):
+        return False
+    return config.included_taints is None or _listed(taint, config.included_taints)
+
+
+def _listed(taint: wire.Taint, entries: Collection[str]) -> bool:
+    return taint.key in entries or (taint.value != "" and f"{taint.key}={taint.value}" in entries)
+
+
+def _not_tolerated(pod: PodView, taints: list[wire.Taint]) -> wire.Taint | None:
+    accepted = pod.object.spec.tolerations or ()
+    return next((taint for taint in taints if not any(selectors.tolerates(t, taint) for t in accepted)), None)
+
+
+def _finding(pod: PodView, node: NodeView, taint: wire.Taint) -> Finding:
+    written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+    return Finding(
+        pod=pod.uid,
+        reason="TaintNotTolerated",
+        promise=f"only pods that tolerate {written} belong on {node.name}",
+        fact="it has no toleration for it",
+        cure="moves to a node without the taint; or give its template the toleration",
+        evidence={"taint": written},
+    )

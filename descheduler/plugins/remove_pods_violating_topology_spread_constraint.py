@@ -1,0 +1,166 @@
+"""Pods must lie as evenly over zones, racks or nodes as their topology spread constraints ask.
+
+The scheduler evens out what it places; nodes that come, fail or are drained, and pods that end, undo it.
+Source: upstream RemovePodsViolatingTopologySpreadConstraint; docs/compatibility.md lists what differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Literal
+
+from descheduler import levelling
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.label_index import LabelIndex
+from descheduler.node_index import node_affinity
+from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.spread import Constraint, Domains, Spread
+
+NAME = "RemovePodsViolatingTopologySpreadConstraint"
+POINT = "balance"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `RemovePodsViolatingTopologySpreadConstraint`."""
+
+    namespaces: Namespaces = EVERYWHERE
+    """Whose pods are judged; empty: everybody's."""
+    label_selector: LabelSelector | None = None
+    """Only pods that match are judged and counted; null: all."""
+    constraints: tuple[Literal["DoNotSchedule", "ScheduleAnyway"], ...] = ("DoNotSchedule",)
+    """Which constraints count, by what they say to do when they cannot be kept; empty: DoNotSchedule alone."""
+    topology_balance_node_fit: bool = True
+    """Take only pods that fit on a node of a smaller domain; false: take others too, so that nodes are added."""
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for each pod that has to leave its domain for the constraints of its namespace to hold."""
+    spread = Spread(handle.nodes)
+    for pods in _by_namespace(handle, config):
+        yield from _Namespace(pods, spread, config, handle).findings()
+
+
+def _by_namespace(handle: Handle, config: Config) -> Iterator[list[PodView]]:
+    grouped: dict[str, list[PodView]] = defaultdict(list)
+    constrained: set[str] = set()
+    for node in handle.nodes:
+        for pod in chosen(node.pods, config.namespaces, config.label_selector):
+            grouped[pod.pod.namespace].append(pod)
+            if pod.object.spec.topology_spread_constraints:
+                constrained.add(pod.pod.namespace)
+    return (grouped[name] for name in sorted(constrained))
+
+
+class _Namespace:
+    """Levels the constraints of one namespace, one after the other.
+
+    A pod that goes for one constraint counts as gone for the others: upstream starts each from the same counts, and so
+    takes more pods than are needed.
+    """
+
+    def __init__(self, pods: list[PodView], spread: Spread, config: Config, handle: Handle) -> None:
+        self._pods = pods
+        self._index = LabelIndex(pods)
+        self._spread = spread
+        self._config = config
+        self._handle = handle
+        self._going: set[str] = set()
+
+    def findings(self) -> Iterator[Finding]:
+        """What to say of each pod that has to go, each pod once."""
+        holders = (p for p in self._pods if p.object.spec.topology_spread_constraints and self._handle.evictable(p))
+        words = self._config.constraints or ("DoNotSchedule",)
+        for constraint, holder in self._spread.constraints(holders, words):
+            domains = self._spread.domains(constraint, self._index)
+            values = self._spread.values(constraint)
+            sizes = [len(pods) for pods in domains.values()]
+            if len(domains) < len(values):
+                sizes.append(0)
+            if not levelling.is_level(sizes, constraint.max_skew):
+                yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
+
+    def _level(self, skewed: _Skewed, least: int) -> Iterator[Finding]:
+        below = _Below(self._spread, skewed)
+        donors = {pod.uid: (value, len(pods)) for value, pods in skewed.domains.items() for pod in pods}
+        ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
+        skew = skewed.constraint.max_skew
+        for pod in levelling.moves(ordered, skew, lambda pod: self._may_move(pod, below), empty=skewed.empty):
+            if pod.uid not in self._going and not self._handle.going(pod):
+                self._going.add(pod.uid)
+                yield _finding(pod, skewed, *donors[pod.uid], least)
+
+    def _may_move(self, pod: PodView, below: _Below) -> bool:
+        if pod.uid in self._going or self._handle.going(pod):
+            return True
+        if not self._handle.evictable(pod):
+            return False
+        return not self._config.topology_balance_node_fit or any(self._handle.fits(pod, some) for some in below.parts())
+
+    def _last_first(self, pod: PodView) -> tuple[bool, bool, float]:
+        """Sort key: the pod that goes first comes last. Pods that go anyway, then those that may go to any node, then
+        the least important; equals by node and name. Upstream means the same but takes the most important first."""
+        going = pod.uid in self._going or self._handle.going(pod)
+        spec = pod.object.spec
+        affinity = node_affinity(pod)
+        tied = bool(spec.node_selector or affinity.required or affinity.preferred)
+        priority = float("-inf") if pod.pod.priority is None else pod.pod.priority
+        return going, not tied, -priority
+
+
+class _Skewed:
+    """A constraint that does not hold."""
+
+    def __init__(self, constraint: Constraint, holder: PodView, domains: Domains, values: list[str]) -> None:
+        self.constraint = constraint
+        self.holder = holder
+        self.domains = domains
+        self.empty = len(values) - len(domains)
+        """How many domains have none of the pods."""
+        held = sorted(domains, key=lambda value: (len(domains[value]), value))
+        self.ordered = [domains[value] for value in held]
+        """Pods of each other domain, the smallest first."""
+        average = sum(map(len, self.ordered)) / len(values)
+        self.full = {value for value in held if len(domains[value]) >= average}
+        """Domains with as many pods as the average, or more."""
+
+
+class _Below:
+    """Nodes of domains with fewer pods than the average: some of them first, since these mostly have room already."""
+
+    def __init__(self, spread: Spread, skewed: _Skewed) -> None:
+        self._nodes = spread.nodes_outside(skewed.constraint, skewed.full)
+        self._parts: list[tuple[NodeView, ...]] = []
+
+    def parts(self) -> Iterator[tuple[NodeView, ...]]:
+        """The nodes in parts; the second is worked out when the first was not enough."""
+        for number, size in enumerate((_FEW, None)):
+            if number == len(self._parts):
+                self._parts.append(tuple(itertools.islice(self._nodes, size)))
+            yield self._parts[number]
+
+
+_FEW = 64
+
+
+def _finding(pod: PodView, skewed: _Skewed, domain: str, here: int, least: int) -> Finding:
+    constraint = skewed.constraint
+    return Finding(
+        pod=pod.uid,
+        reason="SpreadSkewed",
+        promise=f"a constraint of {skewed.holder.key} allows a skew of {constraint.max_skew} over {constraint.key}",
+        fact=f"{constraint.key}={domain} has {here} of the pods that it counts, another domain has {least}",
+        cure="starts anew where there are fewer",
+        evidence={
+            "topologyKey": constraint.key,
+            "domain": domain,
+            "onDomain": here,
+            "onSmallest": least,
+            "maxSkew": constraint.max_skew,
+        },
+        weight=here - least,
+    )

@@ -1,0 +1,88 @@
+"""Objects from an API server: every list in parts, each object made small before the next part is asked for.
+
+Nodes and pods have to be readable. Of the rest, what may not be read or does not exist is told, and the rules that
+would ask for it know that it is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Protocol
+
+from descheduler.snapshot import files
+from descheduler.snapshot.files import Objects
+from koordlite.kube.answers import ApiError
+from koordlite.kube.paging import Page
+from koordlite.model.errors import Problem
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.access.Api`."""
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+
+    def pages(self, path: str) -> Iterator[Page]:
+        """A list in parts; another resource version than before means that it began again."""
+
+
+PATHS: Mapping[str, str] = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/pods",
+    "Namespace": "/api/v1/namespaces",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+    "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
+}
+"""Where each kind is listed."""
+NEEDED = ("Node", "Pod")
+"""Without these there is no picture."""
+_CUSTOM = ("NodeResourceTopology", "NodeMetric")
+"""Not every cluster has these: their absence is no problem."""
+
+
+def read(api: Api) -> Objects:
+    """All objects that rules ask for. ApiError or ApiUnreachable when nodes or pods cannot be listed."""
+    objects = Objects()
+    for kind in files.SHAPES:
+        if kind in PATHS:
+            _read_kind(api, objects, kind)
+    return objects
+
+
+def _read_kind(api: Api, objects: Objects, kind: str) -> None:
+    try:
+        _list(api, objects, kind)
+    except ApiError as error:
+        absent = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
+        if kind in NEEDED:
+            raise
+        objects.by_kind[kind].clear()
+        if not absent:
+            where = f"{api.url}{PATHS[kind]}"
+            do = f"let the service account list {kind} objects; rules that need them say so"
+            objects.problems.append(Problem(where, kind, "", str(error), do))
+
+
+def _list(api: Api, objects: Objects, kind: str) -> None:
+    version = ""
+    for page in api.pages(PATHS[kind]):
+        if version and page.resource_version != version:
+            _forget(objects, kind)
+        version = page.resource_version
+        for item in page.items:
+            files.take(objects, item, f"{api.url}{PATHS[kind]}", kind)
+
+
+def _forget(objects: Objects, kind: str) -> None:
+    """The list began again: what came before is of an older state."""
+    objects.by_kind[kind].clear()
+    del objects.repeated[kind]
+    marker = PATHS[kind]
+    objects.problems[:] = [p for p in objects.problems if marker not in p.object]

@@ -1,0 +1,92 @@
+"""Arguments that the plugins which even out nodes share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from descheduler.common_args import Namespaces
+from koordlite.model.settings import bounded
+
+WHOLE = 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvictionLimits:
+    """How many pods one run may take."""
+
+    node: int | None = bounded(None, ge=0)
+    """From one node; null: no limit of its own."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrometheusQuery:
+    """What is asked of Prometheus."""
+
+    query: str = ""
+    """An instant query that gives one sample for each node, in label `instance`, between 0 and 1."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MetricsUtilization:
+    """Where use is measured, instead of adding up requests."""
+
+    metrics_server: bool = False
+    """Older spelling of source KubernetesMetrics."""
+    source: Literal["", "KubernetesMetrics", "Prometheus"] = ""
+    """The resource metrics API, or a query of Prometheus; empty: requests."""
+    prometheus: PrometheusQuery | None = None
+    """Needed with source Prometheus, refused otherwise."""
+
+    def __post_init__(self) -> None:
+        if self.source == "KubernetesMetrics" and self.metrics_server:
+            raise ValueError('it is not allowed to set both "KubernetesMetrics" source and metricsServer')
+        if self.source == "KubernetesMetrics" and self.prometheus is not None:
+            text = 'prometheus configuration is not allowed to set when source is set to "KubernetesMetrics"'
+            raise ValueError(text)
+        if self.source == "Prometheus" and not self.query:
+            raise ValueError('prometheus query is required when metrics source is set to "Prometheus"')
+
+    @property
+    def query(self) -> str:
+        """The query, empty without one."""
+        return self.prometheus.query if self.prometheus else ""
+
+    @property
+    def measured_by(self) -> str:
+        """`KubernetesMetrics`, `Prometheus`, or empty for requests."""
+        return "KubernetesMetrics" if self.metrics_server else self.source
+
+
+ANY_NAMESPACE = Namespaces()
+NO_LIMITS = EvictionLimits()
+
+
+def percent_of(value: Mapping[str, float]) -> None:
+    """Refuse percentages that are none."""
+    wrong = [name for name, percent in value.items() if percent is not None and not 0 <= percent <= WHOLE]
+    if wrong:
+        raise ValueError(", ".join(f"{name} threshold not in [0, 100] range" for name in sorted(wrong)))
+
+
+def percentages() -> Any:
+    """A field of percentages by resource, empty unless given."""
+    return dataclasses.field(default_factory=dict, metadata={"check": percent_of})
+
+
+def check_configured(thresholds: Mapping[str, float]) -> None:
+    """Refuse a rule without any threshold."""
+    if not thresholds:
+        raise ValueError("no resource threshold is configured; write thresholds: {cpu: 20, memory: 20, pods: 20}")
+
+
+def check_pair(thresholds: Mapping[str, float], targets: Mapping[str, float], *, deviation: bool) -> None:
+    """Refuse targets of other resources, or below their thresholds unless both are distances from the mean."""
+    if set(thresholds) != set(targets):
+        raise ValueError("thresholds and targetThresholds configured different resources")
+    above = sorted(name for name in thresholds if thresholds[name] > targets[name])
+    if above and not deviation:
+        raise ValueError(
+            ", ".join(f"thresholds' {name} percentage is greater than targetThresholds'" for name in above)
+        )

@@ -1,0 +1,120 @@
+"""How full each node is, by requests, by the metrics API, or by a Prometheus query."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from descheduler import amounts, room
+from descheduler.amounts import Amounts
+from descheduler.framework import NodeView, PodView, Usage
+from descheduler.utilization import classify
+
+METRIC = "MetricResource"
+"""The one resource of a Prometheus query. The word is upstream's."""
+
+PodUse = Callable[[PodView], Amounts | None]
+"""What a pod takes along when it leaves; None when nobody knows."""
+
+
+@dataclasses.dataclass(eq=False)
+class Level:
+    """A node, what it has, and how much of it is used while pods are chosen."""
+
+    node: NodeView
+    capacity: Amounts
+    used: dict[str, int]
+    ceiling: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Up to where it may be filled."""
+
+    @property
+    def percent(self) -> dict[str, float]:
+        """Use in percent of what the node has."""
+        return classify.percentages(used=self.used, capacity=self.capacity)
+
+    @property
+    def schedulable(self) -> bool:
+        """It takes pods in: it is not cordoned."""
+        return not self.node.object.spec.unschedulable
+
+    @property
+    def excess(self) -> tuple[str, ...]:
+        """Resources of which more is used than the ceiling."""
+        return tuple(name for name, most in self.ceiling.items() if self.used.get(name, 0) > most)
+
+    def lose(self, taken: Amounts) -> None:
+        """Note that a pod which used `taken` leaves."""
+        for name in self.used:
+            self.used[name] -= taken.get(name, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """How full the nodes are, and what each pod contributes to that."""
+
+    levels: tuple[Level, ...]
+    pod_use: PodUse
+    counts_down: bool = True
+    """False: nobody knows what a pod contributes, so no eviction changes the picture."""
+    missing: str = ""
+    """Why nodes cannot be compared, as a sentence; empty when they can."""
+
+
+def capacity(node: NodeView) -> dict[str, int]:
+    """What the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
+    given = amounts.units(room.schedulable_amounts(node))
+    return given or amounts.units(node.node.capacity)
+
+
+def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
+    """Requests of the pods that have not ended."""
+    levels = tuple(Level(node, capacity(node), requested(node, tracked)) for node in nodes)
+    return Measure(levels, lambda pod: {"pods": 1, **amounts.units(pod.pod.requests)})
+
+
+def requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
+    """Sum of the requests of a node's pods, for the tracked resources; `pods` is their number."""
+    nano = dict.fromkeys(tracked, 0)
+    for pod in node.pods:
+        for name, amount in pod.pod.requests.items():
+            if name in nano:
+                nano[name] += amount.nano
+    total = {name: amounts.whole(name, amount) for name, amount in nano.items()}
+    total["pods"] = len(node.pods)
+    return total
+
+
+def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usage) -> Measure:
+    """What the metrics API says; one node that lacks one tracked resource spoils the comparison of all.
+
+    Source: upstream `actualUsageClient`.
+    """
+    levels = []
+    for node in nodes:
+        said = measured.nodes.get(node.name, {})
+        lacking = sorted(tracked - {"pods"} - set(said))
+        if measured.absent or lacking:
+            why = measured.absent or f"the metrics API says nothing of {', '.join(lacking)} on node {node.name}"
+            return Measure((), lambda pod: None, missing=why)
+        used = {name: said[name] for name in tracked - {"pods"}} | {"pods": len(node.pods)}
+        levels.append(Level(node, capacity(node), used))
+
+    def pod_use(pod: PodView) -> Amounts | None:
+        found = measured.pods.get(pod.key)
+        return None if found is None else {**found, "pods": 1}
+
+    return Measure(tuple(levels), pod_use)
+
+
+def by_query(nodes: Iterable[NodeView], said: Usage) -> Measure:
+    """What a Prometheus query says of each node, in percent; what a pod contributes is unknown.
+
+    Source: upstream `prometheusUsageClient`.
+    """
+    found = tuple(nodes)
+    lacking = [node.name for node in found if METRIC not in said.nodes.get(node.name, {})]
+    if said.absent or lacking:
+        why = said.absent or f"the query has no sample of node {lacking[0]}"
+        return Measure((), lambda pod: None, missing=why)
+    levels = tuple(Level(node, {METRIC: 100}, {METRIC: said.nodes[node.name][METRIC]}) for node in found)
+    return Measure(levels, lambda pod: {}, counts_down=False)

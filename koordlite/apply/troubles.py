@@ -1,0 +1,41 @@
+"""What goes wrong at which place: refusals and foreign writes, counted as long as the agent runs."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+
+from koordlite.apply.foreign import ForeignWriters
+from koordlite.model.outcome import AppliedStep, FileTrouble
+
+MAX_PLACES = 500
+"""Pods come and go: what was refused longest ago is forgotten first."""
+MAX_TOLD = 50
+
+
+class Troubles:
+    """Counts refusals by place; `ForeignWriters` counts the others."""
+
+    def __init__(self, foreign: ForeignWriters) -> None:
+        self._foreign = foreign
+        self._refused: collections.OrderedDict[str, tuple[int, str]] = collections.OrderedDict()
+
+    def note(self, steps: Iterable[AppliedStep]) -> None:
+        """Count the refusals among `steps`."""
+        for step in steps:
+            if not step.ok:
+                times, _ = self._refused.pop(step.place, (0, ""))
+                self._refused[step.place] = times + 1, step.error
+        while len(self._refused) > MAX_PLACES:
+            self._refused.popitem(last=False)
+
+    def told(self, now: float) -> tuple[FileTrouble, ...]:
+        """The places with the most trouble first, at most `MAX_TOLD`."""
+        places = {*self._refused, *self._foreign.fought}
+        found = [self._trouble(place, now) for place in places]
+        found.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
+        return tuple(found[:MAX_TOLD])
+
+    def _trouble(self, place: str, now: float) -> FileTrouble:
+        times, error = self._refused.get(place, (0, ""))
+        return FileTrouble(place, times, error, self._foreign.count(place), self._foreign.kept_off_seconds(place, now))

@@ -1,0 +1,77 @@
+"""From command line options and settings to a cluster behind an API server."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import socket
+import threading
+from collections.abc import Mapping
+
+from koordlite import __version__
+from koordlite.config import Settings
+from koordlite.host.clock import RealClock
+from koordlite.kube import access
+from koordlite.kube.cluster import KubeCluster
+from koordlite.kube.events import Events
+from koordlite.kube.node_metric import NodeMetricReport
+from koordlite.kube.settings import ClusterSettings, PublishSettings
+from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.topology import Topology
+from koordlite.ports import Files
+
+USER_AGENT = f"koordlite/{__version__}"
+FIRST_ANSWERS_SECONDS = 5.0
+"""How long a start waits for the API server; without its answers the agent begins all the same."""
+
+
+def open_cluster(
+    args: argparse.Namespace, chosen: Settings, *, files: Files, topology: Topology, stop: threading.Event | None
+) -> KubeCluster:
+    """The cluster, already watching. ConfigError says which of node name and credentials is missing."""
+    name, settings = node_name(chosen, os.environ), overridden(chosen.cluster, args)
+    api = access.connect(settings.kubeconfig or None, settings.context or None, user_agent=USER_AGENT)
+    clock = RealClock(stop)
+    events = Events(
+        api,
+        controller="koordlite.io/agent",
+        instance=os.environ.get("POD_NAME") or socket.gethostname(),
+        monotonic=clock.monotonic,
+        wall=clock.wall,
+    )
+    cluster = KubeCluster(
+        api,
+        settings,
+        node_name=name,
+        files=files,
+        topology=topology,
+        clock=clock,
+        user_agent=USER_AGENT,
+        events=events if chosen.publish.events else None,
+        node_metric=_node_metric(api, name, chosen.publish),
+        stop=stop,
+    )
+    cluster.start(FIRST_ANSWERS_SECONDS)
+    return cluster
+
+
+def _node_metric(api: access.Api, name: str, settings: PublishSettings) -> NodeMetricReport | None:
+    wanted = settings.node_metric == "on"
+    return NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds) if wanted else None
+
+
+def node_name(chosen: Settings, environment: Mapping[str, str]) -> str:
+    """Name of this machine's Node; it is never guessed from the host name, which may be another's."""
+    name = chosen.agent.node or environment.get("NODE_NAME", "")
+    if not name:
+        why = "which Node is this machine? none of --node-name, agent.node and NODE_NAME says so"
+        do = "set NODE_NAME from spec.nodeName in the DaemonSet, or name a folder of manifests with --cluster"
+        raise ConfigError(Problem("command line", "--node-name", "", why, do))
+    return name
+
+
+def overridden(settings: ClusterSettings, args: argparse.Namespace) -> ClusterSettings:
+    """The settings with what the command line says of them."""
+    given = {key: getattr(args, key, None) for key in ("kubeconfig", "context")}
+    return dataclasses.replace(settings, **{key: value for key, value in given.items() if value is not None})

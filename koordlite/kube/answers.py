@@ -1,0 +1,129 @@
+"""What an API server answers, as values: a good answer, a refusal in its own words, or no answer at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from koordlite.model.errors import KoordliteError
+
+MESSAGE_CHARACTERS = 500
+"""A refusal longer than this is cut: some servers send whole pages."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """A 2xx answer; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """One detail of a refusal: `DisruptionBudget`, `FieldValueInvalid` … with the field it is about, if any."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+class ApiError(KoordliteError):
+    """The API server answered, and the answer is no.
+
+    `status` is the HTTP code, `reason` the server's word (`Conflict`, `Expired`; empty where it gave none), `causes`
+    its details, `retry_after_seconds` its wish. `named` is the object it speaks of: a 404 that names none means that
+    the server does not know the resource itself, as when a CRD is not installed.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        retry_after_seconds: float | None = None,
+        causes: tuple[Cause, ...] = (),
+        named: str = "",
+    ) -> None:
+        self.status, self.reason, self.message = status, reason, message
+        self.retry_after_seconds, self.causes, self.named = retry_after_seconds, causes, named
+        super().__init__(f"{status} {reason or _phrase(status)}: {message}")
+
+    @property
+    def unknown_resource(self) -> bool:
+        """Whether the server does not serve this kind of object at all."""
+        return self.status == HTTPStatus.NOT_FOUND and not self.named
+
+
+class ApiUnreachable(OSError):
+    """No usable answer: refused, cut, timed out, or not what an API server says. Arguments: errno, words, URL."""
+
+
+class _CauseText(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    name: str = ""
+    causes: list[_CauseText] | None = None
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+def refusal(answer: Answer) -> ApiError:
+    """The error that a non-2xx answer means, whatever its body is: Status, plain text, or nothing."""
+    try:
+        status = msgspec.json.decode(answer.body, type=_Status)
+    except (msgspec.DecodeError, RecursionError):
+        status = _Status()
+    text = answer.body.decode(errors="replace") if status.kind != "Status" else status.message or ""
+    return _error(status, answer.status, text, retry_after(answer.headers))
+
+
+def refusal_in_stream(raw: bytes) -> ApiError:
+    """The error that the object of an ERROR event in a watch means; such an event comes with HTTP 200."""
+    try:
+        status = msgspec.json.decode(raw, type=_Status)
+    except (msgspec.DecodeError, RecursionError):
+        status = _Status(message=raw.decode(errors="replace"))
+    return _error(status, status.code or HTTPStatus.INTERNAL_SERVER_ERROR, status.message or "", None)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the header Retry-After asks for; None without it, or where it is a date."""
+    text = headers.get("retry-after", "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _error(status: _Status, code: int, text: str, wished: float | None) -> ApiError:
+    details = status.details or _Details()
+    causes = tuple(Cause(cause.reason, cause.message, cause.field) for cause in details.causes or ())
+    return ApiError(
+        code,
+        status.reason or "",
+        " ".join(text.split())[:MESSAGE_CHARACTERS] or _phrase(code),
+        retry_after_seconds=details.retry_after_seconds if wished is None else wished,
+        causes=causes,
+        named=details.name,
+    )
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "unknown status"

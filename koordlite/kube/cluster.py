@@ -1,0 +1,214 @@
+"""The cluster through its API server: watches for what concerns this node, and few, small writes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from koordlite.kube import kubelet_http, sources
+from koordlite.kube.access import Api
+from koordlite.kube.courier import Courier
+from koordlite.kube.events import Event, Events, Regarding
+from koordlite.kube.eviction_api import EvictionApi
+from koordlite.kube.kubelet_http import KubeletHttp
+from koordlite.kube.kubelet_state import KubeletState
+from koordlite.kube.node_metric import NodeMetricReport
+from koordlite.kube.publisher import Publisher
+from koordlite.kube.reflector import Reflector, Source, View
+from koordlite.kube.settings import ClusterSettings
+from koordlite.kube.watching import Watching
+from koordlite.model import wire
+from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.errors import EvictionRefused, Problem
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.topology import Topology
+from koordlite.model.watch import WatchState
+from koordlite.ports import Clock, ClusterView, Files
+
+PATIENCE_SECONDS = 0.5
+"""How long a tick waits for the answer to a write; a healthy server takes some 10 ms."""
+LAST_PATIENCE_SECONDS = 15.0
+"""The same once the run was asked to stop: then nothing else is waiting."""
+T = TypeVar("T")
+
+
+class KubeCluster:
+    """`ports.Cluster` over an API server. Between `start` and `stop` it works in threads of its own."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: ClusterSettings,
+        *,
+        node_name: str,
+        files: Files,
+        topology: Topology,
+        clock: Clock,
+        user_agent: str,
+        events: Events | None = None,
+        node_metric: NodeMetricReport | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
+        self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
+        self._node_metric = node_metric
+        self._node = self._watching(sources.node(node_name))
+        self._config = self._watching(sources.config_map(settings.config_namespace, settings.config_name))
+        self._topology = self._watching(sources.topology(node_name))
+        self._pods = None if settings.pods == "kubelet" else self._watching(sources.pods(node_name))
+        self._kubelet = KubeletState(
+            self._kubelet_http,
+            files=files,
+            folder=settings.kubelet_folder,
+            topology=topology,
+            with_pods=settings.pods == "kubelet",
+            monotonic=clock.monotonic,
+        )
+        self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
+        self._evictions = EvictionApi(api)
+        self._writes, self._requests = Courier("publish"), Courier("evict")
+        self._started = clock.monotonic()
+
+    def start(self, wait_seconds: float = 0.0) -> None:
+        """Begin to watch; wait at most so long for the first answers, so that the first tick sees something."""
+        for each in self._watches:
+            each.start()
+        if self._events:
+            self._events.start()
+        until = self._clock.monotonic() + wait_seconds
+        for each in self._watches:
+            each.wait(max(0.0, until - self._clock.monotonic()))
+        # Only now: the Node says where kubelet is.
+        self._kubelet.start()
+        self._kubelet.wait(max(0.0, until - self._clock.monotonic()))
+
+    def stop(self) -> None:
+        """End all of it."""
+        for each in (*self._watches, self._kubelet, self._writes, self._requests):
+            each.stop()
+        if self._events:
+            self._events.stop()
+        if self._node_metric:
+            self._node_metric.stop()
+
+    def view(self) -> ClusterView:
+        """The newest state; never waits for the network.
+
+        Until node, pods and configuration were all told, the node is missing: half a picture would be judged as if it
+        were whole, and no configuration as if everything were switched off.
+        """
+        node, config, topology = self._node.view(), self._config.view(), self._topology.view()
+        told, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
+        pods = kubelet.pods if told is None else tuple(told.objects.values()) if told.listed else None
+        views = [view for view in (node, told, config, topology) if view]
+        problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
+        states = (*(view.state for view in views), *kubelet.states)
+        return ClusterView(
+            node=node.objects.get(self._name) if pods is not None and config.listed else None,
+            pods=pods or (),
+            config=_settings(config),
+            topology=topology.objects.get(self._name),
+            kubelet=kubelet.kubelet,
+            ages=self._ages(states),
+            problems=(*problems, *self._missing(node), *kubelet.problems),
+            watches=states,
+        )
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
+        yet: the write goes on, and the same changes asked again get its answer."""
+        if changes:
+            wanted = tuple(changes)
+            work = lambda: self._publisher.publish(wanted)  # noqa: E731
+            self._writes.send("API server", wanted, work, patience_seconds=self._patience)
+
+    def evict(self, pod: EvictPod) -> None:
+        """Ask for one eviction. Errors as of `EvictionApi.evict`, and EINPROGRESS as in `publish`."""
+        self._requests.send(pod.place, pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
+
+    def saw(self, seen: Snapshot) -> None:
+        """Take a picture into the NodeMetric, where one is reported."""
+        if self._node_metric:
+            self._node_metric.observe(seen, monotonic=self._clock.monotonic(), wall=self._clock.wall())
+
+    def tell(self, problems: Sequence[Problem]) -> None:
+        """Events about configuration that was refused; the same one again is counted."""
+        for problem in problems if self._events else ():
+            self._tell(self._regarding_node, "ConfigurationRefused", str(problem), "ReadConfiguration", warning=True)
+
+    def _evict(self, pod: EvictPod) -> None:
+        about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        try:
+            outcome = self._evictions.evict(pod)
+        except EvictionRefused as refused:
+            self._tell(about, "EvictionRefused", refused.why, "Evict", warning=True)
+            raise
+        if outcome == "accepted":
+            self._tell(about, "Evicted", pod.reason, "Evict", warning=True)
+
+    def _tell(self, about: Regarding, reason: str, note: str, action: str, *, warning: bool) -> None:
+        if self._events:
+            event = Event(
+                regarding=about, reason=reason, note=note, action=action, type="Warning" if warning else "Normal"
+            )
+            self._events.tell(event)
+
+    @property
+    def _regarding_node(self) -> Regarding:
+        node = self._node.view().objects.get(self._name)
+        # kubectl describe finds events of a node by its name in place of the uid, as kubelet writes them.
+        return Regarding(kind="Node", name=self._name, uid=self._name if node is None else node.metadata.uid)
+
+    @property
+    def _patience(self) -> float:
+        return LAST_PATIENCE_SECONDS if self._stop.is_set() else PATIENCE_SECONDS
+
+    @property
+    def _watches(self) -> tuple[_AnyWatching, ...]:
+        return (self._node, *((self._pods,) if self._pods else ()), self._config, self._topology)
+
+    def _watching(self, source: Source[T]) -> Watching[T]:
+        return Watching(self._api, Reflector(source, uniform=random.uniform), monotonic=self._clock.monotonic)
+
+    def _kubelet_http(self) -> KubeletHttp | None:
+        address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))
+        return kubelet_http.connect(
+            self._settings, address, node_name=self._name, api=self._api, user_agent=self._agent
+        )
+
+    def _ages(self, states: Sequence[WatchState]) -> Mapping[str, float]:
+        """By input; what was never confirmed is as old as this run."""
+        running = self._clock.monotonic() - self._started
+        named = {"kubelet pods": "pods"}
+        found = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}
+        asked = self._settings.kubelet != "off"
+        return {name: age for name, age in found.items() if name != "topology" and (asked or name != "kubelet")}
+
+    def _missing(self, node: View[wire.NodeObject]) -> Iterator[Problem]:
+        if node.listed and self._name not in node.objects and not node.problems:
+            do = "name the node as the cluster does, with --node-name or NODE_NAME"
+            yield Problem("API server", "node", self._name, "there is no such node", do)
+
+
+_AnyWatching = (
+    Watching[wire.NodeObject] | Watching[wire.PodObject] | Watching[wire.ConfigMapObject] | Watching[wire.NRTObject]
+)
+
+
+def _settings(config: View[wire.ConfigMapObject]) -> Mapping[str, str] | None:
+    """data of the only ConfigMap that is watched."""
+    return next((found.data or {} for found in config.objects.values()), None)
+
+
+def _internal_address(node: wire.NodeObject | None) -> str:
+    known = (node.status.addresses or ()) if node else ()
+    return next((each.address for each in known if each.type == "InternalIP"), "")
+
+
+def _failing(state: WatchState) -> Iterator[Problem]:
+    """A kind that the server does not have is no problem until something is to be published there."""
+    if state.error and not state.absent:
+        do = "look at the API server, and at what this identity may list and watch; what is known stays"
+        yield Problem("API server", f"watch of {state.name}", "", state.error, do)

@@ -1,0 +1,59 @@
+"""How the agent reaches the cluster and kubelet, and what it tells them besides its decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from koordlite.model.settings import bounded
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """Section `cluster`: the API server and kubelet. Not used with a folder of manifests."""
+
+    kubeconfig: str = ""
+    """File with the API server and credentials. Empty: the service account of this pod, else the file that the
+    environment variable KUBECONFIG names."""
+    context: str = ""
+    """Context of the kubeconfig. Empty: its current one."""
+    config_namespace: str = "koordinator-system"
+    """Namespace of the ConfigMap with the settings of the whole cluster."""
+    config_name: str = "slo-controller-config"
+    """Name of that ConfigMap. Koordinator's."""
+    pods: Literal["apiserver", "kubelet"] = "apiserver"
+    """Where the pods of this node come from. apiserver: a watch. kubelet: its list, asked for every other second."""
+    kubelet: Literal["off", "direct", "proxy"] = "direct"
+    """How to ask kubelet for its policies. direct: at its own port. proxy: through the API server, which needs
+    permission for nodes/proxy. off: what its checkpoint file says has to do."""
+    kubelet_address: str = ""
+    """Host name or address of kubelet. Empty: InternalIP of the Node."""
+    kubelet_port: int = bounded(10250, ge=1, le=65535)
+    """Kubelet's port with TLS."""
+    kubelet_read_only_port: int = bounded(0, ge=0, le=65535)
+    """Kubelet's port without TLS and credentials, asked for pods when the other refuses; most clusters close it. 0
+    never asks there."""
+    kubelet_ca_file: str = ""
+    """Certificates that kubelet's own must be signed by. Empty: the cluster's. Kubelet signs its certificate itself
+    unless serverTLSBootstrap is set in its configuration."""
+    kubelet_verify: bool = True
+    """Whether kubelet's certificate is verified. Without it anybody on the node's network can answer for kubelet."""
+    kubelet_token_file: str = f"{SERVICE_ACCOUNT}/token"
+    """Bearer token for kubelet; read again every minute."""
+    kubelet_folder: str = "/var/lib/kubelet"
+    """Kubelet's folder with cpu_manager_state."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PublishSettings:
+    """Section `publish`: what is told to the cluster besides decisions that are enforced."""
+
+    events: bool = True
+    """Events about evictions and refused configuration."""
+    node_metric: Literal["off", "on"] = "off"
+    """Keep the status of the node's NodeMetric (slo.koordinator.sh/v1alpha1), for clusters whose scheduler or
+    controller is still Koordinator's. That controller makes the object; it is never created here."""
+    node_metric_seconds: float = bounded(60.0, ge=30, le=3600)
+    """Time between two such reports."""

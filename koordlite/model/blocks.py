@@ -1,0 +1,58 @@
+"""Disks that settings name, who asks for what of them, and what groups have of them at present.
+
+A disk is known to cgroups by its number, `MAJOR:MINOR`; settings name a device, an LVM volume group or a pod's volume.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from koordlite.model import pod_wishes
+from koordlite.model.decision import BlockField
+from koordlite.model.pod import Pod
+from koordlite.model.slo_qos import Block, ResourceQOS
+
+ROOT = ""
+"""The root cgroup, by its path."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Blocks:
+    """What was seen of disks."""
+
+    devices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Numbers of disks by name (`Asker.disk`); empty when there is no such disk."""
+    values: Mapping[str, Mapping[BlockField, Mapping[str, str]]] = dataclasses.field(default_factory=dict)
+    """By group, field and disk; a field this kernel has no file for is missing, and so is a disk without a value."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asker:
+    """A group that is to have something of disks."""
+
+    subject: str
+    """`besteffort`, `root` or `pod/ns/name`, for decisions."""
+    group: str
+    blocks: tuple[Block, ...]
+    uid: str = ""
+    """Of the pod."""
+
+    def disk(self, block: Block) -> str:
+        """The name of a block over all askers: a volume is known by its name in one pod only."""
+        owner = f"{self.uid}/" if block.type == "podvolume" else ""
+        return f"{block.type}/{owner}{block.name.removeprefix('/dev/')}"
+
+
+def askers(qos: ResourceQOS, pods: Iterable[Pod], groups: Mapping[str, str], best_effort: str) -> Iterator[Asker]:
+    """The root and the besteffort group by the ConfigMap, pods by their annotation; `groups` is by pod uid.
+
+    Source: Koordinator strategy BlkioReconcile.
+    """
+    for subject, group, held in (("root", ROOT, qos.cgroup_root), ("besteffort", best_effort, qos.be_class)):
+        if held.blkio_qos.enable and held.blkio_qos.blocks:
+            yield Asker(subject, group, held.blkio_qos.blocks)
+    for pod in pods:
+        blocks, _ = pod_wishes.blkio_qos(pod)
+        if blocks and pod.active and pod.uid in groups:
+            yield Asker(f"pod/{pod.key}", groups[pod.uid], blocks, pod.uid)

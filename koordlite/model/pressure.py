@@ -1,0 +1,24 @@
+"""How long work waits for CPU, memory or input and output, as the kernel's pressure stall information counts it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stall:
+    """Part of the time that was lost, in percent of the last 10, 60 and 300 seconds, and in µs since the start."""
+
+    avg10: float
+    avg60: float
+    avg300: float
+    total_us: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pressure:
+    """One pressure file: `some` task waited, or all of them did (`full`)."""
+
+    some: Stall
+    full: Stall | None
+    """None where the kernel does not say: for CPU before Linux 5.13."""

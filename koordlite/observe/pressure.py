@@ -1,0 +1,60 @@
+"""How long the node and its groups wait for CPU, memory, input and output: each tick, pods in turns.
+
+A kernel without pressure stall information, or one that has it only for the machine, is normal: what is not there is
+missing in the picture. It is looked for each time, since a remount or a later kernel module may bring it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from koordlite.host import psi
+from koordlite.host.cgroupfs import Cgroups
+from koordlite.model.pressure import Pressure
+from koordlite.observe.rotation import Rotation
+from koordlite.ports import Files
+
+MACHINE = ""
+RESOURCES = ("cpu", "memory", "io")
+PODS_SECONDS = 15.0
+"""Within which every pod is looked at again: the kernel's shortest mean is over ten."""
+AT_LEAST_PODS = 16
+
+Pressures = Mapping[str, Pressure]
+"""By resource."""
+
+
+class Look:
+    """Remembers the pressure of pods from one turn to the next."""
+
+    def __init__(self, files: Files, cgroups: Cgroups) -> None:
+        self._files, self._cgroups = files, cgroups
+        self._pods = Rotation(self._of_group, seconds=PODS_SECONDS, at_least=AT_LEAST_PODS)
+
+    def look(self, now: float, pods: Iterable[str]) -> dict[str, Pressures]:
+        """By group: the machine (empty), best effort, and the groups of `pods`; whoever has none is missing."""
+        best_effort = self._cgroups.layout.besteffort
+        found = {MACHINE: self._of_machine(), best_effort: self._of_group(best_effort)}
+        if found[best_effort] is not None:
+            self._pods.begin(now)
+            found |= self._pods.all(pods)
+            self._pods.end()
+        return {group: pressures for group, pressures in found.items() if pressures}
+
+    def _of_machine(self) -> Pressures:
+        return _read(lambda resource: self._files.read(f"/proc/pressure/{resource}"))
+
+    def _of_group(self, group: str) -> Pressures | None:
+        """None where the group has no such files, or is gone."""
+        return _read(lambda resource: self._cgroups.read_raw(group, f"{resource}.pressure")) or None
+
+
+def _read(read: Callable[[str], bytes]) -> Pressures:
+    """What can be read. A kernel that was booted with psi=0 refuses with EOPNOTSUPP, one without it with ENOENT."""
+    found: dict[str, Pressure] = {}
+    for resource in RESOURCES:
+        try:
+            found[resource] = psi.parse(read(resource))
+        except (OSError, ValueError):
+            continue
+    return found

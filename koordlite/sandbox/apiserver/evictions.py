@@ -1,0 +1,101 @@
+"""Eviction and binding of pods (Kubernetes EvictionREST, BindingREST)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordlite.sandbox.apiserver import budgets, deletions, negotiation, pods, selectors, status
+from koordlite.sandbox.apiserver.cluster import BUDGETS, PODS, Cluster, name_of
+from koordlite.sandbox.apiserver.requests import Request, Target
+from koordlite.sandbox.apiserver.resources import Resource
+from koordlite.sandbox.apiserver.store import Object
+
+_STALE_SECONDS = 10
+_EVICTION = Resource("policy", ("v1", "v1beta1"), "evictions", "Eviction")
+_BINDING = Resource("", ("v1",), "bindings", "Binding")
+_UNGUARDED = frozenset({"Pending", "Succeeded", "Failed"})
+
+
+def evict(cluster: Cluster, resource: Resource, at: Target, request: Request) -> Object:
+    """Delete a pod if its disruption budget lets it go."""
+    sent = _sent(request)
+    if (sent.get("metadata") or {}).get("name") != at.name:
+        raise status.bad_request("name in URL does not match name in Eviction object")
+    how = deletions.options(sent.get("deleteOptions") or {}, request.query)
+    pod = cluster.require(resource, (at.namespace, at.name))
+    if not _is_free(pod):
+        budget = _budget(cluster, pod)
+        if budget is not None and not _may_go_unready(pod, budget):
+            _spend(cluster, budget, pod, dry=how.dry)
+    deletions.delete(cluster, resource, name_of(pod), how)
+    return status.created()
+
+
+def _sent(request: Request) -> Object:
+    sent = negotiation.decoded(request, _EVICTION)
+    version = (sent.get("apiVersion") or "policy/v1").removeprefix("policy/")
+    known = version if version in _EVICTION.versions else "v1"
+    return negotiation.checked_kind(sent, _EVICTION, known)
+
+
+def _is_free(pod: Object) -> bool:
+    """A pod that does no work, or is going anyway, costs no budget."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or pod["status"].get("phase") in _UNGUARDED
+
+
+def _budget(cluster: Cluster, pod: Object) -> Object | None:
+    """The budget of a pod; Refused 500 for two. One with an empty selector is not looked at."""
+    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    found = [
+        each
+        for each in cluster.store.listed(BUDGETS)
+        if each["metadata"]["namespace"] == pod["metadata"]["namespace"]
+        and labels
+        and each["spec"].get("selector")
+        and selectors.selects(each["spec"]["selector"], labels)
+    ]
+    if len(found) > 1:
+        raise status.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    return found[0] if found else None
+
+
+def _may_go_unready(pod: Object, budget: Object) -> bool:
+    """A pod that is not ready may go while enough others are."""
+    counts = budget["status"]
+    return not pods.is_ready(pod) and counts["currentHealthy"] >= counts["desiredHealthy"] > 0
+
+
+def _spend(cluster: Cluster, budget: Object, pod: Object, *, dry: bool) -> None:
+    name, counts = budget["metadata"]["name"], budget["status"]
+    if counts.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
+        message = f"The disruption budget {name} is still being processed by the server."
+        raise status.too_many(message, _STALE_SECONDS)
+    if counts["disruptionsAllowed"] <= 0:
+        raise status.too_many(
+            f"The disruption budget {name} needs {counts['desiredHealthy']} healthy pods "
+            f"and has {counts['currentHealthy']} currently"
+        )
+    if dry:
+        return
+    allowed = counts["disruptionsAllowed"] - 1
+    going = {**counts.get("disruptedPods", {}), pod["metadata"]["name"]: cluster.now()}
+    spent = counts | {"disruptionsAllowed": allowed, "disruptedPods": going}
+    spent["conditions"] = budgets.conditions(budget, allowed, cluster.now())
+    cluster.store.write(BUDGETS, name_of(budget), budget | {"status": spent})
+
+
+def bind(cluster: Cluster, resource: Resource, at: Target, request: Request) -> Object:
+    """Give a pod its node, once."""
+    sent = negotiation.checked_kind(negotiation.decoded(request, _BINDING), _BINDING, "v1")
+    pod = cluster.require(resource, (at.namespace, at.name))
+    node = (sent.get("target") or {}).get("name", "")
+    known = pod["spec"].get("nodeName")
+    if known:
+        why = f'pod {at.name} is already assigned to node "{known}"'
+        message = f'Operation cannot be fulfilled on pods/binding "{at.name}": {why}'
+        details = {"name": at.name, "kind": "pods/binding"}
+        raise status.Refused(409, message, reason="Conflict", details=details)
+    cluster.store.write(PODS, name_of(pod), pods.bound(pod, node, cluster.now()))
+    return status.created()

@@ -1,0 +1,152 @@
+"""Share block devices: limits and weights of best-effort work and of pods that ask, latency targets of the machine.
+
+`blkioQOS` of the class BE is for the besteffort group, that of `cgroupRoot` sets latency targets and cost model of the
+disks, annotation `koordinator.sh/blkioQOS` is for one pod. Only what is set is written, and only lines of ours are
+given back. Source: Koordinator strategy BlkioReconcile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence, Set
+
+from koordlite.formulas import blkio
+from koordlite.model import pod_wishes
+from koordlite.model.blocks import ROOT, Asker, askers
+from koordlite.model.decision import BLOCK, BlockChange, BlockField, Decision
+from koordlite.model.keys import BLKIO_QOS
+from koordlite.model.pod import Pod
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import SLO
+from koordlite.model.slo_qos import Block
+from koordlite.model.snapshot import Snapshot
+
+NAME = "blkio"
+_MACHINE: tuple[BlockField, ...] = ("io.cost.qos", "io.cost.model")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `blkio`. Disks come from `blkioQOS` of the ConfigMap key `resource-qos-config` and from annotations."""
+
+
+def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Disks that are named, while a class or a pod names one."""
+    by_class = (slo.resource_qos.cgroup_root, slo.resource_qos.be_class)
+    asked = any(each.blkio_qos.enable for each in by_class) or any(BLKIO_QOS in pod.annotations for pod in pods)
+    return ("blocks",) if asked else ()
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
+    wanted: set[str] = set()
+    groups = {uid: place.group for uid, place in seen.places.items()}
+    found = list(askers(seen.slo.resource_qos, seen.pods, groups, seen.layout.besteffort))
+    yield from _unusable(seen)
+    weighed = _weighed(seen, found)
+    for asker in found:
+        asked = dict(_lines(seen, asker))
+        lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
+        yield from _unweighed(asker, asked.keys() - lines.keys())
+        wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
+        yield from _mistakes(seen, asker)
+        yield _decided(seen, asker, lines)
+    yield from _missing(seen, found)
+    yield _released(seen, wanted, len(found))
+
+
+def _unusable(seen: Snapshot) -> Iterator[Decision]:
+    """What nobody can carry out: an annotation that cannot be read, disks for a class without a group of its own."""
+    for pod in seen.pods:
+        _, bad = pod_wishes.blkio_qos(pod)
+        if bad:
+            yield Decision(f"pod/{pod.key}", "refuse", "BadBlockAnnotation", {"annotation": bad.key, "why": bad.why})
+    qos = seen.slo.resource_qos
+    for name, held in (("lsrClass", qos.lsr_class), ("lsClass", qos.ls_class), ("systemClass", qos.system_class)):
+        if held.blkio_qos.enable and held.blkio_qos.blocks:
+            yield Decision("node", "skip", "BlockClassHasNoGroup", {"class": name})
+
+
+def _wanted(asker: Asker, block: Block) -> dict[BlockField, str]:
+    return blkio.of_machine(block.io_cfg) if asker.group == ROOT else blkio.of_group(block.io_cfg)
+
+
+def _lines(seen: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField], str]]:
+    """What each disk is to have in this group, by disk and field."""
+    for block in asker.blocks:
+        try:
+            wanted = _wanted(asker, block)
+        except ValueError:
+            continue  # It is told with the mistakes.
+        for device in seen.blocks.devices.get(asker.disk(block), ()):
+            yield from (((device, field), value) for field, value in wanted.items())
+
+
+def _weighed(seen: Snapshot, found: Sequence[Asker]) -> set[str]:
+    """Disks whose use the kernel weighs: those it has been told targets or a model of, or is about to be.
+
+    It refuses a weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
+    """
+    present = seen.blocks.values.get(ROOT, {})
+    told = {device for field in _MACHINE for device in present.get(field, {})}
+    return told | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(seen, asker))}
+
+
+def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Decision]:
+    if keys:
+        disks = ", ".join(sorted(device for device, _ in keys))
+        yield Decision(asker.subject, "skip", "DiskNotWeighed", {"disks": disks})
+
+
+def _mistakes(seen: Snapshot, asker: Asker) -> Iterator[Decision]:
+    """Disks that are not there, and settings that cannot be used."""
+    for block in asker.blocks:
+        named = {"disk": f"{block.type or 'block'} {block.name}"}
+        try:
+            _wanted(asker, block)
+        except ValueError as error:
+            yield Decision(asker.subject, "refuse", "BadBlockSetting", {**named, "why": str(error)})
+            continue
+        if not seen.blocks.devices.get(asker.disk(block)):
+            yield Decision(asker.subject, "skip", "NoSuchDisk", named)
+
+
+def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str]) -> Decision:
+    present = seen.blocks.values.get(asker.group, {})
+    changes = tuple(
+        BlockChange(asker.group, device, field, value)
+        for (device, field), value in lines.items()
+        if field in present and not blkio.holds(present[field].get(device, blkio.UNSET[field]), value)
+    )
+    disks = ", ".join(sorted({device for device, _ in lines}))
+    evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
+    return Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
+
+
+def _missing(seen: Snapshot, found: list[Asker]) -> Iterator[Decision]:
+    """Files that are asked for and that this kernel has not; a group that is gone has none, and asks for none."""
+    missing = {
+        field
+        for asker in found
+        for (_, field), _ in _lines(seen, asker)
+        if asker.group in seen.cgroups or asker.group == ROOT
+        if field not in seen.blocks.values.get(asker.group, {})
+    }
+    if missing:
+        yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
+
+
+def _released(seen: Snapshot, wanted: Set[str], asking: int) -> Decision:
+    """What nobody asks for any more gets back what stood there before us."""
+    changes = tuple(_back(place) for place in sorted(seen.ours) if place.startswith(BLOCK) and place not in wanted)
+    if changes:
+        return Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
+    return Decision("node", "hold", "BlockQOSOn" if asking else "BlockQOSOff", {"groups": asking})
+
+
+def _back(place: str) -> BlockChange:
+    group, device, field = place.removeprefix(BLOCK).rsplit("/", 2)
+    return BlockChange(group, device, _FIELDS[field], None, gives_back=True)
+
+
+_FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}

@@ -1,0 +1,80 @@
+"""Refusals and foreign writes are counted by place, and the agent says how long it keeps off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange
+from koordlite.model.outcome import AppliedStep, FileTrouble
+from koordlite.model.snapshot import Cgroup
+
+PLACE = "kubepods/besteffort/cpu.quota"
+BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup)"
+
+
+@pytest.fixture
+def foreign() -> ForeignWriters:
+    return ForeignWriters()
+
+
+@pytest.fixture
+def troubles(foreign: ForeignWriters) -> Troubles:
+    return Troubles(foreign)
+
+
+def refused(place: str = PLACE, error: str = BUSY) -> AppliedStep:
+    return AppliedStep(place, "1", ok=False, error=error)
+
+
+def test_without_trouble_there_is_nothing_to_tell(troubles: Troubles) -> None:
+    troubles.note([AppliedStep(PLACE, "1")])
+    assert troubles.told(0.0) == ()
+
+
+def test_refusals_are_counted_by_place_with_the_last_words(troubles: Troubles) -> None:
+    troubles.note([refused(), refused("a/cpuset.cpus"), AppliedStep(PLACE, "1")])
+    troubles.note([refused(error="EINVAL: Invalid argument")])
+    assert troubles.told(0.0) == (
+        FileTrouble(PLACE, 2, "EINVAL: Invalid argument", 0, 0.0),
+        FileTrouble("a/cpuset.cpus", 1, BUSY, 0, 0.0),
+    )
+
+
+def test_a_fight_is_told_with_how_long_we_keep_off(
+    troubles: Troubles, foreign: ForeignWriters, picture: Callable[..., object]
+) -> None:
+    for number in range(4):
+        foreign.wrote(CgroupChange("kubepods/besteffort", "cpu.quota", 100_000))
+        assert len(foreign.look(picture(100.0 + number, 50_000))) == 1  # type: ignore[arg-type]
+    (told,) = troubles.told(104.0)
+    assert (told.place, told.foreign, told.refused) == (PLACE, 4, 0)
+    assert told.kept_off_seconds == pytest.approx(7.0), "the fourth time it waits for 8 s, one of which has passed"
+    assert troubles.told(200.0)[0].kept_off_seconds == 0.0
+
+
+def test_the_worst_come_first_and_memory_is_bounded(troubles: Troubles) -> None:
+    for number in range(2 * MAX_PLACES):
+        troubles.note([refused(f"p{number}/cpu.quota")])
+    troubles.note([refused(f"p{2 * MAX_PLACES - 1}/cpu.quota")] * 3)
+    told = troubles.told(0.0)
+    assert len(told) == MAX_TOLD
+    assert (told[0].place, told[0].refused) == (f"p{2 * MAX_PLACES - 1}/cpu.quota", 4)
+    troubles.note([refused("p0/cpu.quota")])
+    assert ("p0/cpu.quota", 2) not in {(each.place, each.refused) for each in troubles.told(0.0)}
+
+
+@pytest.fixture
+def picture() -> Callable[..., object]:
+    """A picture of one group; only what `ForeignWriters` looks at."""
+
+    class Picture:
+        def __init__(self, time: float, quota_us: int) -> None:
+            self.time = time
+            self.cgroups = {"kubepods/besteffort": Cgroup(CPUSet(), CPUSet(), quota_us)}
+
+    return Picture

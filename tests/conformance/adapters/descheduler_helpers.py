@@ -1,0 +1,63 @@
+"""Rules that several plugins share: order of pods, tolerations, weights of preferences, and Koordinator's node fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from descheduler import node_index, pod_order
+from descheduler.fit import Rooms
+from koordlite.model import wire
+from tests.conformance.adapters import adapter
+from tests.conformance.descheduler_view import picture
+
+
+@adapter("sortPodsLowToHigh")
+def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
+    view = picture({"nodes": [{"metadata": {"name": "n"}}], "pods": [_pod(pod) for pod in given["pods"]]})
+    by_name = {pod.pod.name: pod for pod in view.pods()}
+    listed = [by_name[pod["name"]] for pod in given["pods"]]
+    found = sorted(listed, key=pod_order.least_important_first)
+    wanted = [by_name[name] for name in expect["order"]]
+    # Equal pods may stand in any order: what is compared is how important each place is.
+    return [pod_order.least_important_first(p) for p in found], [pod_order.least_important_first(p) for p in wanted]
+
+
+@adapter("preferredNodeAffinityWeight")
+def weighed(given: Any, expect: Any) -> tuple[Any, Any]:
+    view = picture({"nodes": [{"metadata": {"name": "n", "labels": given["nodeLabels"]}}]})
+    affinity = msgspec.json.decode(json.dumps(given["affinity"] or {}), type=wire.Affinity).node_affinity
+    preferred = (affinity.preferred if affinity else None) or ()
+    return node_index.weight(preferred, view.nodes["n"]), expect["weight"]
+
+
+@adapter("tolerationsEqual")
+def alike(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Equal lists let a pod on the same nodes; every toleration of either list has nodes here that ask for it."""
+    listed = [*given["left"], *given["right"]]
+    taints = [{**t, "effect": effect} for t in listed for effect in ("NoSchedule", "NoExecute")]
+    nodes = [{"metadata": {"name": f"n{i}"}, "spec": {"taints": [taint]}} for i, taint in enumerate(taints)]
+    index = node_index.NodeIndex(picture({"nodes": nodes}).nodes.values())
+    sides = (msgspec.json.decode(json.dumps(given[side]), type=tuple[wire.Toleration, ...]) for side in given)
+    left, right = (set(index.allowed_by_taints(side)) for side in sides)
+    return left == right, expect["equal"]
+
+
+@adapter("koordNodeFit")
+def fitting(given: Any, expect: Any) -> tuple[Any, Any]:
+    meta = {"name": "nameless", **given["pod"]["metadata"]}
+    others = [p for p in given.get("podsOnNodes") or () if p != given["pod"]]
+    view = picture({**given, "pods": [{**given["pod"], "metadata": meta}, *others]})
+    pod = next(p for p in (*view.unbound, *view.pods()) if p.pod.name == meta["name"])
+    if given["fn"] == "PodFitsAnyOtherNode":
+        return Rooms(view).fits(pod), expect["fits"]
+    return Rooms(view).fits_on(pod, set(view.nodes)), expect["fits"]
+
+
+def _pod(given: Any) -> Any:
+    notes = {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""} if given["preferNoEviction"] else {}
+    meta = {"namespace": "default", "name": given["name"], "uid": given["name"], "annotations": notes}
+    spec = {"nodeName": "n", "priority": given["priority"]}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Running", "qosClass": given["qosClass"]}}

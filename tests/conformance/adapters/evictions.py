@@ -1,0 +1,110 @@
+"""Limits, and what becomes of one eviction."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+from descheduler import limits
+from descheduler.evictor_args import Args
+from descheduler.evictors import api, dry_run, events
+from descheduler.framework import Finding, PodView, Refusal, View
+from descheduler.limits import Budget, Limits
+from descheduler.outcome import EvictionPlan, Outcome, Profile
+from koordlite.kube.answers import Answer, ApiError
+from tests.conformance.adapters import adapter
+from tests.conformance.descheduler_view import picture
+
+_ERRORS = {
+    limits.TOTAL: ("TotalLimit", "maximum number of evicted pods per a descheduling cycle reached"),
+    limits.PER_NODE: ("NodeLimit", "maximum number of evicted pods per node reached"),
+    limits.PER_NAMESPACE: ("NamespaceLimit", "maximum number of evicted pods per namespace reached"),
+}
+
+
+@adapter("limiter")
+def limited(given: Any, expect: Any) -> tuple[Any, Any]:
+    view = _view(given["sequence"])
+    budget = Budget(_limits(given), view)
+    allowed, nodes, namespaces = [], Counter[str](), Counter[str]()
+    for pod in _in_order(view, given["sequence"]):
+        allowed.append(not budget.refusal(pod)[0])
+        if allowed[-1]:
+            budget.take(pod)
+            nodes[pod.node] += 1
+            namespaces[pod.pod.namespace] += 1
+    counts = ({n: nodes[n] for n in expect["nodeCount"]}, {n: namespaces[n] for n in expect["namespaceCount"]})
+    wanted = (expect["allowed"], expect["nodeCount"], expect["namespaceCount"], expect["total"])
+    return (allowed, *counts, sum(allowed)), wanted
+
+
+@adapter("evictPod")
+def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
+    view = _view([given["pod"]])
+    (pod,) = _in_order(view, [given["pod"]])
+    finding = Finding(pod=pod.uid, reason="X", plugin="NotSet")
+    outcome = Outcome(pod, (finding,), "evict", Profile("p", (), Args()).name)
+    reason, text = Budget(_limits(given), view).refusal(pod)
+    if reason:
+        spared = dataclasses.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
+        told = events.of_limit(spared, _limits(given)) if given["evictionFailureEventNotification"] else None
+        return _result(_ERRORS[reason], told, 0), _wanted(expect)
+    plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
+    server = _Server(given["apiError"])
+    (attempt,) = dry_run.evict(plan) if given["dryRun"] else api.evict(plan, server, lambda _seconds: False)
+    told = events.of_attempt(outcome, attempt, tell_failures=given["evictionFailureEventNotification"])
+    went = attempt.goes or attempt.result == "WouldEvict"
+    error = (None, None) if went else ("API", attempt.text)
+    return _result(error, told, int(went)), _wanted(expect)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Server:
+    """Answers evictions with this error, or with success."""
+
+    error: str | None
+
+    def request(self, method: str, path: str, *, body: object = None) -> Answer:
+        assert (method, path.rpartition("/")[2], bool(body)) == ("POST", "eviction", True)
+        if self.error:
+            raise ApiError(500, "InternalError", self.error)
+        return Answer(201, {}, b"{}")
+
+
+def _result(error: Any, told: events.EvictionEvent | None, count: int) -> Any:
+    listed = [{"type": told.type, "reason": told.reason, "note": told.note}] if told else []
+    return {"error": error, "events": listed, "count": (count, count)}
+
+
+def _wanted(expect: Any) -> Any:
+    return {
+        "error": (expect["errorType"], expect["error"]),
+        "events": expect["events"],
+        "count": (expect["nodeEvictions"], expect["totalEvictions"]),
+    }
+
+
+def _limits(given: Any) -> Limits:
+    most = given["limits"]
+    return Limits(
+        total=most.get("total"),
+        per_node=most.get("node"),
+        per_namespace=most.get("namespace"),
+        total_first=given["order"][0] == "total",
+    )
+
+
+def _view(pods: Any) -> View:
+    nodes = [{"metadata": {"name": name}} for name in {pod["nodeName"] for pod in pods}]
+    return picture({"nodes": nodes, "pods": [_pod(pod) for pod in pods]})
+
+
+def _pod(given: Any) -> Any:
+    meta = {"namespace": given["namespace"], "name": given["name"], "uid": f"uid-{given['name']}"}
+    return {"metadata": meta, "spec": {"nodeName": given["nodeName"]}, "status": {"phase": "Running"}}
+
+
+def _in_order(view: View, listed: Any) -> list[PodView]:
+    by_name = {pod.key: pod for pod in view.pods()}
+    return [by_name[f"{pod['namespace']}/{pod['name']}"] for pod in listed]

@@ -1,0 +1,126 @@
+"""LowNodeLoad: whole runs, arguments that are refused, defaults, the order of pods, how long a node is watched."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import msgspec
+
+from descheduler import amounts, plugins, times
+from descheduler.framework import View
+from descheduler.metrics_sources import node_metric
+from descheduler.utilization import koord_order
+from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
+from descheduler.utilization.load_args import Config, NodePool
+from descheduler.utilization.relieve import overused
+from koordlite.model import strict, wire
+from tests.conformance import descheduler_cases
+from tests.conformance.adapters import NotCovered, adapter, shapes
+from tests.conformance.descheduler_view import NOW, picture
+
+ANY_AGE = {"nodeMetricExpirationSeconds": None}
+
+
+@adapter("run LowNodeLoad")
+def run(given: Any, expect: Any) -> tuple[Any, Any]:
+    return descheduler_cases.run(given, expect, ANY_AGE, view=measured(given))
+
+
+def measured(given: Any) -> View:
+    """The picture with the NodeMetrics of the case."""
+    now = times.parse(given.get("now") or NOW)
+    objects = [msgspec.convert(obj, wire.NodeMetricObject, strict=False) for obj in given["nodeMetrics"] or ()]
+    return dataclasses.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
+
+
+@adapter("ValidateLowLoadUtilizationArgs")
+def validate(given: Any, expect: Any) -> tuple[Any, Any]:
+    return descheduler_cases.validated("LowNodeLoad", given, expect)
+
+
+@adapter("defaults")
+def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
+    if given["type"] != "LowNodeLoadArgs":
+        raise NotCovered
+    config = strict.load(json.dumps(given["args"] or {}), plugins.discover()["LowNodeLoad"].config, "args")
+    assert isinstance(config, Config)
+    own = {name: value for name, value in given["args"].items() if name not in ("nodePools", "anomalyCondition")}
+    pools = {"nodePools": [_pool(pool, config) for pool in config.node_pools]} if config.node_pools else {}
+    top = config.whole
+    told = {
+        **own,
+        "nodeMetricExpirationSeconds": config.node_metric_expiration_seconds,
+        "nodeFit": config.node_fit,
+        "resourceWeights": top.resource_weights,
+        "anomalyCondition": _condition(top.anomaly_condition),
+        "detectorCacheTimeout": _duration(config.detector_cache_timeout),
+        **pools,
+    }
+    return {"args": told}, expect
+
+
+def _pool(pool: NodePool, config: Config) -> dict[str, Any]:
+    whole = config.completed(pool)
+    names = {camel: field.name for camel, (field, _) in strict.fields(NodePool).items()}
+    told = {camel: getattr(whole, name) for camel, name in names.items() if getattr(whole, name)}
+    return {**told, "anomalyCondition": _condition(whole.anomaly_condition)}
+
+
+def _condition(condition: AnomalyCondition) -> dict[str, Any]:
+    return {
+        "timeout": _duration(condition.timeout or "0"),
+        "consecutiveAbnormalities": condition.consecutive_abnormalities,
+        "consecutiveNormalities": condition.consecutive_normalities,
+    }
+
+
+def _duration(text: str) -> str:
+    return text if text.endswith("s") else f"{text}0s"
+
+
+@adapter("sortPodsByUsage")
+def sorted_by_usage(given: Any, expect: Any) -> tuple[Any, Any]:
+    excess = amounts.units(shapes.quantities(given["resourcesThatExceedThresholds"]))
+    used = {
+        key: amounts.units(shapes.quantities(metric["resources"]))
+        for key, metric in (given["podMetrics"] or {}).items()
+        if metric and metric.get("resources") is not None
+    }
+
+    def score(pod: Any) -> float | None:
+        return koord_order.relief(used[pod.key], excess, given["weights"]) if pod.key in used else None
+
+    view = picture({"nodes": [], "pods": given["pods"]})
+    return {"order": [pod.key for pod in sorted(view.unbound, key=koord_order.sort_key(score))]}, expect
+
+
+@adapter("anomalyDetector")
+def watched(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Each node is sighted as often as the case says, then once more: which of them count as too full?"""
+    before = given["preMarkedAbnormal"]
+    debounce = Debounce.of(
+        AnomalyCondition(
+            consecutive_abnormalities=given["consecutiveAbnormalities"],
+            consecutive_normalities=given["consecutiveNormalities"],
+        )
+    )
+    found = []
+    for node in given["sourceNodes"]:
+        times_before = before["times"] * (node in (before["nodes"] or ())) + given["extraDetectionsOnAll"]
+        watch = NEW
+        for _ in range(times_before + 1):
+            watch = marked(watch, normal=False, now=0.0, debounce=debounce)
+        found.append((node, watch.anomalous))
+    return {
+        "abnormalOnNextCall": [node for node, anomalous in found if anomalous or debounce.abnormalities == 1]
+    }, expect
+
+
+@adapter("evictionReason")
+def reason(given: Any, expect: Any) -> tuple[Any, Any]:
+    held = amounts.units(shapes.quantities(given["allocatable"]))
+    used = amounts.units(shapes.quantities(given["usage"]))
+    limit = {name: int(percent * 0.01 * held[name]) for name, percent in given["highThresholds"].items()}
+    return {"reason": overused(used, limit, held, prod=given["prod"])}, expect

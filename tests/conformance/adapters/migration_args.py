@@ -1,0 +1,20 @@
+"""Arguments of MigrationController."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from descheduler.migration_args import MigrationControllerArgs
+from koordlite.model import strict
+from koordlite.model.errors import ConfigError
+from tests.conformance.adapters import adapter
+
+
+@adapter("ValidateMigrationControllerArgs")
+def validated(given: Any, expect: Any) -> tuple[Any, Any]:
+    try:
+        strict.load(json.dumps(given["args"]), MigrationControllerArgs, "args")
+    except ConfigError as error:
+        return (False, str(error)) if expect["valid"] else False, expect["valid"]
+    return True, expect["valid"]

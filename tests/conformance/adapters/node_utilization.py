@@ -1,0 +1,53 @@
+"""LowNodeUtilization and HighNodeUtilization: whole runs, and which arguments are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from descheduler import amounts
+from descheduler.framework import Usage, View
+from descheduler.utilization import levels
+from tests.conformance import descheduler_cases
+from tests.conformance.adapters import ADAPTERS, adapter, shapes
+from tests.conformance.descheduler_view import picture
+
+for plugin in ("LowNodeUtilization", "HighNodeUtilization"):
+    ADAPTERS[f"Validate{plugin}Args"] = functools.partial(descheduler_cases.validated, plugin)
+
+
+@adapter("run LowNodeUtilization", "run HighNodeUtilization")
+def run(given: Any, expect: Any) -> tuple[Any, Any]:
+    return descheduler_cases.run(given, expect, view=measured(given))
+
+
+def measured(given: Any) -> View:
+    """The picture with the measurements of the case."""
+    usage = {}
+    if given.get("nodeMetrics"):
+        nodes = {name: _amounts(use) for name, use in given["nodeMetrics"].items()}
+        pods = {_key(pod): _sum(c["usage"] for c in pod["containers"]) for pod in given.get("podMetrics") or ()}
+        usage["KubernetesMetrics"] = Usage(nodes, pods)
+    if given.get("prometheusNodeUsagePercent"):
+        query = given["args"]["metricsUtilization"]["prometheus"]["query"]
+        percents = given["prometheusNodeUsagePercent"]
+        usage[f"Prometheus:{query}"] = Usage({name: {levels.METRIC: int(p)} for name, p in percents.items()})
+    return dataclasses.replace(picture(given), usage=usage)
+
+
+def _key(pod: Any) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _amounts(use: Any) -> dict[str, int]:
+    return amounts.units(shapes.quantities(use))
+
+
+def _sum(uses: Any) -> Mapping[str, int]:
+    total: dict[str, int] = {}
+    for use in uses:
+        for name, amount in _amounts(use).items():
+            total[name] = total.get(name, 0) + amount
+    return total

@@ -1,0 +1,69 @@
+"""Folders of pods and containers: which one to look into, and whose a folder is.
+
+Ours are looked at, not watched, and found by the name that a pod's uid gives. So the question "whose is this folder" is
+asked the other way round: is there a uid, or a container's id, that gives this name?
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from koordlite.host import cgroup_names
+from koordlite.host.cgroupfs import Cgroups
+from koordlite.model.qos import KubeQoS
+from koordlite.model.snapshot import Layout
+from tests.conformance.adapters import adapter
+
+TOPS = {"systemd": "kubepods.slice", "cgroupfs": "kubepods"}
+RUNTIMES = ("containerd", "docker", "cri-o", "pouch")
+WORDS = {"create": "Added", "delete": "Deleted"}
+
+
+@adapter("pleg.watch_path")
+def watch_path(given: Any, expect: Any) -> tuple[Any, Any]:
+    layout = cgroup_names.layout(given["cgroupVersion"], TOPS[given["driver"]])
+    root, controllers = given["cgroupRootDir"], ("cpu", "cpuacct", "cpuset", "memory", "blkio")
+    points = {name: f"{root}/{name}" for name in controllers} if layout.version == 1 else {"": root}
+    cgroups = Cgroups(None, layout, points)  # type: ignore[arg-type]
+    group = cgroups.pod_group("any", KubeQoS(given["kubeQoS"])).rpartition("/")[0]
+    return {"path": cgroups.folder(group, "cpu")}, expect
+
+
+@adapter("pleg.event")
+def event(given: Any, expect: Any) -> tuple[Any, Any]:
+    layout, path = cgroup_names.layout(1, TOPS[given["driver"]]), given["path"].rstrip("/").split("/")
+    word = WORDS.get(given["op"])
+    if not given.get("isDir", True) or word is None:
+        return {"event": None}, expect
+    pod, above = _pod(layout, path[-1]), _pod(layout, path[-2]) if len(path) > 1 else None
+    container = _container(layout, path[-1])
+    if pod:
+        return {"event": {"podID": pod, "type": f"pod{word}"}}, expect
+    if above and container:
+        return {"event": {"podID": above, "type": f"container{word}", "containerID": container}}, expect
+    return {"event": None}, expect
+
+
+def _pod(layout: Layout, folder: str) -> str | None:
+    """The uid that gives this name to a pod of some class."""
+    groups = (
+        (uid, cgroup_names.pod_group(layout, uid, qos)) for uid, qos in itertools.product(_parts(folder), KubeQoS)
+    )
+    return next((uid for uid, group in groups if group.rpartition("/")[2] == folder), None)
+
+
+def _container(layout: Layout, folder: str) -> str | None:
+    named = itertools.product(_parts(folder), RUNTIMES)
+    groups = ((name, cgroup_names.container_group(layout, "pod", f"{runtime}://{name}")) for name, runtime in named)
+    return next((name for name, group in groups if group == f"pod/{folder}"), None)
+
+
+def _parts(folder: str) -> Iterator[str]:
+    """Whatever of a name could be an id: what follows `pod` or a dash, or all of it; systemd has `_` for `-`."""
+    stem = re.sub(r"\.(slice|scope)\Z", "", folder)
+    starts = [match.end() for match in re.finditer(r"pod|-", stem)]
+    for start in (0, *starts):
+        yield from (part for part in (stem[start:].replace("_", "-"), stem[start:]) if part)

@@ -1,0 +1,167 @@
+"""Plays a recorded session with an API server against ours, over HTTP, in order.
+
+Recordings leave out some of their set-up. An object, or a revision, that no recorded request can have made was made by
+an unrecorded one: the player makes it, just before it is first needed.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import http.client
+import json
+import re
+import threading
+import time
+from typing import Any
+
+from koordlite.sandbox.apiserver import ApiServer, ManualClock, User
+from tests.conformance import apiserver_scene
+from tests.conformance.apiserver_match import Matcher
+from tests.conformance.apiserver_symbols import Symbols
+
+_TOKENS = {
+    "token-admin": User("admin", ("system:masters",), "admin"),
+    "token-node-a": User("system:node:node-a", ("system:nodes",), "kubelet"),
+    "token-scheduler": User("system:kube-scheduler"),
+}
+_BEARERS = {"system:node:node-a": "token-node-a", "system:kube-scheduler": "token-scheduler", "admin": "token-admin"}
+_STEP_SECONDS = 1.0
+
+
+@dataclasses.dataclass
+class _Open:
+    """A watch that is under way."""
+
+    interaction: Any
+    thread: threading.Thread
+    found: dict[str, Any]
+
+
+class Player:
+    """One recording against one fresh server."""
+
+    def __init__(self, recording: list[Any]) -> None:
+        self._recording = recording
+        self._clock = ManualClock()
+        controllers = any("the disruption controller" in each["title"] for each in recording)
+        self.server = ApiServer(
+            tokens=_TOKENS, clock=self._clock, seed=1, controllers=controllers, establish_seconds=0.5
+        )
+        self.symbols = Symbols()
+        self._matcher = Matcher(self.symbols)
+        self.scene = apiserver_scene.Scene(
+            self.server, self.symbols, recording, kept=("PodDisruptionBudget",) if controllers else ()
+        )
+
+    def play(self) -> list[tuple[Any, list[str]]]:
+        """Every interaction with its differences."""
+        outcomes = []
+        with self.server:
+            self.scene.begin()
+            place = 0
+            while place < len(self._recording):
+                interaction = self._recording[place]
+                last = self._during(place) if "stream" in interaction["response"] else place
+                during = self._recording[place + 1 : last + 1]
+                watch = self._begin(interaction, during) if "stream" in interaction["response"] else None
+                inner = [self._judge(each) for each in during]
+                outcomes.append(self._end(watch) if watch else self._judge(interaction))
+                outcomes += inner
+                place = last + 1
+        return outcomes
+
+    def _during(self, place: int) -> int:
+        """The last interaction that happened while the watch was open."""
+        last = place
+        while last + 1 < len(self._recording) and self._recording[last + 1]["title"].startswith("during"):
+            last += 1
+        return last
+
+    def _judge(self, interaction: Any) -> tuple[Any, list[str]]:
+        try:
+            self.scene.before(interaction)
+            if self.scene.waits(interaction):
+                self._clock.advance(_STEP_SECONDS)
+            return interaction, self._matcher.differences(interaction, self._ask(interaction["request"], interaction))
+        except (KeyError, ValueError, AssertionError, OSError) as error:
+            return interaction, [f"broke: {type(error).__name__}: {error}"]
+
+    def _begin(self, interaction: Any, during: list[Any]) -> _Open:
+        self.scene.before_watch(during)
+        self.scene.before(interaction)
+        found: dict[str, Any] = {}
+
+        def read() -> None:
+            found.update(self._ask(interaction["request"], interaction, found.setdefault("lines", [])))
+
+        thread = threading.Thread(target=read, daemon=True)
+        seen = len(self.server.requests)
+        thread.start()
+        while len(self.server.requests) == seen and thread.is_alive():
+            time.sleep(0.002)
+        return _Open(interaction, thread, found)
+
+    def _end(self, watch: _Open) -> tuple[Any, list[str]]:
+        seen = -1
+        while seen != len(watch.found.get("lines", ())):
+            seen = len(watch.found.get("lines", ()))
+            watch.thread.join(0.05)
+        for event in watch.interaction["response"]["stream"][seen:]:
+            if isinstance(event, dict) and event.get("type") != "BOOKMARK" and "object" in event:
+                self.scene.happened(event)
+        while watch.thread.is_alive():
+            watch.thread.join(0.04)
+            self._clock.advance(_STEP_SECONDS)
+        try:
+            return watch.interaction, self._matcher.differences(watch.interaction, watch.found)
+        except (KeyError, ValueError, AssertionError) as error:
+            return watch.interaction, [f"broke: {type(error).__name__}: {error}"]
+
+    def _ask(self, request: Any, interaction: Any, lines: list[str] | None = None) -> dict[str, Any]:
+        host = self.server.url.removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=30)
+        headers, body = self._headers(request), self._body(request, interaction)
+        path = self.symbols.said(request["path"]).replace('"', "%22").replace(" ", "%20").replace("\0", "%00")
+        connection.putrequest(request["method"], path, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        if body or request["method"] in ("POST", "PUT", "PATCH"):
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body or None)
+        answer = connection.getresponse()
+        lines = [] if lines is None else lines
+        for line in answer:
+            lines.append(line.decode(errors="replace"))
+        connection.close()
+        return {
+            "status": answer.status,
+            "headers": {name.lower(): value for name, value in answer.getheaders()},
+            "body": "".join(lines),
+        }
+
+    def _headers(self, request: Any) -> dict[str, str]:
+        headers = dict(request["headers"])
+        who = headers.pop("authorization", "Bearer $token(admin)")
+        if who != "absent":
+            name = re.sub(r"Bearer \$token\((.*)\)", r"\1", who)
+            headers["authorization"] = f"Bearer {_BEARERS.get(name, 'token-invalid')}"
+        return headers
+
+    def _body(self, request: Any, interaction: Any) -> bytes:
+        body = self.scene.body(interaction)
+        if body is None:
+            return b""
+        if isinstance(body, str):
+            return self.symbols.said(body).encode()
+        body = self.symbols.said(copy.deepcopy(body))
+        if "tokenreviews" in request["path"] and body["spec"]["token"]:
+            body["spec"]["token"] = self._reviewed(interaction, body)
+        return json.dumps(body).encode()
+
+    def _reviewed(self, interaction: Any, body: Any) -> str:
+        user = interaction["response"]["body"]["status"].get("user", {}).get("username", "")
+        wanted = user or ("admin" if body["spec"].get("audiences") else "")
+        token = _BEARERS.get(wanted, "token-invalid")
+        self.symbols.names["$token"] = token
+        return token

@@ -1,0 +1,113 @@
+"""Cases of one descheduler plugin: the whole cycle runs with it alone, on the picture that the product's reader makes.
+
+Evictions are counted on the picture as it is (`fit: snapshot`), as upstream counts them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from descheduler import cycle, plugins
+from descheduler.evictor_args import Args
+from descheduler.framework import View
+from descheduler.limits import Limits
+from descheduler.outcome import EvictionPlan, Profile, Setup
+from koordlite.model import strict, wire
+from koordlite.model.errors import ConfigError
+from tests.conformance.descheduler_view import picture
+
+EVERYTHING_GOES = {
+    "podProtections": {
+        "defaultDisabled": ["PodsWithLocalStorage", "DaemonSetPods", "SystemCriticalPods", "FailedBarePods"]
+    }
+}
+_EVICT = "descheduler.alpha.kubernetes.io/evict"
+_PASSED = "conformance/passed"
+_LIMIT_WORDS = {
+    "LimitTotal": "maximum number of evicted pods per a descheduling cycle reached",
+    "LimitPerNode": "maximum number of evicted pods per node reached",
+    "LimitPerNamespace": "maximum number of evicted pods per namespace reached",
+}
+
+
+def run(
+    given: Any, expect: Any, defaults: Mapping[str, Any] | None = None, view: View | None = None
+) -> tuple[Any, Any]:
+    """(what our plan does, what is expected), in the words of the case. `defaults` are arguments that the plugin would
+    set by itself: those of a case are complete. "refused" when the arguments are."""
+    try:
+        plan = planned(given, defaults, view)
+    except ConfigError:
+        return "refused", expect
+    return _told(plan, expect), _wanted(expect)
+
+
+def planned(given: Any, defaults: Mapping[str, Any] | None = None, view: View | None = None) -> EvictionPlan:
+    """The plan for the objects of a case, or for `view`."""
+    plugin = plugins.discover()[given["plugin"]]
+    config = strict.load(json.dumps({**(defaults or {}), **(given["args"] or {})}), plugin.config, "args")
+    anything = given.get("evictorFilter") == "always_true"
+    evictor = EVERYTHING_GOES if anything else given.get("defaultEvictorArgs") or {}
+    profile = Profile("test", ((plugin, config),), strict.load(json.dumps(evictor), Args, "defaultEvictorArgs"))
+    bounds = given.get("evictor") or {}
+    setup = Setup(
+        profiles=(profile,),
+        limits=Limits(
+            total=bounds.get("maxPodsToEvictTotal"),
+            per_node=bounds.get("maxPodsToEvictPerNode"),
+            per_namespace=bounds.get("maxPodsToEvictPerNamespace"),
+        ),
+        node_selector=wire.LabelSelector(match_labels={_PASSED: ""}) if "passedNodes" in given else None,
+        fit="snapshot",
+    )
+    return cycle.plan(view or picture(_marked(given, anything)), setup)
+
+
+def validated(name: str, given: Any, expect: Any) -> tuple[Any, Any]:
+    """Does the strict reader accept the arguments of plugin `name`, as upstream's validation does?"""
+    try:
+        strict.load(json.dumps(given["args"] or {}), plugins.discover()[name].config, "args")
+    except ConfigError:
+        return False, expect["valid"]
+    return True, expect["valid"]
+
+
+def _marked(given: Any, anything: bool) -> Any:
+    passed = given.get("passedNodes")
+    nodes = given["nodes"] if passed is None else [_labelled(node, passed) for node in given["nodes"]]
+    pods = [_annotated(pod) for pod in given["pods"]] if anything else given["pods"]
+    return {**given, "nodes": nodes, "pods": pods}
+
+
+def _labelled(node: Any, passed: list[str]) -> Any:
+    meta = node["metadata"]
+    if meta["name"] not in passed:
+        return node
+    return {**node, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), _PASSED: ""}}}
+
+
+def _annotated(pod: Any) -> Any:
+    meta = pod["metadata"]
+    return {**pod, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), _EVICT: ""}}}
+
+
+def _told(plan: EvictionPlan, expect: Any) -> dict[str, Any]:
+    evicted = [outcome.pod.key for outcome in plan.evict]
+    refusals = {outcome.reasons[0].reason for outcome in plan.spare}
+    told = {
+        "evicted_count": len(evicted),
+        "evicted": sorted(evicted),
+        "order": evicted,
+        "eviction_errors": sorted(_LIMIT_WORDS[reason] for reason in refusals if reason in _LIMIT_WORDS),
+        "not expected": sorted(set(evicted) - set(expect.get("evicted_subset_of", evicted))),
+        "missing": sorted(set(expect.get("evicted_always", ())) - set(evicted)),
+    }
+    return {key: value for key, value in told.items() if key in expect or key in ("not expected", "missing")}
+
+
+def _wanted(expect: Any) -> dict[str, Any]:
+    wanted = {key: expect[key] for key in ("evicted_count", "evicted", "order") if key in expect}
+    errors = {"eviction_errors": sorted(set(expect["eviction_errors"]))} if "eviction_errors" in expect else {}
+    return {**wanted, **errors, "not expected": [], "missing": []}

@@ -1,0 +1,35 @@
+"""The picture out of the objects of a descheduler case, by the product's own reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from descheduler.framework import View
+from descheduler.snapshot import assemble, files
+
+NOW = "2026-01-01T00:00:00Z"
+_KINDS = {
+    "nodes": "Node",
+    "pods": "Pod",
+    "namespaces": "Namespace",
+    "priorityClasses": "PriorityClass",
+    "persistentVolumeClaims": "PersistentVolumeClaim",
+    "podDisruptionBudgets": "PodDisruptionBudget",
+}
+
+
+def picture(given: Any) -> View:
+    """What the product sees of `nodes`, `pods` and the other objects of a case."""
+    objects = files.Objects()
+    for obj in _objects(given):
+        files.take(objects, json.dumps(obj).encode(), "case")
+    return assemble.view(objects, given.get("now") or NOW)
+
+
+def _objects(given: Any) -> Iterator[Any]:
+    for key, kind in _KINDS.items():
+        for number, obj in enumerate(given.get(key) or ()):
+            # The reader leaves out objects without a name, which no API server has.
+            yield {**obj, "kind": kind, "metadata": {"name": f"unnamed-{number}", **(obj.get("metadata") or {})}}

@@ -1,0 +1,239 @@
+"""Pods leave nodes that are too full, and only as many as the others take."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from handles import handle
+
+from descheduler.framework import Finding, Note, Usage, Verdict, View
+from descheduler.plugins import low_node_utilization as plugin
+from koordlite.model import strict
+from koordlite.model.errors import ConfigError
+
+BOUNDS: dict[str, Any] = {"thresholds": {"cpu": 20}, "target_thresholds": {"cpu": 50}}
+
+
+@pytest.fixture
+def uneven(cluster: Any) -> Any:
+    """Node a is full by 80 % of its 10 CPUs in pods of 1, b by 10 %, c by 30 %."""
+    for name, pods in (("a", 8), ("b", 1), ("c", 3)):
+        cluster.node(name, cpu="10")
+        for number in range(pods):
+            cluster.pod(f"{name}{number}", name, cpu="1")
+    return cluster
+
+
+def talk(view: View, *, refuse: dict[str, Verdict] | None = None, **config: Any) -> tuple[list[str], list[str]]:
+    """Names of the pods that go, and the words of the notes, when all but `refuse` are let go."""
+    conversation = plugin.judge(view, plugin.Config(**{**BOUNDS, **config}), handle(view))
+    gone, notes, verdict = [], [], None
+    while True:
+        try:
+            said = conversation.send(verdict)
+        except StopIteration:
+            return gone, notes
+        verdict = None
+        if isinstance(said, Finding):
+            name = said.pod.removeprefix("uid-")
+            verdict = (refuse or {}).get(name, Verdict(evicted=True))
+            gone += [name] if verdict.evicted else []
+        elif isinstance(said, Note):
+            notes.append(said.reason)
+
+
+def test_pods_leave_until_the_node_is_at_its_target(uneven: Any) -> None:
+    assert talk(uneven.view()) == (["a0", "a1", "a2"], [])
+
+
+@pytest.mark.parametrize(
+    ("config", "note"),
+    [
+        pytest.param({"thresholds": {"cpu": 5}}, "NoNodeHasRoom", id="nobody has room"),
+        pytest.param({"number_of_nodes": 1}, "TooFewNodesHaveRoom", id="too few have room"),
+        pytest.param({"thresholds": {"cpu": 80}, "target_thresholds": {"cpu": 90}}, "EveryNodeHasRoom", id="all do"),
+        pytest.param({"target_thresholds": {"cpu": 80}}, "NoNodeTooFull", id="at the target is not above it"),
+    ],
+)
+def test_why_nothing_is_done(uneven: Any, config: dict[str, Any], note: str) -> None:
+    assert talk(uneven.view(), **config) == ([], [note])
+
+
+def test_what_did_not_go_is_not_subtracted(uneven: Any) -> None:
+    kept = {"a0": Verdict(evicted=False, reason="MinReplicas")}
+    assert talk(uneven.view(), refuse=kept) == (["a1", "a2", "a3"], [])
+
+
+def test_the_limit_of_a_node_ends_that_node_only(uneven: Any) -> None:
+    uneven.node("d", cpu="10")
+    for number in range(7):
+        uneven.pod(f"d{number}", "d", cpu="1")
+    stop = {"a1": Verdict(evicted=False, reason="LimitPerNode", stop="node")}
+    assert talk(uneven.view(), refuse=stop) == (["a0", "d0", "d1"], [])
+
+
+def test_the_limit_of_the_cycle_ends_everything(uneven: Any) -> None:
+    stop = {"a1": Verdict(evicted=False, reason="LimitTotal", stop="total")}
+    assert talk(uneven.view(), refuse=stop) == (["a0"], [])
+
+
+def test_the_room_of_the_others_is_a_bound(uneven: Any) -> None:
+    uneven.objects = [o for o in uneven.objects if o["metadata"]["name"] != "b"]
+    uneven.node("b", cpu="5")
+    assert talk(uneven.view()) == (["a0", "a1"], [])
+
+
+def test_cordoned_nodes_take_nothing(uneven: Any) -> None:
+    next(o for o in uneven.objects if o["metadata"]["name"] == "b")["spec"]["unschedulable"] = True
+    assert talk(uneven.view()) == ([], ["NoNodeHasRoom"])
+
+
+def test_the_node_reservation_is_not_there_to_be_used(cluster: Any) -> None:
+    cluster.node("a", cpu="10", reservation={"resources": {"cpu": "4"}})
+    cluster.node("b", cpu="10")
+    for number in range(4):
+        cluster.pod(f"a{number}", "a", cpu="1")
+    assert talk(cluster.view()) == (["a0"], [])
+
+
+def test_the_fullest_by_its_target_comes_first_not_the_one_with_most_bytes(cluster: Any) -> None:
+    cluster.node("cpu-bound", cpu="10", memory="64Gi")
+    cluster.node("big", cpu="10", memory="640Gi")
+    cluster.node("empty", cpu="10")
+    for number in range(9):
+        cluster.pod(f"c{number}", "cpu-bound", cpu="1", memory="1Mi")
+    for number in range(6):
+        cluster.pod(f"m{number}", "big", cpu="1", memory="20Gi")
+    assert talk(cluster.view())[0] == ["c0", "c1", "c2", "c3", "m0"]
+
+
+def test_deviations_are_distances_from_the_mean(uneven: Any) -> None:
+    bounds = {"thresholds": {"cpu": 10}, "target_thresholds": {"cpu": 10}, "use_deviation_thresholds": True}
+    assert talk(uneven.view(), **bounds)[0] == ["a0", "a1", "a2"]
+
+
+def test_other_namespaces_count_as_use_but_stay(uneven: Any) -> None:
+    excluded = plugin.Namespaces(exclude=("default",))
+    assert talk(uneven.view(), evictable_namespaces=excluded) == ([], [])
+
+
+def test_a_limit_of_its_own_per_node(uneven: Any) -> None:
+    assert talk(uneven.view(), eviction_limits=plugin.args.EvictionLimits(node=1))[0] == ["a0"]
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "gone"),
+    [
+        pytest.param([], [], id="a pod that tolerates nothing stays"),
+        pytest.param([{"operator": "Exists"}], ["a0", "a1", "a2"], id="one toleration may be enough for two taints"),
+    ],
+)
+def test_taints_of_the_nodes_with_room(uneven: Any, tolerations: list[Any], gone: list[str]) -> None:
+    node = next(o for o in uneven.objects if o["metadata"]["name"] == "b")
+    node["spec"]["taints"] = [{"key": "x", "effect": "NoSchedule"}, {"key": "y", "effect": "NoExecute"}]
+    for obj in uneven.objects:
+        if obj["kind"] == "Pod":
+            obj["spec"]["tolerations"] = tolerations
+    assert talk(uneven.view())[0] == gone
+
+
+def test_a_taint_that_only_prefers_keeps_nobody_off(uneven: Any) -> None:
+    node = next(o for o in uneven.objects if o["metadata"]["name"] == "b")
+    node["spec"]["taints"] = [{"key": "x", "effect": "PreferNoSchedule"}]
+    assert talk(uneven.view())[0] == ["a0", "a1", "a2"]
+
+
+def measured(view: View, nodes: dict[str, int], pods: dict[str, int]) -> View:
+    usage = Usage(
+        {name: {"cpu": cpu, "memory": 0} for name, cpu in nodes.items()},
+        {f"default/{name}": {"cpu": cpu, "memory": 0} for name, cpu in pods.items()},
+    )
+    return dataclasses.replace(view, usage={"KubernetesMetrics": usage})
+
+
+BY_METRICS = {"metrics_utilization": plugin.args.MetricsUtilization(source="KubernetesMetrics")}
+
+
+def test_measured_use_decides_when_asked_for(uneven: Any) -> None:
+    pods = {f"c{number}": 3000 for number in range(3)}
+    view = measured(uneven.view(), {"a": 1000, "b": 1000, "c": 9000}, pods)
+    assert talk(view, **BY_METRICS)[0] == ["c0", "c1"]
+
+
+def test_a_pod_that_was_not_measured_stays(uneven: Any) -> None:
+    view = measured(uneven.view(), {"a": 1000, "b": 1000, "c": 9000}, {"c2": 3000})
+    assert talk(view, **BY_METRICS)[0] == ["c2"]
+
+
+def test_one_node_without_measurement_stops_the_comparison(uneven: Any) -> None:
+    assert talk(measured(uneven.view(), {"a": 1, "b": 1}, {}), **BY_METRICS) == ([], ["UsageUnknown"])
+    assert talk(uneven.view(), **BY_METRICS) == ([], ["UsageUnknown"])
+
+
+def queried(view: View, **percent: int) -> View:
+    found = Usage({name: {"MetricResource": value} for name, value in percent.items()})
+    return dataclasses.replace(view, usage={"Prometheus:q": found})
+
+
+BY_QUERY = {
+    "thresholds": {"MetricResource": 20.0},
+    "target_thresholds": {"MetricResource": 50.0},
+    "metrics_utilization": plugin.args.MetricsUtilization(
+        source="Prometheus", prometheus=plugin.args.PrometheusQuery(query="q")
+    ),
+}
+
+
+def test_a_query_knows_nothing_of_pods_so_one_goes_at_a_time(uneven: Any) -> None:
+    view = queried(uneven.view(), a=30, b=10, c=90)
+    assert talk(view, **BY_QUERY)[0] == ["c0"]
+    assert talk(view, **BY_QUERY, eviction_limits=plugin.args.EvictionLimits(node=2))[0] == ["c0", "c1"]
+    assert talk(queried(uneven.view(), a=30, b=10), **BY_QUERY) == ([], ["UsageUnknown"])
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{}", "no resource threshold is configured"),
+        ("thresholds: {cpu: 101}\ntargetThresholds: {cpu: 10}", "cpu threshold not in [0, 100] range"),
+        ("thresholds: {cpu: 20}\ntargetThresholds: {memory: 50}", "different resources"),
+        ("thresholds: {cpu: 60}\ntargetThresholds: {cpu: 50}", "cpu percentage is greater"),
+        ("thresholds: {cpu: 1}\ntargetThresholds: {cpu: 5}\nmetricsUtilization: {source: Prometheus}", "query"),
+        (
+            "thresholds: {cpu: 1}\ntargetThresholds: {cpu: 5}\n"
+            "metricsUtilization: {source: Prometheus, prometheus: {query: q}}",
+            "MetricResource",
+        ),
+        (
+            "thresholds: {cpu: 1}\ntargetThresholds: {cpu: 5}\n"
+            "metricsUtilization: {source: KubernetesMetrics, metricsServer: true}",
+            "not allowed to set both",
+        ),
+        (
+            "thresholds: {cpu: 1}\ntargetThresholds: {cpu: 5}\n"
+            "metricsUtilization: {source: KubernetesMetrics, prometheus: {query: q}}",
+            "not allowed to set",
+        ),
+    ],
+    ids=["none", "beyond 100", "other resources", "wrong order", "no query", "a query of cpu", "twice", "both"],
+)
+def test_arguments_that_mean_nothing_are_refused(text: str, word: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        strict.load(text, plugin.Config, "args.yaml")
+    assert word in str(refused.value)
+
+
+def test_a_deviation_may_be_larger_below_than_above() -> None:
+    text = "useDeviationThresholds: true\nthresholds: {cpu: 20}\ntargetThresholds: {cpu: 10}"
+    assert strict.load(text, plugin.Config, "args.yaml").use_deviation_thresholds
+
+
+def test_the_finding_says_how_full_the_node_is(uneven: Any) -> None:
+    view = uneven.view()
+    said = next(iter(plugin.judge(view, plugin.Config(**BOUNDS), handle(view))))
+    assert isinstance(said, Finding)
+    assert said.fact == "cpu 80.0% is used"
+    assert said.promise == "at most cpu 50.0% of a is used"
+    assert said.evidence == {"node": "a", "cpuPercent": 80.0, "cpuLimitPercent": 50.0}

@@ -1,0 +1,266 @@
+"""Fit as the plan goes on: spread, volumes, anti-affinity that moves along, and answers that are remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from descheduler import fit
+from descheduler.fit import Place, Rooms
+from descheduler.framework import PodView, View
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def find(view: View, name: str) -> PodView:
+    return next(pod for pod in view.pods() if pod.pod.name == name)
+
+
+def says(cluster: Any, name: str = "p") -> dict[str, str]:
+    view = cluster.view()
+    return dict(Rooms(view).search(find(view, name)).by_node)
+
+
+def spread(**more: Any) -> list[dict[str, Any]]:
+    one = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}},
+    }
+    return [{**one, **more}]
+
+
+@pytest.fixture
+def zones(cluster: Any) -> Any:
+    """Nodes a, b, c in zones 1, 2, 3; two pods of app x on b, and p of app x on a."""
+    for name, zone in zip("abc", "123", strict=True):
+        cluster.node(name, labels={ZONE: zone})
+    for name in ("q", "r"):
+        cluster.pod(name, "b", labels={"app": "x"})
+    cluster.p = cluster.pod("p", "a", labels={"app": "x"})
+    cluster.p["spec"]["topologySpreadConstraints"] = spread()
+    return cluster
+
+
+UNEVEN = f"pods would lie too unevenly over {ZONE}"
+
+
+def test_a_pod_does_not_fit_where_its_kind_is_already_crowded(zones: Any) -> None:
+    assert says(zones) == {"b": UNEVEN}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "refused"),
+    [
+        pytest.param({"maxSkew": 3}, [], id="more skew is allowed"),
+        pytest.param({"whenUnsatisfiable": "ScheduleAnyway"}, [], id="a wish is no obstacle"),
+        pytest.param({"labelSelector": {"matchLabels": {"app": "y"}}}, [], id="pods of another kind do not count"),
+        pytest.param({"matchLabelKeys": ["version"]}, [], id="only pods of its own version count"),
+        pytest.param({"minDomains": 4}, ["b"], id="a missing domain counts as empty"),
+        pytest.param({"topologyKey": "rack"}, ["b", "c"], id="nodes without the label take nothing"),
+    ],
+)
+def test_what_a_constraint_asks(zones: Any, constraint: dict[str, Any], refused: list[str]) -> None:
+    zones.p["spec"]["topologySpreadConstraints"] = spread(**constraint)
+    zones.p["metadata"]["labels"]["version"] = "2"
+    assert sorted(says(zones)) == refused
+
+
+def test_its_own_place_does_not_count_since_it_leaves(cluster: Any) -> None:
+    for name, zone in zip("abc", "112", strict=True):
+        cluster.node(name, labels={ZONE: zone})
+    cluster.pod("p", "a", labels={"app": "x"})["spec"]["topologySpreadConstraints"] = spread()
+    assert says(cluster) == {}
+
+
+def test_nodes_its_affinity_excludes_are_no_domains(zones: Any) -> None:
+    """Node c is empty: were it a domain, b would be two pods ahead of it."""
+    zones.p["spec"]["nodeSelector"] = {"role": "x"}
+    for obj in zones.objects[:2]:
+        obj["metadata"]["labels"]["role"] = "x"
+    zones.pod("s", "a", labels={"app": "x"})
+    zones.pod("t", "a", labels={"app": "x"})
+    assert says(zones) == {"c": "pod node selector does not match the node label"}
+    zones.p["spec"]["topologySpreadConstraints"] = spread(nodeAffinityPolicy="Ignore")
+    assert says(zones)["b"] == UNEVEN
+
+
+def test_arrivals_count_for_the_spread(zones: Any) -> None:
+    zones.pod("s", "a", labels={"app": "x"})["spec"]["topologySpreadConstraints"] = spread()
+    view = zones.view()
+    rooms = Rooms(view)
+    assert [place.node for place in rooms.search(find(view, "p")).places] == ["c"]
+    rooms.move(find(view, "s"), Place("c"))
+    assert rooms.search(find(view, "p")).by_node == {"b": UNEVEN, "c": UNEVEN}
+
+
+def claim(cluster: Any, *, volume: str = "", storage_class: str = "fast") -> None:
+    cluster.p["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"volumeName": volume, "storageClassName": storage_class}
+    cluster.add({"kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "data"}, "spec": spec})
+
+
+NOT_REACHED = "a volume of the pod cannot be reached from the node"
+
+
+@pytest.fixture
+def stateful(cluster: Any) -> Any:
+    """Pod p on node a in zone 1; nodes b and c in zones 2 and 3."""
+    for name, zone in zip("abc", "123", strict=True):
+        cluster.node(name, labels={ZONE: zone})
+    cluster.p = cluster.pod("p", "a")
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        pytest.param({"labels": {ZONE: "1__2"}}, id="zones of the volume's labels"),
+        pytest.param(
+            {"terms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["1", "2"]}]}]},
+            id="its node affinity",
+        ),
+    ],
+)
+def test_a_volume_is_reached_from_some_nodes_only(stateful: Any, volume: dict[str, Any]) -> None:
+    claim(stateful, volume="pv")
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": volume["terms"]}}} if "terms" in volume else {}
+    meta = {"name": "pv", "labels": volume.get("labels", {})}
+    stateful.add({"kind": "PersistentVolume", "metadata": meta, "spec": affinity})
+    assert says(stateful) == {"c": NOT_REACHED}
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("WaitForFirstConsumer", ["c"]), ("Immediate", [])])
+def test_a_volume_that_is_made_later_is_made_where_its_class_allows(
+    stateful: Any, mode: str, refused: list[str]
+) -> None:
+    claim(stateful)
+    allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["1", "2"]}]}]
+    found = {"metadata": {"name": "fast"}, "volumeBindingMode": mode, "allowedTopologies": allowed}
+    stateful.add({"kind": "StorageClass", **found})
+    assert sorted(says(stateful)) == refused
+
+
+def test_a_claim_nobody_knows_is_no_obstacle(stateful: Any) -> None:
+    claim(stateful, volume="unknown")
+    assert says(stateful) == {}
+
+
+def anti(app: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def test_rivals_that_move_block_their_new_place_and_free_the_old(cluster: Any) -> None:
+    for name in "abc":
+        cluster.node(name)
+    for name, node in (("p", "a"), ("q", "b")):
+        cluster.pod(name, node, labels={"app": "x"})["spec"]["affinity"] = anti("x")
+    view = cluster.view()
+    rooms = Rooms(view)
+    p, q = find(view, "p"), find(view, "q")
+    assert [place.node for place in rooms.search(p).places] == ["c"]
+    rooms.move(q, Place("c"))
+    assert [place.node for place in rooms.search(p).places] == ["b"]
+
+
+def test_two_pods_never_count_on_one_place(cluster: Any) -> None:
+    cluster.node("a", cpu="8")
+    cluster.node("b", cpu="3")
+    for name in "pq":
+        cluster.pod(name, "a", cpu="2")
+    view = cluster.view()
+    rooms = Rooms(view)
+    rooms.move(find(view, "p"), rooms.search(find(view, "p")).places[0])
+    assert not rooms.fits(find(view, "q"))
+    assert rooms.search(find(view, "q")).by_node == {"b": "insufficient cpu"}
+
+
+def test_a_refusal_is_remembered_until_a_node_changes(cluster: Any) -> None:
+    cluster.node("a", cpu="8")
+    cluster.node("b", cpu="2")
+    for name, node in (("p", "a"), ("q", "a"), ("full", "b")):
+        cluster.pod(name, node, cpu="2")
+    view = cluster.view()
+    rooms = Rooms(view)
+    assert not rooms.fits(find(view, "p"))
+    assert not rooms.fits(find(view, "q"))
+    rooms.leave(find(view, "full"))
+    assert rooms.fits(find(view, "q"))
+
+
+def test_what_held_for_a_pod_on_one_node_is_asked_anew_for_one_on_another(cluster: Any) -> None:
+    """Pod p is on the only node with room, so it fits nowhere else; q is like it and fits there."""
+    cluster.node("a", cpu="8")
+    cluster.node("b", cpu="2")
+    for name, node in (("p", "a"), ("q", "b")):
+        cluster.pod(name, node, cpu="2")
+    view = cluster.view()
+    rooms = Rooms(view)
+    assert not rooms.fits(find(view, "p"))
+    assert rooms.fits(find(view, "q"))
+
+
+def test_of_many_nodes_only_enough_are_asked(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "ASK_ALL", 3)
+    for number in range(9):
+        cluster.node(f"n{number}", cpu="1" if number == 8 else "8")
+    cluster.pod("p", "n0", cpu="2")
+    view = cluster.view()
+    found = Rooms(view).search(find(view, "p"))
+    assert len(found.places) == fit.ENOUGH
+    assert found.unasked == 9 - 1 - fit.ENOUGH - len(found.by_node)
+
+
+def test_the_pods_own_node_is_asked_when_it_is_named(cluster: Any) -> None:
+    """Its resources are there already, but it must still be allowed there."""
+    node = cluster.node("a", cpu="1")
+    cluster.pod("p", "a", cpu="4")
+    view = cluster.view()
+    assert Rooms(view).fits_on(find(view, "p"), {"a"})
+    node["spec"]["unschedulable"] = True
+    view = cluster.view()
+    assert Rooms(view).refusal(find(view, "p"), "a") == "node is not schedulable"
+
+
+SIZES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=8)
+MOVES = st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=8)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SIZES, MOVES, st.data())
+def test_remembered_answers_are_those_of_a_fresh_look(
+    cluster: Any, sizes: list[str], moves: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    cluster.objects.clear()
+    for name, cpu in (("a", "8"), ("b", "4"), ("c", "2")):
+        cluster.node(name, cpu=cpu)
+    for number, cpu in enumerate(sizes):
+        obj = cluster.pod(f"p{number}", data.draw(st.sampled_from("abc")), cpu=cpu, labels={"app": cpu})
+        obj["spec"]["affinity"] = anti("3") if cpu == "3" else None
+    view = cluster.view()
+    rooms, pods, done = Rooms(view), list(view.pods()), list[tuple[PodView, Place | None]]()
+    for number, away in moves:
+        pod = pods[number % len(pods)]
+        if pod in [moved for moved, _ in done]:
+            continue
+        place = None if away else next(iter(rooms.search(pod).places), None)
+        done.append((pod, place))
+        _apply(rooms, pod, place)
+        fresh = Rooms(view)
+        for moved, target in done:
+            _apply(fresh, moved, target)
+        staying = [other for other in pods if other not in [moved for moved, _ in done]]
+        assert [rooms.search(other) for other in staying] == [fresh.search(other) for other in staying]
+        assert [rooms.fits(other) for other in staying] == [bool(fresh.search(other).places) for other in staying]
+
+
+def _apply(rooms: Rooms, pod: PodView, place: Place | None) -> None:
+    if place:
+        rooms.move(pod, place)
+    else:
+        rooms.leave(pod)

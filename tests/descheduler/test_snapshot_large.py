@@ -1,0 +1,158 @@
+"""Large pictures: lists read object by object, pods made small, and lists of an API server in parts."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from descheduler.snapshot import assemble, cluster, files, stream
+from descheduler.snapshot.pack import Packer
+from koordlite.kube.answers import ApiError
+from koordlite.kube.paging import Page
+from koordlite.model import pod, wire
+from koordlite.model.errors import InputError
+
+TEXT = st.text(alphabet='ab{}[],":\\ \n', max_size=8)
+OBJECTS = st.lists(
+    st.fixed_dictionaries({"metadata": st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT)), max_size=3)}),
+    min_size=1,
+    max_size=6,
+)
+FORMS = {"compact": {"separators": (",", ":")}, "spaced": {}, "indented": {"indent": 4}}
+
+
+def in_pieces(text: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    with monkeypatch.context() as patch:
+        patch.setattr(stream, "_CHUNK_BYTES", chunk)
+        return [json.loads(piece) for _, piece in stream.items(io.BytesIO(text.encode()), "file")]
+
+
+@given(objects=OBJECTS, form=st.sampled_from(sorted(FORMS)), chunk=st.integers(64, 400))
+def test_pieces_are_the_items_whatever_they_hold(objects: list[Any], form: str, chunk: int) -> None:
+    document = {"kind": "PodList", "items": objects, "metadata": {"x": "]}"}}
+    text = json.dumps(document, **FORMS[form])  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert in_pieces(text, chunk, monkeypatch) == objects
+
+
+def test_a_list_that_was_cut_off_is_a_problem() -> None:
+    text = json.dumps({"kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
+    with pytest.raises(InputError, match="cut off"):
+        list(stream.items(io.BytesIO(text[:-20].encode()), "pods.json"))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param({"kind": "PodList", "items": []}, id="an empty list"),
+        pytest.param({"kind": "Pod", "metadata": {"name": "p"}}, id="one object"),
+    ],
+)
+def test_what_is_no_long_list_is_left_to_the_other_reader(document: Any) -> None:
+    assert list(stream.items(io.BytesIO(json.dumps(document).encode()), "file")) == []
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["kind first", "kind last, and objects without"])
+def test_a_large_file_gives_the_same_picture(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    items = [{"metadata": {"name": f"p{i}", "namespace": "d"}, "spec": {"nodeName": "n"}} for i in range(50)]
+    document: dict[str, Any] = {"items": items, "kind": "PodList"} if last else {"kind": "PodList", "items": items}
+    path = tmp_path / "pods.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    whole = files.read([str(path)])
+    monkeypatch.setattr(stream, "LARGE_BYTES", 1)
+    assert files.read([str(path)]).by_kind == whole.by_kind
+    assert len(whole.by_kind["Pod"]) == 50
+
+
+def decoded(obj: Any) -> wire.PodObject:
+    return msgspec.json.decode(msgspec.json.encode(obj), type=wire.PodObject)
+
+
+def test_equal_pods_share_what_is_equal(cluster: Any) -> None:
+    packer = Packer()
+    first, second = (packer.small(decoded(cluster.pod(name, "a", owner="app"))) for name in ("p", "q"))
+    assert first.spec.containers is second.spec.containers
+    assert first.metadata.owner_references is second.metadata.owner_references
+    assert packer.value(first, None).requests is packer.value(second, None).requests
+    assert (packer.value(second, None).name, packer.value(second, None).uid) == ("q", "uid-q")
+
+
+@pytest.mark.parametrize("qos", ["LSR", "BE", ""])
+@pytest.mark.parametrize("priority", [None, 5])
+def test_a_shared_value_is_what_the_reader_makes_of_the_pod(cluster: Any, qos: str, priority: int | None) -> None:
+    packer = Packer()
+    for name in ("p", "q"):
+        obj = decoded(cluster.pod(name, "a", labels={"koordinator.sh/qosClass": qos}))
+        read = pod.from_wire(obj)
+        value = packer.value(packer.small(obj), priority)
+        assert (value.qos_class, value.requests, value.kube_qos) == (read.qos_class, read.requests, read.kube_qos)
+        assert (value.key, value.uid, value.priority) == (read.key, read.uid, priority)
+
+
+def test_problems_name_each_pod_they_are_found_in(cluster: Any) -> None:
+    cluster.node("a")
+    for name in ("p", "q"):
+        cluster.pod(name, "a", cpu="many")
+    assert {problem.object for problem in cluster.view().problems} >= {"pod/default/p", "pod/default/q"}
+
+
+def test_volumes_and_states_that_nobody_asks_for_are_dropped(cluster: Any) -> None:
+    obj = cluster.pod("p", "a")
+    obj["spec"]["volumes"] = [{"name": "token", "projected": {}}, {"name": "data", "emptyDir": {}}]
+    state = {"name": "main", "containerID": "c://1", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    obj["status"]["containerStatuses"] = [{**state, "restartCount": 3}]
+    small = Packer().small(decoded(obj))
+    assert [volume.name for volume in small.spec.volumes or ()] == ["data"]
+    (kept,) = small.status.container_statuses or ()
+    assert (kept.container_id, kept.state, kept.restart_count) == (None, {"running": {}}, 3)
+
+
+class Server:
+    """Lists in parts, by path; an exception is raised in its turn."""
+
+    url = "https://cluster"
+
+    def __init__(self, **lists: list[Any]) -> None:
+        self.lists = {f"/api/v1/{kind}": pages for kind, pages in lists.items()}
+
+    def pages(self, path: str) -> Iterator[Page]:
+        for page in self.lists.get(path, [ApiError(404, "NotFound", "no such resource")]):
+            if isinstance(page, Exception):
+                raise page
+            version, names = page
+            yield Page(version, [msgspec.Raw(json.dumps({"metadata": {"name": name}}).encode()) for name in names])
+
+
+def test_lists_in_parts_become_one_picture() -> None:
+    objects = cluster.read(Server(nodes=[("1", ["a", "b"]), ("1", ["c"])], pods=[("2", ["p"])]))
+    assert [node.metadata.name for node in objects.of("Node")] == ["a", "b", "c"]
+    assert list(assemble.view(objects, "2026-01-01T00:00:00Z").nodes) == ["a", "b", "c"]
+
+
+def test_a_list_that_began_again_forgets_the_older_state() -> None:
+    objects = cluster.read(Server(nodes=[("1", ["old", "a"]), ("5", ["a", "b"])], pods=[("2", [])]))
+    assert [node.metadata.name for node in objects.of("Node")] == ["a", "b"]
+    assert not objects.repeated["Node"]
+
+
+def test_without_nodes_or_pods_there_is_no_picture() -> None:
+    with pytest.raises(ApiError, match="403"):
+        cluster.read(Server(nodes=[ApiError(403, "Forbidden", "may not list nodes")]))
+
+
+def test_what_may_not_be_listed_is_told_and_a_missing_crd_is_not() -> None:
+    refused = ApiError(403, "Forbidden", "may not list namespaces")
+    objects = cluster.read(Server(nodes=[("1", ["a"])], pods=[("1", [])], namespaces=[refused]))
+    told = [problem for problem in objects.problems if "/api/v1/namespaces" in problem.object]
+    assert "may not list namespaces" in str(told[0])
+    assert not any("noderesourcetopologies" in problem.object for problem in objects.problems)

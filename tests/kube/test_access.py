@@ -1,0 +1,251 @@
+"""Requests, refusals and answers that never come, over real HTTP."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tinyapi import Reply, Request, client, kubeconfig, serving, status
+
+from koordlite.kube import access
+from koordlite.kube.access import ApiError, ApiUnreachable
+from koordlite.kube.answers import Answer, refusal, refusal_in_stream, retry_after
+from koordlite.model.errors import ConfigError
+
+
+def test_the_client_library_has_the_two_calls_we_use() -> None:
+    from kubernetes.client.api_client import ApiClient
+
+    serialize = inspect.signature(ApiClient.param_serialize).parameters
+    assert list(serialize)[:3] == ["self", "method", "resource_path"]
+    assert {"query_params", "header_params", "body", "auth_settings"} <= serialize.keys()
+    call = inspect.signature(ApiClient.call_api).parameters
+    assert list(call) == ["self", "method", "url", "header_params", "body", "post_params", "_request_timeout"]
+
+
+def test_the_client_library_is_not_imported_before_it_is_needed() -> None:
+    code = "import sys, koordlite.kube.cluster, koordlite.cli.machine; print('kubernetes' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
+def test_models_of_the_library_are_never_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from koordlite.kube import access; "
+        f"access.connect({str(kubeconfig(tmp_path / 'k', 'http://127.0.0.1:1'))!r}, None, user_agent='x'); "
+        "print(sum(m.startswith('kubernetes.client.models') or m.startswith('kubernetes.client.api.') "
+        "for m in sys.modules))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) < 5
+
+
+def test_a_patch_goes_out_as_it_was_given(serve: Any) -> None:
+    server, api = serve(lambda request: Reply(body={"ok": 1}))
+    answer = api.request("PATCH", "/x", body={"a": None}, content_type="application/merge-patch+json")
+    assert answer.body == b'{"ok": 1}'
+    (asked,) = server.requests
+    assert asked.body == {"a": None}
+    assert asked.headers["content-type"] == "application/merge-patch+json"
+    assert (asked.headers["authorization"], asked.headers["user-agent"]) == ("Bearer secret", "test/1")
+
+
+def test_a_refusal_keeps_the_words_of_the_server(serve: Any) -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "needs 2 and has 2"}]
+    _, api = serve(lambda request: status(429, "TooManyRequests", "Cannot evict", causes=causes, retryAfterSeconds=7))
+    with pytest.raises(ApiError) as caught:
+        api.request("POST", "/x", body={})
+    error = caught.value
+    assert (error.status, error.reason, error.message) == (429, "TooManyRequests", "Cannot evict")
+    assert error.retry_after_seconds == 7
+    assert error.causes[0].reason == "DisruptionBudget"
+
+
+@pytest.mark.parametrize(
+    ("reply", "unknown"),
+    [
+        pytest.param(status(404, "NotFound", "gone", name="p", kind="pods"), False, id="an-object-is-missing"),
+        pytest.param(status(404, "NotFound", "could not find"), True, id="a-resource-is-missing"),
+        pytest.param(Reply(404, b"404 page not found\n"), True, id="a-group-is-missing-and-that-is-plain-text"),
+    ],
+)
+def test_a_404_says_whether_the_kind_is_unknown(serve: Any, reply: Reply, unknown: bool) -> None:
+    _, api = serve(lambda request: reply)
+    with pytest.raises(ApiError) as caught:
+        api.request("GET", "/x")
+    assert caught.value.unknown_resource is unknown
+
+
+def test_nothing_is_retried_behind_our_back(serve: Any) -> None:
+    server, api = serve(lambda request: Reply(503, b"busy", {"Retry-After": "1"}))
+    started = time.monotonic()
+    with pytest.raises(ApiError) as caught:
+        api.request("GET", "/x")
+    assert caught.value.retry_after_seconds == 1
+    assert len(server.requests) == 1
+    assert time.monotonic() - started < 0.9
+
+
+def test_nobody_listening_keeps_the_errno_of_the_kernel(tmp_path: Path) -> None:
+    with serving(lambda request: Reply()) as server:
+        api = client(tmp_path / "k", server.url)
+    with pytest.raises(ApiUnreachable) as caught:
+        api.request("GET", "/x")
+    assert caught.value.errno == errno.ECONNREFUSED
+    assert caught.value.filename == f"{server.url}/x"
+
+
+def test_a_hung_answer_times_out(serve: Any) -> None:
+    release = threading.Event()
+
+    def hang(request: Request) -> Reply:
+        release.wait(5)
+        return Reply()
+
+    _, api = serve(hang)
+    with pytest.raises(ApiUnreachable) as caught:
+        api.request("PUT", "/x", body={}, timeout=(1, 0.1))
+    release.set()
+    assert caught.value.errno == errno.ETIMEDOUT
+
+
+def test_a_stream_gives_lines_as_they_come(serve: Any) -> None:
+    gate = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b'{"a":1}\n{"b"'
+        gate.wait(5)
+        yield b":2}\n\n"
+
+    _, api = serve(lambda request: Reply(lines=lines()))
+    with api.stream("/x") as stream:
+        got = iter(stream)
+        assert next(got) == b'{"a":1}'
+        gate.set()
+        assert list(got) == [b'{"b":2}']
+
+
+def test_a_cut_stream_is_told_apart_from_one_that_ended(serve: Any) -> None:
+    _, api = serve(lambda request: Reply(lines=[b"1\n"], cut=True))
+    with api.stream("/x") as stream, pytest.raises(ApiUnreachable):
+        list(stream)
+
+
+def test_a_stream_can_be_ended_from_another_thread(serve: Any) -> None:
+    gate = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b"1\n"
+        gate.wait(10)
+
+    _, api = serve(lambda request: Reply(lines=lines()))
+    with api.stream("/x", timeout=(1, 10)) as stream:
+        got = iter(stream)
+        next(got)
+        threading.Timer(0.05, stream.cancel).start()
+        started = time.monotonic()
+        with pytest.raises(ApiUnreachable):
+            list(got)
+        assert time.monotonic() - started < 5
+    gate.set()
+
+
+def _page(version: str, names: str, token: str = "") -> Reply:
+    meta = {"resourceVersion": version} | ({"continue": token} if token else {})
+    return Reply(body={"metadata": meta, "items": [{"metadata": {"name": name}} for name in names]})
+
+
+def test_pages_follow_the_token(serve: Any) -> None:
+    server, api = serve(lambda r: _page("5", "cd") if "continue" in r.query else _page("5", "ab", "t"))
+    page = api.collect("/pods", [("labelSelector", "a=b")], limit=2)
+    assert (page.resource_version, len(page.items)) == ("5", 4)
+    assert [r.query for r in server.requests] == [
+        {"labelSelector": "a=b", "limit": "2"},
+        {"labelSelector": "a=b", "limit": "2", "continue": "t"},
+    ]
+
+
+def test_a_list_whose_token_expired_begins_again_and_forgets_the_first_part(serve: Any) -> None:
+    replies = itertools.chain([_page("5", "ab", "t"), status(410, "Expired"), _page("9", "x", "u"), _page("9", "y")])
+    _, api = serve(lambda request: next(replies))
+    page = api.collect("/pods")
+    assert page.resource_version == "9"
+    assert [bytes(item) for item in page.items] == [b'{"metadata": {"name": "x"}}', b'{"metadata": {"name": "y"}}']
+
+
+def test_a_list_that_expires_again_and_again_is_asked_for_in_one_part(serve: Any) -> None:
+    def answer(request: Request) -> Reply:
+        if "continue" in request.query:
+            return status(410, "Expired")
+        return _page("5", "ab", "t") if "limit" in request.query else _page("6", "abcd")
+
+    server, api = serve(answer)
+    assert len(api.collect("/pods").items) == 4
+    assert len(server.requests) == 7
+
+
+def test_null_items_are_no_items(serve: Any) -> None:
+    _, api = serve(lambda request: Reply(body={"metadata": {}, "items": None}))
+    assert api.collect("/pods").items == []
+
+
+def test_an_answer_that_is_no_list_is_no_answer(serve: Any) -> None:
+    _, api = serve(lambda request: Reply(body=b"<html>"))
+    with pytest.raises(ApiUnreachable, match="no list"):
+        api.collect("/pods")
+
+
+def test_without_any_credentials_the_error_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match=r"service account.*KUBECONFIG: not set.*--kubeconfig"):
+        access.connect(None, None, user_agent="x")
+
+
+def test_kubeconfig_of_the_environment_is_used_outside_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "k", "http://127.0.0.1:7")))
+    assert access.connect(None, None, user_agent="x").url == "http://127.0.0.1:7"
+
+
+@pytest.mark.parametrize(
+    ("text", "context"),
+    [
+        pytest.param("", None, id="empty"),
+        pytest.param("[1, 2", None, id="no-yaml"),
+        pytest.param("kind: Config\ncontexts: []\n", "other", id="no-such-context"),
+        pytest.param("- 1\n", None, id="no-mapping"),
+    ],
+)
+def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, context: str | None) -> None:
+    path = tmp_path / "k"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="kubectl can use"):
+        access.connect(str(path), context, user_agent="x")
+
+
+@given(st.integers(300, 599), st.binary(max_size=200), st.text(max_size=20))
+def test_any_refusal_can_be_told(code: int, body: bytes, header: str) -> None:
+    error = refusal(Answer(code, {"retry-after": header}, body))
+    assert error.status == code
+    assert error.message
+    assert refusal_in_stream(body).message
+
+
+@given(st.text())
+def test_any_retry_after_is_seconds_or_nothing(text: str) -> None:
+    seconds = retry_after({"retry-after": text})
+    assert seconds is None or seconds >= 0

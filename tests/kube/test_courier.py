@@ -1,0 +1,69 @@
+"""Work in the background for a loop that does not wait."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+
+from koordlite.kube.access import ApiUnreachable
+from koordlite.kube.courier import Courier
+
+
+def test_a_quick_answer_is_given_at_once() -> None:
+    courier = Courier("test")
+    assert courier.send("a", 1, lambda: 42, patience_seconds=5.0) == 42
+    courier.stop()
+
+
+def test_an_error_belongs_to_who_asked() -> None:
+    courier = Courier("test")
+
+    def fail() -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    with pytest.raises(PermissionError):
+        courier.send("a", 1, fail, patience_seconds=5.0)
+    assert courier.send("a", 1, lambda: "later", patience_seconds=5.0) == "later"
+    courier.stop()
+
+
+def test_a_timeout_inside_the_work_is_not_taken_for_impatience() -> None:
+    courier = Courier("test")
+
+    def fail() -> None:
+        raise TimeoutError("inside")
+
+    with pytest.raises(TimeoutError, match="inside"):
+        courier.send("a", 1, fail, patience_seconds=5.0)
+    courier.stop()
+
+
+def test_a_slow_answer_is_fetched_by_asking_again_and_the_work_is_done_once() -> None:
+    courier, gate, done = Courier("test"), threading.Event(), list[int]()
+
+    def work() -> str:
+        gate.wait(5)
+        done.append(1)
+        return "done"
+
+    for _ in range(3):
+        with pytest.raises(ApiUnreachable) as caught:
+            courier.send("a", 1, work, patience_seconds=0.01)
+        assert caught.value.errno == errno.EINPROGRESS
+    gate.set()
+    assert courier.send("a", 1, work, patience_seconds=5.0) == "done"
+    assert done == [1]
+    courier.stop()
+
+
+def test_other_words_wait_for_the_first_and_get_their_own_answer() -> None:
+    courier, gate = Courier("test"), threading.Event()
+    with pytest.raises(ApiUnreachable):
+        courier.send("a", 1, lambda: gate.wait(5), patience_seconds=0.01)
+    with pytest.raises(ApiUnreachable):
+        courier.send("a", 2, lambda: "second", patience_seconds=0.01)
+    gate.set()
+    assert courier.send("a", 2, lambda: "second", patience_seconds=5.0) == "second"
+    courier.stop()

@@ -1,0 +1,118 @@
+"""Events: the same again is counted, floods are dropped, and the server's rules are kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from apibench import Bench
+from hypothesis import given
+from hypothesis import strategies as st
+from tinyapi import Reply, Request, status
+
+from koordlite.kube.event_series import BURST, COUNT_SECONDS, KEPT, SERIES_SECONDS, Aggregator, Event, Regarding
+from koordlite.kube.events import Events
+
+POD = Regarding(kind="Pod", namespace="default", name="p", uid="u")
+
+
+def _event(name: str = "p", note: str = "note") -> Event:
+    about = Regarding(kind="Pod", namespace="ns", name=name, uid="u")
+    return Event(regarding=about, reason="Evicted", note=note, action="Evict")
+
+
+def test_the_first_is_told_at_once_and_the_same_again_is_counted() -> None:
+    made = Aggregator()
+    first = made.add(_event(), "n", 0.0)
+    assert first is not None
+    assert first.first
+    assert made.add(_event(note="other numbers"), "n2", 1.0) is None
+    (write,) = made.due(COUNT_SECONDS)
+    assert (write.first, write.series.name, write.series.count) == (False, "n", 2)
+    assert made.due(COUNT_SECONDS + 1) == []
+
+
+def test_after_a_long_silence_it_is_news_again() -> None:
+    made = Aggregator()
+    made.add(_event(), "n", 0.0)
+    again = made.add(_event(), "n2", SERIES_SECONDS)
+    assert again is not None
+    assert again.first
+
+
+def test_a_flood_is_dropped_and_counted() -> None:
+    made = Aggregator()
+    told = [made.add(_event(f"p{number}"), "n", 0.0) for number in range(BURST + 5)]
+    assert sum(write is not None for write in told) == BURST
+    assert made.dropped == 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.floats(0, 30)), max_size=300))
+def test_writes_never_come_faster_than_the_bucket_fills(arrivals: list[tuple[int, float]]) -> None:
+    made, now, writes = Aggregator(), 0.0, 0
+    for subject, pause in arrivals:
+        now += pause
+        writes += made.add(_event(f"p{subject}"), "n", now) is not None
+        writes += len(made.due(now))
+    assert writes <= BURST + now / 12 + 1
+
+
+def test_memory_is_bounded() -> None:
+    made = Aggregator()
+    for number in range(KEPT + 50):
+        made.add(_event(f"p{number}"), "n", number * 15.0)
+    assert len(made._series) <= KEPT
+
+
+def _events(api: Any) -> Events:
+    return Events(api, controller="koordlite.io/agent", instance="n1", monotonic=lambda: 0.0, wall=lambda: 1e9)
+
+
+def test_an_event_is_what_the_server_accepts(bench: Bench) -> None:
+    api = bench.api()
+    events = _events(api)
+    events.write(Event(regarding=POD, reason="Evicted", note="ü" * 2000, action="Evict", type="Warning"))
+    events.write(Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="x", action="A"))
+    assert events.dropped == 0
+    assert bench.asked("create", "events") == 2
+
+
+def test_notes_times_and_places_keep_the_rules(serve: Any) -> None:
+    server, api = serve(lambda request: Reply())
+    _events(api).write(Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="ü" * 2000, action="A"))
+    (request,) = server.requests
+    assert request.path == "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert len(request.body["note"].encode()) == 1024
+    assert re.fullmatch(r".*\.\d{6}Z", request.body["eventTime"])
+
+
+def test_a_count_whose_event_is_over_is_told_anew(serve: Any) -> None:
+    def answer(request: Request) -> Reply:
+        return status(404, "NotFound", "x", name="x") if request.method == "PATCH" else Reply(201)
+
+    server, api = serve(answer)
+    now = 0.0
+    events = Events(api, controller="c", instance="i", monotonic=lambda: now, wall=lambda: 1e9)
+    events.write(_event())
+    now = 100.0
+    events.write(_event())
+    assert [request.method for request in server.requests] == ["POST", "PATCH", "POST"]
+
+
+@pytest.mark.parametrize("code", [403, 404, 409, 422, 500])
+def test_a_refused_event_harms_nobody_and_is_counted(serve: Any, code: int) -> None:
+    _, api = serve(lambda request: status(code, "", "no"))
+    events = _events(api)
+    events.write(_event())
+    assert events.dropped == 1
+
+
+def test_events_that_wait_are_written_before_the_end(serve: Any) -> None:
+    server, api = serve(lambda request: Reply(201))
+    events = _events(api)
+    for number in range(3):
+        events.tell(_event(f"p{number}"))
+    events.start()
+    events.stop(5.0)
+    assert len(server.requests) == 3

@@ -1,0 +1,197 @@
+"""Kubelet's pod-resources answers and checkpoints, down to the bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordlite.kube import checkpoints, pod_resources, protobuf
+from koordlite.kube.pod_resources import Devices, Given, MemoryBlock, PodGiven, PodResources
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import InputError
+
+CAPTURES = os.environ.get("KUBELET_CAPTURES", "")
+needs_captures = pytest.mark.skipif(not CAPTURES, reason="KUBELET_CAPTURES does not name a folder of captures")
+
+
+def _varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def _field(number: int, content: bytes | str | int) -> bytes:
+    if isinstance(content, int):
+        return _varint(number << 3) + _varint(content)
+    raw = content.encode() if isinstance(content, str) else content
+    return _varint(number << 3 | 2) + _varint(len(raw)) + raw
+
+
+def _topology(*nodes: int) -> bytes:
+    return b"".join(_field(1, _field(1, node) if node else b"") for node in nodes)
+
+
+GPU = _field(1, "x.io/gpu") + _field(2, "g0") + _field(2, "g1") + _field(3, _topology(1))
+MEMORY = _field(1, "memory") + _field(2, 1 << 33) + _field(3, _topology(0, 1))
+MAIN = (
+    _field(1, "main") + _field(2, GPU) + _field(3, _varint(2) + _varint(300)) + _field(4, MEMORY) + _field(9, "later")
+)
+POD = _field(1, _field(1, "p") + _field(2, "ns") + _field(3, MAIN))
+GIVEN = Given(CPUSet((2, 300)), (Devices("x.io/gpu", ("g0", "g1"), (1,)),), (MemoryBlock("memory", 1 << 33, (0, 1)),))
+
+
+def test_a_list_tells_cpus_devices_and_memory_of_each_container() -> None:
+    assert pod_resources.parse_list(POD) == (PodGiven("ns", "p", {"main": GIVEN}),)
+
+
+def test_numbers_are_read_packed_or_not() -> None:
+    raw = _field(2, 1) + _field(2, 3) + _field(2, _varint(5))
+    assert pod_resources.parse_allocatable(raw).cpus == CPUSet((1, 3, 5))
+
+
+def test_numa_node_0_is_an_empty_message() -> None:
+    raw = _field(1, _field(1, "r") + _field(2, "d") + _field(3, _field(1, b"")))
+    assert pod_resources.parse_allocatable(raw).devices == (Devices("r", ("d",), (0,)),)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"\x0a\x05ab", id="cut-off"),
+        pytest.param(b"\x80" * 11, id="endless-number"),
+        pytest.param(b"\x0b", id="group"),
+        pytest.param(b"\x00\x01", id="field-0"),
+        pytest.param(b"\x0a\x02\x0a\xff", id="cut-off-inside"),
+        pytest.param(_field(1, 5), id="number-for-a-message"),
+        pytest.param(_field(1, _field(1, b"\xff")), id="no-text"),
+    ],
+)
+def test_what_is_no_message_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        pod_resources.parse_list(raw)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
+    for parse in (pod_resources.parse_list, pod_resources.parse_allocatable):
+        try:
+            parse(raw)
+        except ValueError:
+            continue
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_a_number_comes_back_as_it_was(number: int) -> None:
+    ((_, value),) = protobuf.fields(_field(3, number))
+    assert protobuf.signed(value) == number
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Iterator[str]:
+    """A pod-resources socket that answers with POD."""
+    grpc = pytest.importorskip("grpc")
+    handler = grpc.method_handlers_generic_handler(
+        "v1.PodResourcesLister", {"List": grpc.unary_unary_rpc_method_handler(lambda request, context: POD)}
+    )
+    with futures.ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool)
+        server.add_generic_rpc_handlers((handler,))
+        path = str(tmp_path / "kubelet.sock")
+        server.add_insecure_port(f"unix://{path}")
+        server.start()
+        yield path
+        server.stop(None).wait()
+
+
+def test_the_socket_is_asked_with_grpc(socket: str) -> None:
+    assert PodResources(socket).list()[0].containers["main"] == GIVEN
+
+
+def test_a_method_kubelet_does_not_have_is_told_in_its_words(socket: str) -> None:
+    with pytest.raises(OSError, match="UNIMPLEMENTED"):
+        PodResources(socket).allocatable()
+
+
+def test_a_socket_nobody_listens_on_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="UNAVAILABLE"):
+        PodResources(str(tmp_path / "none.sock"), timeout_seconds=2.0).list()
+
+
+MEMORY_STATE = json.dumps(
+    {
+        "policyName": "Static",
+        "machineState": {"1": {"memoryMap": {"memory": {"allocatable": 50, "total": 60}}, "cells": [1]}},
+        "entries": {"u": {"main": [{"numaAffinity": [1], "type": "memory", "size": 7}]}},
+        "checksum": 3,
+    }
+).encode()
+
+
+def test_the_memory_manager_s_promises_are_read() -> None:
+    state = checkpoints.parse_memory(MEMORY_STATE)
+    assert state.policy == "Static"
+    assert state.blocks == {("u", "main"): (MemoryBlock("memory", 7, (1,)),)}
+    assert state.allocatable == {1: 50}
+
+
+def test_devices_are_read_by_numa_node_and_without_one() -> None:
+    entry = {"PodUID": "u", "ContainerName": "m", "ResourceName": "r", "DeviceIDs": {"0": ["a"], "-1": ["b"]}}
+    raw = json.dumps({"Data": {"PodDeviceEntries": [entry]}, "Checksum": 1}).encode()
+    assert checkpoints.parse_devices(raw) == {("u", "m"): (Devices("r", ("a",), (0,)), Devices("r", ("b",)))}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{", b"[]", b'{"machineState": {"x": {}}}', b'{"entries": {"u": {"c": [{"size": "7"}]}}}']
+)
+def test_a_broken_checkpoint_is_named(raw: bytes) -> None:
+    with pytest.raises(InputError, match="memory_manager_state"):
+        checkpoints.parse_memory(raw)
+
+
+@given(st.binary(max_size=60))
+def test_any_checkpoint_is_read_or_refused(raw: bytes) -> None:
+    for parse in (checkpoints.parse_memory, checkpoints.parse_devices):
+        try:
+            parse(raw)
+        except InputError:
+            continue
+
+
+@needs_captures
+@pytest.mark.parametrize("name", ["static", "none", "device-plugin"])
+def test_a_real_kubelet_s_bytes_say_what_its_own_decoder_said(name: str) -> None:
+    captured = json.loads((Path(CAPTURES) / name / "podresources.json").read_text())
+    listed = pod_resources.parse_list(bytes.fromhex(captured["List"]["wire_hex"]))
+    for pod, told in zip(listed, captured["List"]["json"]["pod_resources"], strict=True):
+        assert (pod.namespace, pod.name) == (told["namespace"], told["name"])
+        for container in told["containers"]:
+            given_to = pod.containers[container["name"]]
+            assert given_to.cpus == CPUSet(map(int, container.get("cpu_ids", ())))
+            assert len(given_to.devices) == len(container.get("devices", ()))
+    told = captured["GetAllocatableResources"]
+    allocatable = pod_resources.parse_allocatable(bytes.fromhex(told["wire_hex"]))
+    assert allocatable.cpus == CPUSet(map(int, told["json"].get("cpu_ids", ())))
+    assert len(allocatable.devices) == len(told["json"].get("devices", ()))
+
+
+@needs_captures
+def test_a_real_kubelet_s_checkpoints_are_read() -> None:
+    raw = (Path(CAPTURES) / "device-plugin/kubelet_internal_checkpoint").read_bytes()
+    ((key, devices),) = checkpoints.parse_devices(raw).items()
+    assert key[1] == "main"
+    assert devices == (Devices("example.com/dev", ("dev-0",), (0,)),)
+    for policy in ("static", "none"):
+        state = checkpoints.parse_memory(
+            (Path(CAPTURES) / policy / "var_lib_kubelet/memory_manager_state").read_bytes()
+        )
+        assert (state.policy, state.blocks) == ("None", {})

@@ -1,0 +1,74 @@
+"""Containers are found by their ids also where the runtime is none we know the name of."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koordlite.host import cgroup_names
+from koordlite.host.cgroupfs import Cgroups
+from koordlite.model import pod, wire
+from koordlite.model.snapshot import Place
+from koordlite.observe.places import Places
+
+UID = "11111111-2222-3333-4444-555555555555"
+
+
+class Folders:
+    """A tree of folders, and nothing in them."""
+
+    def __init__(self, *paths: str) -> None:
+        self.paths = paths
+
+    def list(self, path: str) -> list[str]:
+        below = [other.removeprefix(f"{path}/") for other in self.paths if other.startswith(f"{path}/")]
+        if not below and path not in self.paths:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return sorted({f"{name.partition('/')[0]}/" for name in below})
+
+    def read(self, path: str) -> bytes:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    def write(self, path: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def mkdir(self, path: str) -> None:
+        raise NotImplementedError
+
+    def rmdir(self, path: str) -> None:
+        raise NotImplementedError
+
+
+def found(driver: str, runtime: str) -> Place:
+    """Where a best-effort pod of one container of `runtime` is found."""
+    systemd = driver == "systemd"
+    top = "kubepods.slice" if systemd else "kubepods"
+
+    names = cgroup_names.layout(1, top)
+    obj = msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "n", "uid": UID},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {
+                "phase": "Running",
+                "qosClass": "BestEffort",
+                "containerStatuses": [{"name": "main", "containerID": f"{runtime}://abc"}],
+            },
+        },
+        wire.PodObject,
+    )
+    seen = pod.from_wire(obj)
+    group = cgroup_names.pod_group(names, UID, seen.kube_qos)
+    children = [f"{runtime}-abc.scope", f"{runtime}-pause.scope"] if systemd else ["abc", "pause"]
+    files = Folders(*(f"/c/{group}/{child}" for child in children))
+    places = Places(Cgroups(files, names, dict.fromkeys(("cpu", "cpuset", "cpuacct", "memory"), "/c")))
+    places.begin(0.0)
+    return places.find((seen,))[UID]
+
+
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
+def test_a_container_of_an_unknown_runtime_is_found_by_its_id(driver: str) -> None:
+    place = found(driver, "zun")
+    assert set(place.containers) == {"main"}
+    assert place.containers["main"].endswith("abc" if driver == "cgroupfs" else "zun-abc.scope")
+    assert len(place.sandboxes) == 1

@@ -1,0 +1,146 @@
+"""Waiting and memory by NUMA node are in the picture where the kernel tells them, and missing where it does not."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from emulated import Emulated
+
+from koordlite.host.cgroupfs import Cgroups
+from koordlite.model.snapshot import Snapshot
+from koordlite.observe import Observer, numa, pressure
+from koordlite.ports import Files
+
+ObserveShape = Callable[[str], tuple[Emulated, Observer]]
+
+
+class Without:
+    """Files of which some refuse to be read, and which counts the reads of the others."""
+
+    def __init__(self, inner: Files, word: str = "nothing", refusal: int = errno.ENOENT) -> None:
+        self._inner, self.word, self._refusal = inner, word, refusal
+        self.reads: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        if self.word in path:
+            raise OSError(self._refusal, "refused", path)
+        content = self._inner.read(path)
+        self.reads.append(path)
+        return content
+
+    def list(self, path: str) -> Sequence[str]:
+        return self._inner.list(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._inner.write(path, data)
+
+    def mkdir(self, path: str) -> None:
+        self._inner.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._inner.rmdir(path)
+
+
+def after(node: Emulated, observer: Observer, seconds: int) -> Snapshot:
+    for _ in range(seconds):
+        observer.observe()
+        node.sandbox.advance(1.0)
+    return observer.observe()
+
+
+def test_a_node_of_cgroup_v2_has_pressure_of_machine_best_effort_and_pods(observe_shape: ObserveShape) -> None:
+    node, observer = observe_shape("intel-2s-ht")
+    seen = after(node, observer, 3)
+    groups = {place.group for place in seen.places.values()}
+    assert set(seen.pressure) == {pressure.MACHINE, seen.layout.besteffort, *groups}
+    assert all(set(each) == {"cpu", "memory", "io"} for each in seen.pressure.values())
+
+
+def test_waiting_work_shows(tmp_path: Path) -> None:
+    node = Emulated("small", tmp_path)
+    node.pod("web", "LS", "4")
+    node.pod("crunch", "BE", "greedy")
+    observer = Observer(node.host(), node.cluster, tasks_seconds=5.0)
+    first = after(node, observer, 1).pressure[pressure.MACHINE]["cpu"].some
+    last = after(node, observer, 5).pressure[pressure.MACHINE]["cpu"].some
+    assert last.total_us > first.total_us
+
+
+def test_a_node_of_cgroup_v1_has_that_of_the_machine(node: Emulated, observer: Observer) -> None:
+    assert set(after(node, observer, 1).pressure) == {pressure.MACHINE}
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOENT, errno.EOPNOTSUPP, errno.EACCES])
+def test_a_kernel_without_pressure_is_no_error(node: Emulated, refusal: int) -> None:
+    observer = Observer(node.host(Without(node.sandbox.files, "pressure", refusal)), node.cluster, tasks_seconds=5.0)
+    assert observer.observe().pressure == {}
+
+
+def test_pressure_that_comes_later_is_seen(node: Emulated) -> None:
+    files = Without(node.sandbox.files, "pressure")
+    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
+    assert observer.observe().pressure == {}
+    files.word = "nothing"
+    assert set(observer.observe().pressure) == {pressure.MACHINE}
+
+
+def test_pods_without_such_files_are_not_asked_for_them(node: Emulated) -> None:
+    files = Without(node.sandbox.files)
+    look = pressure.Look(files, Cgroups.detect(files))
+    files.reads.clear()
+    look.look(0.0, [f"kubepods/pod{number}" for number in range(100)])
+    assert len(files.reads) <= 3, "only the three of the machine are there"
+
+
+def test_pods_take_turns(observe_shape: ObserveShape) -> None:
+    node, _ = observe_shape("intel-2s-ht")
+    for number in range(60):
+        node.pod(f"p{number}", "LS", "0.1")
+    node.sandbox.advance(1.0)
+    files = Without(node.sandbox.files)
+    cgroups = Cgroups.detect(files)
+    below = [f"{cgroups.layout.burstable}/{name}" for name in cgroups.children(cgroups.layout.burstable)]
+    look = pressure.Look(files, cgroups)
+    look.look(0.0, below)
+    read: list[set[str]] = []
+    for second in range(1, 16):
+        files.reads.clear()
+        assert set(look.look(float(second), below)) == {pressure.MACHINE, cgroups.layout.besteffort, *below}
+        read.append({path for path in files.reads if "-pod" in path})
+    assert max(map(len, read)) <= 3 * pressure.AT_LEAST_PODS
+    assert set().union(*read) == {
+        cgroups.path(group, f"{resource}.pressure") for group in below for resource in pressure.RESOURCES
+    }
+
+
+def test_memory_is_told_by_numa_node(observe_shape: ObserveShape) -> None:
+    node, observer = observe_shape("intel-2s-ht")
+    seen = after(node, observer, 6)
+    assert set(seen.numa_memory) == {numa.MACHINE, seen.layout.besteffort}
+    assert set(seen.numa_memory[numa.MACHINE]) == {each.id for each in seen.topology.nodes}
+    machine, best_effort = seen.numa_memory.values()
+    assert all(machine[node_id] >= best_effort[node_id] > 0 for node_id in machine)
+
+
+def test_memory_by_numa_node_is_read_every_five_seconds(node: Emulated) -> None:
+    files = Without(node.sandbox.files)
+    observer = Observer(node.host(files), node.cluster, tasks_seconds=5.0)
+    looks = []
+    for _ in range(12):
+        files.reads.clear()
+        observer.observe()
+        looks.append(any("node0/meminfo" in path for path in files.reads))
+        node.sandbox.advance(1.0)
+    # The first look reads it for the topology as well.
+    assert looks == [True, *[False] * 4, True, *[False] * 4, True, False]
+
+
+def test_a_machine_without_numa_folders_has_none(node: Emulated) -> None:
+    files = Without(node.sandbox.files)
+    look = numa.Look(files, Cgroups.detect(files))
+    seen = Observer(node.host(), node.cluster, tasks_seconds=5.0).observe()
+    files.word = "/node"
+    assert numa.MACHINE not in look.look(0.0, seen.topology)

@@ -1,0 +1,65 @@
+"""Parts of the picture that did not change are the same objects, and what did change is never taken for them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from emulated import Emulated
+
+from koordlite.model.snapshot import Snapshot
+from koordlite.observe import Observer
+from koordlite.observe.steady import Steady
+
+STEADY = (
+    "node", "notes", "slo", "topology", "reserved", "system_qos", "kubelet", "layout", "pods", "places", "cgroups",
+    "resctrl", "published", "cpu_info", "host_groups", "ours", "system", "oom_scores",
+)  # fmt: skip
+
+
+def changed(before: Snapshot, after: Snapshot) -> set[str]:
+    return {name for name in STEADY if getattr(before, name) is not getattr(after, name)}
+
+
+def test_the_first_of_equal_values_is_kept_until_another_comes() -> None:
+    steady = Steady()
+    first, equal, other = {"a": 1}, {"a": 1}, {"a": 2}
+    assert steady.same("part", first) is first
+    assert steady.same("part", equal) is first
+    assert steady.same("another part", equal) is equal
+    assert steady.same("part", other) is other
+    assert steady.same("part", equal) is equal
+
+
+def test_a_node_on_which_nothing_happens_is_the_same_node(node: Emulated, observer: Observer) -> None:
+    observer.observe()
+    node.sandbox.advance(1.0)
+    before = observer.observe()
+    node.sandbox.advance(1.0)
+    after = observer.observe()
+    assert changed(before, after) == set()
+    assert before.usage != after.usage or before.time != after.time
+
+
+def test_what_happens_is_seen_where_it_happens(node: Emulated, observer: Observer) -> None:
+    observer.observe()
+    before = observer.observe()
+    node.pod("late", "BE", "1")
+    node.sandbox.advance(1.0)
+    after = observer.observe()
+    assert {"pods", "places", "cgroups"} <= changed(before, after)
+    assert {pod.name for pod in after.pods} == {"web", "crunch", "late"}
+    assert len(after.places) == 3
+    assert set(before.cgroups) < set(after.cgroups)
+
+
+def test_a_limit_that_somebody_changes_is_another_picture_of_the_groups(node: Emulated, observer: Observer) -> None:
+    before = observer.observe()
+    group = before.layout.besteffort
+    cgroups = node.host().cgroups
+    cgroups.write(group, "cpu.quota", 50_000)
+    node.sandbox.advance(1.0)
+    after = observer.observe()
+    assert changed(before, after) == {"cgroups"}
+    assert after.cgroups[group] == dataclasses.replace(before.cgroups[group], quota_us=50_000)
+    same = {name for name, state in before.cgroups.items() if after.cgroups[name] is state}
+    assert same == set(before.cgroups) - {group}

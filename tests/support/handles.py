@@ -1,0 +1,22 @@
+"""The handle that the cycle gives to plugins, for tests of one plugin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from descheduler.evictor_args import Args
+from descheduler.fit import Rooms
+from descheduler.framework import Finding, Note, View
+from descheduler.handle import ProfileHandle
+
+
+def handle(view: View, args: Args | None = None, **changes: Any) -> ProfileHandle:
+    """The real thing, for all ready nodes; `changes` replace its parts."""
+    ready = tuple(node for node in view.nodes.values() if node.ready)
+    parts: dict[str, Any] = {"rooms": Rooms(view), "nodes": ready, "taken": set[str](), **changes}
+    return ProfileHandle(view=view, args=args or Args(), **parts)
+
+
+def said(plugin: Any, view: View, **config: Any) -> list[Finding | Note]:
+    """Everything a plugin says when nobody answers."""
+    return list(plugin.judge(view, plugin.Config(**config), handle(view)))
