@@ -35,6 +35,7 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
+	$(BIN)/python tests/perf/api/churn.py
 
 clean:
 	rm -rf $(VENV) out

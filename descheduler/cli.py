@@ -8,13 +8,14 @@ import gc
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from koordlite import __version__
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.outcome import EvictionPlan
+    from descheduler.outcome import EvictionPlan, Setup
+    from descheduler.picture import View
     from descheduler.snapshot.files import Objects
 
 FOUND = 3
@@ -107,8 +108,21 @@ def _make(args: argparse.Namespace) -> EvictionPlan:
     policy = config.load(args.policy, told) if args.policy else config.default()
     _tell(told)
     with _no_collection():
-        view = assemble.view(_objects(args), _moment(args.now))
-        return cycle.plan(view, config.setup(policy))
+        setup = config.setup(policy)
+        view = _measured(assemble.view(_objects(args), _moment(args.now)), args, policy, setup)
+        return cycle.plan(view, setup)
+
+
+def _measured(view: View, args: argparse.Namespace, policy: Any, setup: Setup) -> View:
+    """The picture with the measurements that the policy's plugins need; most policies need none."""
+    from descheduler.metrics_sources import gather
+
+    if not gather.wanted(setup):
+        return view
+    from koordlite.kube import access
+
+    api = None if args.snapshot else access.connect(args.kubeconfig, args.context, user_agent="descheduler")
+    return gather.of_policy(getattr(policy, "metrics_providers", ()), api).measured(view, setup)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from descheduler.policy import (
     PluginSets,
     Policy,
     ProfilePolicy,
+    default_args,
     missing_args,
     plugins_of,
     shapes,
@@ -100,13 +101,18 @@ def notices(document: Document, source: str) -> Iterator[Problem]:
         yield Problem(source, "$.profiles", "", "no plugin is enabled, so nothing is judged", do)
     for i, profile in enumerate(_profiles(document)):
         for entry in profile.plugin_config:
-            unused = entry.name in plugins.discover() and entry.name not in profile.plugins.judging
-            if unused:
+            if _is_idle(entry, profile.plugins.judging):
                 do = "enable the plugin, or remove the entry"
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", entry.name, "the plugin is not enabled", do)
             if isinstance(entry.args, Args) and entry.args.min_replicas == 1:
                 why = "a workload always has one pod: 1 protects nothing"
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", "minReplicas: 1", why, "write 2 or more, or 0")
+
+
+def _is_idle(entry: PluginConfig, judging: Sequence[str]) -> bool:
+    """Somebody took the trouble to give arguments to a plugin that is not enabled."""
+    plugin = plugins.discover().get(entry.name)
+    return plugin is not None and entry.name not in judging and entry.args != default_args(plugin.config)
 
 
 def _profiles(document: Document) -> Sequence[ProfilePolicy | ProfileConfiguration]:
@@ -125,6 +131,7 @@ def _of_policy(policy: Policy) -> Setup:
         node_selector=selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
+        spare_the_only_node=True,
     )
 
 
@@ -134,6 +141,7 @@ def _of_configuration(document: Configuration) -> Setup:
         profiles=tuple(_koordinator_profile(profile) for profile in document.profiles),
         limits=dataclasses.replace(_limits(document), total_first=False),
         node_selector=selector.compiled if selector else None,
+        spare_the_only_node=True,
     )
 
 

@@ -89,6 +89,7 @@ class _Draft:
         self._pods = {pod.uid: pod for node in view.nodes.values() for pod in node.all_pods}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
         self._rooms = Rooms(view)
+        self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
         self._decided: dict[str, Outcome] = {}
         self._taken: set[str] = set()
         self._notes: list[Note] = []
@@ -171,7 +172,8 @@ class _Draft:
         if reason == limits.TOTAL:
             return limited  # Nothing goes after this, so where it would fit is not worth asking every node.
         found = self._rooms.search(pod, profile.args.node_selector)
-        if profile.args.node_fit and not found.places:
+        must_fit = profile.args.node_fit or (self._alone and pod.pod.active)
+        if must_fit and not found.places:
             return dataclasses.replace(spared, search=found, reasons=(Refusal("FitsNowhere", found.sentence),))
         if reason:
             return dataclasses.replace(limited, search=found)

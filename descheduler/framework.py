@@ -107,10 +107,16 @@ class Note:
     """Something a plugin could not judge, and why."""
 
     node: str
+    """Empty when it speaks of all nodes."""
     reason: str
     text: str
     plugin: str = ""
     """Filled in by the cycle."""
+
+    @property
+    def line(self) -> str:
+        """All of it, for people."""
+        return f"{self.node or 'all nodes'}: {self.reason} ({self.plugin}): {self.text}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ class Budget:
 
     def _counters(self, pod: PodView) -> Iterator[tuple[str, str, int | None, str]]:
         limits = self._limits
-        total = (TOTAL, "", limits.total, "maxNoOfPodsToEvictTotal is {limit}, and so many go before it")
+        of_all = "maxNoOfPodsToEvictTotal is {limit}, and so many go before it"
         if limits.total_first:
-            yield total
+            yield TOTAL, "", limits.total, of_all
         if pod.node:
             words = f"maxNoOfPodsToEvictPerNode is {{limit}}, and so many of {pod.node} go before it"
             yield PER_NODE, pod.node, limits.per_node, words
@@ -64,7 +64,7 @@ class Budget:
         words = f"maxNoOfPodsToEvictPerNamespace is {{limit}}, and so many of {namespace} go before it"
         yield PER_NAMESPACE, namespace, limits.per_namespace, words
         if not limits.total_first:
-            yield total
+            yield TOTAL, "", limits.total, of_all
         if pod.owner:
             words = f"maxNoOfPodsToEvictPerOwner is {{limit}}, and so many of {pod.owner} go before it"
             yield "LimitPerOwner", pod.owner, limits.per_owner, words

@@ -42,6 +42,9 @@ class Setup:
     """How long evicted pods get to stop; None leaves it to the pod."""
     fit: Literal["plan", "snapshot"] = "plan"
     """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
+    spare_the_only_node: bool = False
+    """Where fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at
+    all in such a cluster."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import functools
 import pathlib
+from collections.abc import Iterable
 from typing import Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,6 +17,7 @@ from descheduler.metrics_sources.prometheus import Prometheus
 from descheduler.metrics_sources.resource_metrics import Smoothed
 from descheduler.outcome import Setup
 from descheduler.picture import Usage, View
+from descheduler.policy import MetricsProvider
 from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
 from koordlite.model import wire
 from koordlite.model.errors import Problem
@@ -21,6 +26,8 @@ NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the token and the certificates of a pod's own service account lie."""
+TOKEN_KEY = "prometheusAuthToken"
+"""Where in a Secret the token for Prometheus is. Source: upstream."""
 _NOT_CONFIGURED = "no provider of this source is configured: add it to metricsProviders"
 
 
@@ -73,6 +80,10 @@ class Gatherer:
 _READERS = (prometheus.SOURCE, resource_metrics.SOURCE)
 
 
+class _Secret(msgspec.Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
 class _NodeList(msgspec.Struct, frozen=True):
     items: list[wire.NodeMetricsObject] = []
 
@@ -89,6 +100,34 @@ def metrics_api(api: Api, problems: list[Problem]) -> Usage:
     except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
         return Usage(absent=f"the metrics API cannot be read: {error}")
     return resource_metrics.usage(nodes.items, pods.items, problems)
+
+
+def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer:
+    """The sources that a policy's `metricsProviders` name."""
+    found = next((provider.prometheus for provider in providers if provider.prometheus), None)
+    if found is None:
+        return Gatherer(api)
+    reference = found.auth_token.secret_reference if found.auth_token else None
+    if reference is None:
+        return Gatherer(api, Prometheus(found.url, service_account_token, service_account_ca()))
+    token = functools.partial(secret_token, api, reference.namespace, reference.name)
+    return Gatherer(api, Prometheus(found.url, token, service_account_ca()))
+
+
+def secret_token(api: Api | None, namespace: str, name: str) -> str:
+    """The token in a Secret, read anew because it may change. OSError says why there is none."""
+    where = f"Secret {namespace}/{name}"
+    if api is None:
+        raise OSError(f"{where} is on a cluster, and none is asked")
+    try:
+        path = f"/api/v1/namespaces/{quote(namespace)}/secrets/{quote(name)}"
+        written = msgspec.json.decode(api.request("GET", path).body, type=_Secret).data.get(TOKEN_KEY, "")
+        token = base64.b64decode(written, validate=True).decode().strip()
+    except (ApiError, ApiUnreachable, msgspec.DecodeError, ValueError) as error:
+        raise OSError(f"{where} cannot be read: {error}") from error
+    if not token:
+        raise OSError(f"{where} has nothing under {TOKEN_KEY}")
+    return token
 
 
 def service_account_token() -> str:

@@ -111,7 +111,7 @@ class _Pool:
 
     @property
     def _words(self) -> str:
-        return f"pool {self.pool.name}" if self.pool.name != load_args.DEFAULT_POOL else "all nodes"
+        return f"pool {self.pool.name}" if self.pool.name != load_args.DEFAULT_POOL else "nodes of no pool"
 
     def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
         known = set(_names(loads))

@@ -121,7 +121,7 @@ def _drawn(plan: EvictionPlan) -> Iterator[Markup]:
 
 
 def _notes(plan: EvictionPlan) -> Markup | None:
-    said = [f"{n.node}: {n.reason} ({n.plugin}): {n.text}" for n in plan.notes]
+    said = [note.line for note in plan.notes]
     lines = [*said, *plan.view.notes, *map(str, plan.view.problems)]
     return (
         page.section("Notes and problems", el("ul", [el("li", line) for line in lines], style="font-size:14px"))

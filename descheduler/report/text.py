@@ -116,7 +116,7 @@ def _node(change: NodeChange, width: int) -> str:
 
 
 def _notes(plan: EvictionPlan) -> Iterator[str]:
-    lines = [f"{note.node}: {note.reason} ({note.plugin}): {note.text}" for note in plan.notes]
+    lines = [note.line for note in plan.notes]
     return _list("NOTES", [*lines, *plan.view.notes])
 
 

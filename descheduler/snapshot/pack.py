@@ -30,7 +30,7 @@ class Packer:
 
     def share(self, part: T) -> T:
         """The first part that was equal to this one; it takes this one's place."""
-        if not part:
+        if part is None:
             return part
         shared: T = self._parts.setdefault((type(part), _encode(part)), part)
         return shared

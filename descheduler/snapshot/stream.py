@@ -81,6 +81,8 @@ def _last(held: bytes, path: str) -> bytes:
     try:
         text = held.decode()
         _, end = json.JSONDecoder().raw_decode(text)
+        if not text[end:].lstrip().startswith("]"):
+            raise ValueError("the list does not end after it")
     except ValueError as error:
         do = "the file was cut off or changed by hand: make it anew"
         raise InputError(Problem(path, "$.items", "", f"the last object cannot be read: {error}", do)) from error

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from descheduler.amounts import Amounts
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
 from descheduler.utilization import koord_order, load
+from descheduler.utilization.drain import shown
 from descheduler.utilization.load import Load
 
 Steps = Generator[Finding | Note, Verdict | None, bool]
@@ -157,6 +158,7 @@ class Pass:
             pod=pod.uid,
             reason="ProdOverused" if self.prod else "NodeOverused",
             severity="exposed" if self.dry_run else "hard",
+            promise=f"at most {shown(most)} of {source.node.name} is used{' by prod pods' if self.prod else ''}",
             fact=self.sentence(source),
             cure="dryRun of LowNodeLoad is on: it stays" if self.dry_run else "it leaves for a node that has room",
             evidence={

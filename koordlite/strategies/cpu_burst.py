@@ -272,14 +272,23 @@ def _is_ours(seen: Snapshot, place: str) -> bool:
 
 
 def _released(seen: Snapshot, pod: Pod, ratio: float) -> Decision:
-    """What was found comes back, but no quota below the limit of its container: it may have grown meanwhile."""
+    """What was found comes back, but no quota below the limit of its container: it may have grown meanwhile.
+
+    Nor the pod's below that of its containers together.
+    """
     bases = dict(_bases(seen, pod, ratio))
+    bases[seen.places[pod.uid].group] = sum(bases.values())
     changes = [
-        CgroupChange(group, field, max(found, bases.get(group, found)) if field == "cpu.quota" else found, True)
+        CgroupChange(group, field, _at_least(found, bases.get(group, found)) if field == "cpu.quota" else found, True)
         for group, field in _ours(seen, pod)
         for found in (_found(seen, group, field, 0),)
     ]
     return Decision(f"pod/{pod.key}", "release", "BurstReset", {"policy": "none"}, tuple(changes))
+
+
+def _at_least(found_us: int, base_us: int) -> int:
+    """No limit stays none."""
+    return found_us if found_us == burst.UNLIMITED else max(found_us, base_us)
 
 
 def _bases(seen: Snapshot, pod: Pod, ratio: float) -> Iterator[tuple[str, int]]:

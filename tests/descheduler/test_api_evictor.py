@@ -53,6 +53,7 @@ class Server:
 def plan(cluster: Any) -> EvictionPlan:
     """One pod to evict."""
     cluster.node("a")
+    cluster.node("b")
     cluster.pod("p", "a", annotations={REQUEST_ONLY: ""})
     return planned(cluster)
 
@@ -102,6 +103,7 @@ def test_what_a_refusal_means(plan: EvictionPlan, error: Exception, result: str)
 
 def test_a_pod_that_did_not_opt_in_does_not_go_in_the_background(cluster: Any) -> None:
     cluster.node("a")
+    cluster.node("b")
     cluster.pod("p", "a")
     attempt, _ = run(planned(cluster), Server(p=[ApiError(429, "", TRIGGERED)]))
     assert attempt.result == "Blocked"
@@ -135,6 +137,7 @@ def test_a_stop_ends_the_waiting(plan: EvictionPlan) -> None:
 
 def test_a_pod_without_a_uid_is_not_evicted(cluster: Any) -> None:
     cluster.node("a")
+    cluster.node("b")
     cluster.pod("p", "a")["metadata"].pop("uid")
     server = Server()
     attempt, _ = run(planned(cluster), server)
@@ -143,6 +146,7 @@ def test_a_pod_without_a_uid_is_not_evicted(cluster: Any) -> None:
 
 def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any) -> None:
     cluster.node("a")
+    cluster.node("b")
     for number in range(9):
         cluster.pod(f"p{number}", "a", owner=f"o{number}")
     together = threading.Barrier(3, timeout=20)

@@ -160,3 +160,12 @@ def test_a_pod_that_goes_in_the_background_is_not_asked_again_and_counts(four: A
     cycle.plan(four.view(), chosen, background={"uid-a1": request})
     answers = {name: answer.reason for name, answer in log if answer}
     assert answers == {"a1": "EvictionInBackground", "a2": "LimitPerNode", "b1": "", "b2": "LimitPerNode"}
+
+
+def test_on_the_only_node_a_pod_stays_even_without_node_fit(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.node("b")["status"]["conditions"][0]["status"] = "False"
+    cluster.pod("p", "a")
+    log: Said = []
+    cycle.plan(cluster.view(), setup(plugin("P", names_all(log)), spare_the_only_node=True))
+    assert log == [("p", Verdict(evicted=False, reason="FitsNowhere"))]

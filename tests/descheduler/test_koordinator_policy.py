@@ -160,7 +160,11 @@ def test_upstreams_files_may_list_plugins_as_koordinator_does() -> None:
     ("text", "words"),
     [
         pytest.param("profiles: []", "nothing is judged", id="nothing enabled"),
-        pytest.param("profiles: [{pluginConfig: [{name: ReservedCPUs}]}]", "is not enabled", id="unused arguments"),
+        pytest.param(
+            "profiles: [{pluginConfig: [{name: ReservedCPUs, args: {minSightings: 2}}]}]",
+            "is not enabled",
+            id="arguments that nobody reads",
+        ),
         pytest.param(
             "profiles: [{pluginConfig: [{name: DefaultEvictor, args: {minReplicas: 1}}]}]",
             "protects nothing",

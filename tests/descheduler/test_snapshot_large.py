@@ -35,7 +35,7 @@ def in_pieces(text: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[An
         return [json.loads(piece) for _, piece in stream.items(io.BytesIO(text.encode()), "file")]
 
 
-@given(objects=OBJECTS, form=st.sampled_from(sorted(FORMS)), chunk=st.integers(64, 400))
+@given(objects=OBJECTS, form=st.sampled_from(sorted(FORMS)), chunk=st.integers(128, 500))
 def test_pieces_are_the_items_whatever_they_hold(objects: list[Any], form: str, chunk: int) -> None:
     document = {"kind": "PodList", "items": objects, "metadata": {"x": "]}"}}
     text = json.dumps(document, **FORMS[form])  # type: ignore[arg-type]

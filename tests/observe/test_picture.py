@@ -64,7 +64,7 @@ def test_a_pod_that_comes_back_under_its_name_is_another_pod(node: Emulated, obs
     after(node, observer)
     node.pod("web", "LS", "2", uid="uid-second")
     born, known = after(node, observer), after(node, observer)
-    assert "uid-web" not in born.usage.pods | known.usage.pods
+    assert "uid-web" not in {**born.usage.pods, **known.usage.pods}
     assert "uid-second" not in born.usage.pods
     assert known.usage.pods["uid-second"].cpu == pytest.approx(2000, abs=10)
     assert known.average.pods["uid-second"] == known.usage.pods["uid-second"]

@@ -75,7 +75,6 @@ def test_other_settings_ask_anew(build: Any) -> None:
 def test_a_rule_that_fails_is_asked_again(build: Any) -> None:
     def fails(seen: Snapshot, config: StrategySettings) -> Iterator[Decision]:
         raise ValueError(seen.layout.kubepods)
-        yield
 
     answers, strategy = Answers(), Strategy("counted", "counted", StrategySettings, fails, "")
     for _ in range(2):

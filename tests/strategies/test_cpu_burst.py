@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koordlite.formulas import burst
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model import keys
+from koordlite.model.node_notes import NodeNotes
 from koordlite.model.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import SLO, CPUBurst
@@ -173,3 +174,38 @@ def test_tokens_outlive_the_tick_and_end_with_their_container() -> None:
     later.allows("g", period_seconds=100, percent=200, usage_percent=40)
     assert later.remember()["g:left"] == kept["g:left"] + 60 * 10
     assert Ledger(kept, now=201.0).remember() == {}
+
+
+@given(
+    limit=st.integers(1, 64_000),
+    ratio=st.floats(1.0, 3.0),
+    current=st.integers(-1, 20_000_000),
+    found=st.one_of(st.just(-1), st.integers(1000, 20_000_000)),
+    percent=st.integers(0, 1000),
+    policy=st.sampled_from(["auto", "cfsQuotaBurstOnly", "cpuBurstOnly", "none"]),
+    throttled=st.sampled_from([None, 0.0, 0.7]),
+    node_milli=st.sampled_from([None, 0, 3900, 8000]),
+    ours=st.booleans(),
+)
+def test_no_quota_that_is_written_is_below_the_limit_of_its_container(build: Any, **case: Any) -> None:
+    base = burst.base_quota(limit_milli=case["limit"], ratio=case["ratio"])
+    container = ContainerInfo("a", "a", True, {}, {"cpu": Quantity.parse(f"{case['limit']}m")})
+    node = case["node_milli"]
+    window = Usage(None if node is None else Use(node, 0), {}, {})
+    throttled = {} if case["throttled"] is None else {A: case["throttled"]}
+    held = {f"{group}/cpu.quota": Found(case["found"], cpu_burst.NAME) for group in (POD, A)} if case["ours"] else {}
+    seen = build.snapshot(
+        slo=SLO(cpu_burst=CPUBurst(policy=case["policy"], cfs_quota_burst_percent=case["percent"])),
+        notes=NodeNotes(cpu_normalization=case["ratio"]),
+        pods=(build.pod("web", "LS", containers=(container,)),),
+        places={"web": Place(POD, {"a": A})},
+        cgroups={group: Cgroup(quota_us=case["current"]) for group in (POD, A)},
+        usage=dataclasses.replace(window, throttled=throttled),
+        windows={cpu_burst.WINDOW_SECONDS: window},
+        found=held,
+        ours=frozenset(held),
+    )
+    written = {c.group: c.value for d in decide(seen) for c in d.changes if c.field == "cpu.quota"}
+    assert all(value == -1 or value >= base for value in written.values())
+    if POD in written and written[POD] != -1:
+        assert written[POD] >= written.get(A, 0)

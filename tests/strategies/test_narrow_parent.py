@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange
 from koordlite.strategies import cpu_suppress, cpuset_pools
 
 NONE_OR_SOME = st.frozensets(st.integers(0, 7), max_size=8)
@@ -22,7 +23,8 @@ def wanted_sets(build: Any, seen: Any) -> list[CPUSet]:
         *cpuset_pools.decide(seen, cpuset_pools.Config()),
     ]
     changes = [change for decision in decisions for change in decision.changes]
-    return [change.value for change in changes if getattr(change, "field", "") == "cpuset.cpus"]
+    sets = (change.value for change in changes if isinstance(change, CgroupChange) and change.field == "cpuset.cpus")
+    return [value for value in sets if isinstance(value, CPUSet)]
 
 
 def picture(build: Any, top: str | None, **given: Any) -> Any:

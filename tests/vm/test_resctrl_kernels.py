@@ -11,7 +11,7 @@ from typing import Any
 import kernelrig
 import pytest
 
-BOOT_SECONDS = 150
+BOOT_SECONDS = 300
 
 pytestmark = [
     pytest.mark.vm,

@@ -19,7 +19,7 @@ _UNGUARDED = frozenset({"Pending", "Succeeded", "Failed"})
 def evict(cluster: Cluster, resource: Resource, at: Target, request: Request) -> Object:
     """Delete a pod if its disruption budget lets it go."""
     sent = _sent(request)
-    if (sent.get("metadata") or {}).get("name") != at.name:
+    if sent["metadata"].get("name") != at.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
     how = deletions.options(sent.get("deleteOptions") or {}, request.query)
     pod = cluster.require(resource, (at.namespace, at.name))

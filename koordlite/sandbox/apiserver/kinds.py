@@ -28,7 +28,21 @@ def _fields(names: str, shape: Shape) -> dict[str, Shape]:
 
 LABELS = MapOf(TEXT)
 AMOUNTS = MapOf(QUANTITY)
-LIST = ListOf(ANY)
+LIST = ListOf(Struct({}, is_open=True))
+TEXTS = ListOf(TEXT)
+SELECTOR = Struct(
+    {
+        "matchLabels": LABELS,
+        "matchExpressions": ListOf(
+            Struct({"key": TEXT, "operator": TEXT, "values": TEXTS}, {"key": "", "operator": ""})
+        ),
+    }
+)
+_TOLERATION = Struct(
+    {**_fields("key operator value effect", STRING), "tolerationSeconds": INTEGER},
+)
+_TAINT = Struct({**_fields("key effect", TEXT), "value": STRING, "timeAdded": TIME}, {"key": "", "effect": ""})
+_REFERENCE = Struct(_fields("kind namespace name uid apiVersion resourceVersion fieldPath", STRING))
 
 META = Struct(
     {
@@ -37,7 +51,8 @@ META = Struct(
         **_fields("creationTimestamp deletionTimestamp", TIME),
         **_fields("labels annotations", LABELS),
         **_fields("finalizers", ListOf(TEXT)),
-        **_fields("ownerReferences managedFields", LIST),
+        "ownerReferences": ListOf(Struct(_fields("kind name uid apiVersion", TEXT), is_open=True)),
+        "managedFields": LIST,
     }
 )
 
@@ -65,7 +80,8 @@ _POD_SPEC = Struct(
         **_fields("automountServiceAccountToken shareProcessNamespace enableServiceLinks", CHOICE),
         **_fields("setHostnameAsFQDN hostUsers", CHOICE),
         **_fields("nodeSelector", LABELS),
-        **_fields("volumes imagePullSecrets tolerations hostAliases readinessGates topologySpreadConstraints", LIST),
+        **_fields("volumes imagePullSecrets hostAliases readinessGates topologySpreadConstraints", LIST),
+        "tolerations": ListOf(_TOLERATION),
         **_fields("schedulingGates resourceClaims", LIST),
         **_fields("securityContext affinity dnsConfig os", ANY),
         "overhead": AMOUNTS,
@@ -137,7 +153,8 @@ _NODE_STATUS = Struct(
 _NODE_SPEC = Struct(
     {
         **_fields("podCIDR providerID externalID", STRING),
-        **_fields("podCIDRs taints", LIST),
+        "podCIDRs": TEXTS,
+        "taints": ListOf(_TAINT),
         **_fields("unschedulable", FLAG),
         **_fields("configSource", ANY),
     }
@@ -154,7 +171,7 @@ _BUDGET_STATUS = Struct(
 _BUDGET_SPEC = Struct(
     {
         **_fields("minAvailable maxUnavailable", NUMBER_OR_TEXT),
-        **_fields("selector", ANY),
+        "selector": SELECTOR,
         **_fields("unhealthyPodEvictionPolicy", STRING),
     }
 )
@@ -172,6 +189,34 @@ def _kind(fields: dict[str, Shape], always: dict[str, Any] | None = None) -> Str
     return Struct({**base, **fields}, always or {})
 
 
+_SUBJECT = Struct(_fields("kind name namespace apiGroup", STRING), {"kind": "", "name": ""})
+_ROLE_REF = Struct(_fields("kind name apiGroup", STRING), {"kind": "", "name": ""})
+_RULE = Struct(_fields("verbs apiGroups resources resourceNames nonResourceURLs", TEXTS), {"verbs": []})
+_NAMES = Struct(
+    {**_fields("plural singular kind listKind", STRING), **_fields("shortNames categories", TEXTS)},
+    {"plural": "", "kind": ""},
+)
+_VERSION = Struct(
+    {
+        "name": TEXT,
+        **_fields("served storage", CHOICE),
+        **_fields("schema subresources", Struct({"openAPIV3Schema": Struct({}, is_open=True)}, is_open=True)),
+    },
+    {"name": "", "served": False, "storage": False},
+    is_open=True,
+)
+_DEFINITION_SPEC = Struct(
+    {**_fields("group scope", TEXT), "names": _NAMES, "versions": ListOf(_VERSION), "conversion": ANY},
+    {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": []},
+    is_open=True,
+)
+
+
+def _partly(fields: dict[str, Shape], always: dict[str, Any] | None = None) -> Struct:
+    """A kind of which only some fields are written down."""
+    return Struct({"metadata": META, **fields}, always or {}, is_open=True)
+
+
 _OPEN = Struct({"metadata": META}, is_open=True)
 _SHAPES: dict[str, Struct] = {
     "ConfigMap": _kind(
@@ -183,7 +228,8 @@ _SHAPES: dict[str, Struct] = {
             **_fields("firstTimestamp lastTimestamp", TIME),
             **_fields("eventTime", MICRO_TIME),
             **_fields("count", INTEGER),
-            **_fields("involvedObject source related", ANY),
+            **_fields("involvedObject related", _REFERENCE),
+            "source": Struct(_fields("component host", STRING)),
             "series": Struct({"count": INTEGER, "lastObservedTime": MICRO_TIME}),
         },
         {
@@ -201,6 +247,12 @@ _SHAPES: dict[str, Struct] = {
         },
         {"spec": {}, "status": {}},
     ),
+    "ClusterRole": _partly({"rules": ListOf(_RULE)}),
+    "ClusterRoleBinding": _partly({"subjects": ListOf(_SUBJECT), "roleRef": _ROLE_REF}, {"roleRef": _ROLE_REF.always}),
+    "CustomResourceDefinition": _partly({"spec": _DEFINITION_SPEC}, {"spec": _DEFINITION_SPEC.always}),
+    "PriorityClass": _partly({"value": INTEGER, "globalDefault": FLAG}, {"value": 0}),
+    "Role": _partly({"rules": ListOf(_RULE)}),
+    "RoleBinding": _partly({"subjects": ListOf(_SUBJECT), "roleRef": _ROLE_REF}, {"roleRef": _ROLE_REF.always}),
     "Node": _kind(
         {"spec": _NODE_SPEC, "status": _NODE_STATUS},
         {"spec": {}, "status": dict(_NODE_STATUS.always)},
@@ -243,4 +295,4 @@ def shape(kind: str) -> Struct:
 
 def is_closed(kind: str) -> bool:
     """Whether every field of the kind is known."""
-    return kind in _SHAPES
+    return not shape(kind).is_open

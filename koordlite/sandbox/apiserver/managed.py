@@ -128,12 +128,19 @@ def _walk(path: Path, name: str, value: Any, custom: bool, leaves_only: bool) ->
             yield (*path, "."), ""
         for key, each in value.items():
             yield from _walk((*path, f"f:{key}"), key, each, custom, leaves_only)
-    elif isinstance(value, list) and value and not custom and name in kinds.MERGE_KEYS:
+    elif _is_keyed(value, name) and not custom:
         yield from _walk_list(path, kinds.MERGE_KEYS[name], value, leaves_only)
     elif isinstance(value, list) and not custom and name in kinds.MERGED_SETS:
         yield from (((*path, f"v:{json.dumps(each)}"), each) for each in value)
     else:
         yield path, value
+
+
+def _is_keyed(value: Any, name: str) -> bool:
+    """Whether a list's elements are told apart by a key."""
+    return (
+        name in kinds.MERGE_KEYS and isinstance(value, list) and bool(value) and all(isinstance(e, dict) for e in value)
+    )
 
 
 def _walk_list(path: Path, key: str, value: list[Any], leaves_only: bool) -> Iterator[tuple[Path, Any]]:

@@ -140,8 +140,10 @@ def _unrecognized(resource: Resource, why: str) -> status.Refused:
 
 def checked_kind(found: dict[str, Any], resource: Resource, version: str) -> dict[str, Any]:
     """The object with its kind and apiVersion; Refused when it says it is something else."""
-    kind, api_version = found.get("kind") or "", found.get("apiVersion") or ""
+    kind, api_version = str(found.get("kind") or ""), str(found.get("apiVersion") or "")
     wanted = resource.api_version(version)
+    if not isinstance(found.get("metadata") or {}, dict):
+        raise unfit(resource, version, "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta")
     if resource.custom:
         _check_custom(found, resource, version)
     elif kind and kind != resource.kind:

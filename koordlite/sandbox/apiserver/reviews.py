@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.sandbox.apiserver import status
+from koordlite.sandbox.apiserver import shapes, status
 from koordlite.sandbox.apiserver.authorizer import Authorizer, Verdict
 from koordlite.sandbox.apiserver.requests import Target
 from koordlite.sandbox.apiserver.resources import Resource
@@ -14,6 +14,16 @@ from koordlite.sandbox.apiserver.users import User
 
 AUDIENCE = "https://kubernetes.default.svc"
 _GROUP = "authorization.k8s.io"
+_ATTRIBUTES = shapes.Struct(
+    dict.fromkeys(("verb", "group", "version", "resource", "subresource", "namespace", "name", "path"), shapes.TEXT)
+)
+_SPEC = shapes.Struct(
+    {
+        **dict.fromkeys(("token", "user", "uid", "namespace"), shapes.TEXT),
+        **dict.fromkeys(("audiences", "groups"), shapes.ListOf(shapes.TEXT)),
+        **dict.fromkeys(("resourceAttributes", "nonResourceAttributes"), _ATTRIBUTES),
+    }
+)
 
 
 def answered(
@@ -21,7 +31,10 @@ def answered(
 ) -> Object:
     """The review with its status."""
     head: Object = {"kind": resource.kind, "apiVersion": resource.storage, "metadata": {"creationTimestamp": None}}
-    spec = sent.get("spec") or {}
+    try:
+        spec = _SPEC.cast(sent.get("spec") or {}, resource.kind)
+    except shapes.Mistyped as error:
+        raise status.bad_request(str(error)) from error
     match resource.kind:
         case "TokenReview":
             return head | {"spec": spec, "status": _token(spec, tokens)}

@@ -178,6 +178,11 @@ def _go_quantity(text: str, quantity: Quantity) -> str:
 def _definition(item: Object) -> Iterator[Cause]:
     spec = item.get("spec") or {}
     group, names = spec.get("group", ""), spec.get("names") or {}
+    if not names.get("plural") or not names.get("kind"):
+        yield required("spec.names.plural" if not names.get("plural") else "spec.names.kind")
+    if [version["storage"] for version in spec.get("versions") or ()].count(True) != 1:
+        why = "must have exactly one version marked as storage version"
+        yield Cause("FieldValueInvalid", f"Invalid value: {why}", "spec.versions")
     wanted = f"{names.get('plural', '')}.{group}"
     if item["metadata"].get("name") != wanted:
         why = 'must be spec.names.plural+"."+spec.group'

@@ -30,7 +30,7 @@ _NEEDED = "must be specified for an update"
 def create(cluster: Cluster, resource: Resource, at: Target, sent: Object, how: Writing) -> Object:
     """Store a new object; Refused when it may not be."""
     sent = negotiation.checked_kind(sent, resource, at.version)
-    meta = dict(sent["metadata"])
+    meta = sent["metadata"]
     if resource.namespaced and meta.get("namespace", at.namespace) != at.namespace:
         raise status.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -204,7 +204,8 @@ def _checked(patched: Any, shown: Object, resource: Resource, at: Target) -> Obj
     if any(patched.get(key) != shown[key] for key in ("kind", "apiVersion")):
         named = f'no kind "{patched.get("kind")}" is registered for version "{patched.get("apiVersion")}"'
         raise _unfit_patch(patched, named)
-    new, why = admission.fitting(conversion.stored(patched, resource), resource, at.version)
+    whole = patched if patched.get("metadata") else patched | {"metadata": {}}
+    new, why = admission.fitting(conversion.stored(whole, resource), resource, at.version)
     if new is None:
         raise _unfit_patch(patched, why)
     _check_names(new["metadata"], resource, at)

@@ -15,6 +15,7 @@ from descheduler.metrics_sources.gather import Gatherer
 from descheduler.metrics_sources.resource_metrics import Smoothed, smooth
 from descheduler.outcome import Profile, Setup
 from descheduler.picture import Usage
+from descheduler.policy import MetricsProvider
 from koordlite.kube.answers import Answer, ApiError
 from koordlite.model import strict
 
@@ -118,3 +119,49 @@ def test_a_node_metric_counts_the_system_and_all_pods(cluster: Any) -> None:
     assert usage.nodes == {"a": {"cpu": 2000}}
     assert usage.pods == {"n/p": {"cpu": 1500}, "n/q": {}}
     assert usage.ages == {"a": 30.0}
+
+
+def provider(**prometheus: Any) -> MetricsProvider:
+    text = json.dumps({"source": "Prometheus", "prometheus": {"url": "http://127.0.0.1:1", **prometheus}})
+    return strict.load(text, MetricsProvider, "policy")
+
+
+class Secrets:
+    """Answers one Secret."""
+
+    def __init__(self, data: dict[str, str]) -> None:
+        self.data = data
+
+    def request(self, method: str, path: str) -> Answer:
+        assert path == "/api/v1/namespaces/monitoring/secrets/prom"
+        return Answer(200, {}, json.dumps({"data": self.data}).encode())
+
+
+SECRET = {"authToken": {"secretReference": {"namespace": "monitoring", "name": "prom"}}}
+
+
+def test_the_token_comes_from_the_secret_that_the_policy_names() -> None:
+    server = gather.of_policy([provider(**SECRET)], Secrets({gather.TOKEN_KEY: "c2VjcmV0"})).server
+    assert server is not None
+    assert server.token() == "secret"
+
+
+@pytest.mark.parametrize(
+    ("api", "word"),
+    [
+        (Secrets({}), "has nothing under prometheusAuthToken"),
+        (Secrets({gather.TOKEN_KEY: "not base64!"}), "cannot be read"),
+        (Refusing(), "could not find"),
+        (None, "none is asked"),
+    ],
+    ids=["empty", "garbled", "not there", "no cluster"],
+)
+def test_without_its_token_a_server_is_not_asked(api: Any, word: str) -> None:
+    server = gather.of_policy([provider(**SECRET)], api).server
+    assert server is not None
+    assert word in server.usage("q").absent
+
+
+def test_a_policy_without_prometheus_has_no_server() -> None:
+    assert gather.of_policy([MetricsProvider()], None).server is None
+    assert gather.of_policy([provider()], None).server is not None

@@ -26,7 +26,8 @@ def sparse(cluster: Any) -> Any:
 def talk(view: View, **config: Any) -> tuple[list[str], list[str]]:
     """Names of the pods that go when nobody stops them, and the words of the notes."""
     conversation = plugin.judge(view, plugin.Config(**{"thresholds": {"cpu": 20}, **config}), handle(view))
-    gone, notes, verdict = [], [], None
+    gone, notes = list[str](), list[str]()
+    verdict: Verdict | None = None
     while True:
         try:
             said = conversation.send(verdict)

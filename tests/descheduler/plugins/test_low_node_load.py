@@ -42,7 +42,9 @@ def talk(view: View, text: str, recalled: object = None, **answers: Verdict) -> 
     """Names of the pods that go, the words of the notes, and what is to be remembered."""
     config = strict.load(text, Config, "args.yaml")
     conversation = plugin.judge(view, config, handle(view, recalled=recalled))
-    gone, notes, memory, verdict = [], [], None, None
+    gone, notes = list[str](), list[str]()
+    memory: object = None
+    verdict: Verdict | None = None
     while True:
         try:
             said = conversation.send(verdict)
@@ -57,7 +59,6 @@ def talk(view: View, text: str, recalled: object = None, **answers: Verdict) -> 
             notes.append(said.reason)
         elif isinstance(said, Remember):
             memory = said.value
-    return gone, notes, memory
 
 
 def test_pods_leave_until_the_node_uses_little_enough(loaded: Any) -> None:
@@ -172,7 +173,8 @@ def test_a_pool_has_its_own_thresholds_and_its_nodes_are_judged_once(loaded: Any
 
 def test_a_node_must_be_too_full_several_times_in_a_row(loaded: Any) -> None:
     text = BOUNDS + "anomalyCondition: {consecutiveAbnormalities: 3, timeout: 10m}\n"
-    memory, said = None, []
+    memory: object = None
+    said = []
     for minute in range(4):
         gone, notes, memory = talk(
             loaded.view(LATER.format(minute)), text + "nodeMetricExpirationSeconds: 900\n", memory

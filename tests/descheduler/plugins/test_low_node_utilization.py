@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from handles import handle
 
+from descheduler.common_args import Namespaces
 from descheduler.framework import Finding, Note, Usage, Verdict, View
 from descheduler.plugins import low_node_utilization as plugin
+from descheduler.utilization import args
 from koordlite.model import strict
 from koordlite.model.errors import ConfigError
 
@@ -29,7 +31,8 @@ def uneven(cluster: Any) -> Any:
 def talk(view: View, *, refuse: dict[str, Verdict] | None = None, **config: Any) -> tuple[list[str], list[str]]:
     """Names of the pods that go, and the words of the notes, when all but `refuse` are let go."""
     conversation = plugin.judge(view, plugin.Config(**{**BOUNDS, **config}), handle(view))
-    gone, notes, verdict = [], [], None
+    gone, notes = list[str](), list[str]()
+    verdict: Verdict | None = None
     while True:
         try:
             said = conversation.send(verdict)
@@ -110,17 +113,17 @@ def test_the_fullest_by_its_target_comes_first_not_the_one_with_most_bytes(clust
 
 
 def test_deviations_are_distances_from_the_mean(uneven: Any) -> None:
-    bounds = {"thresholds": {"cpu": 10}, "target_thresholds": {"cpu": 10}, "use_deviation_thresholds": True}
-    assert talk(uneven.view(), **bounds)[0] == ["a0", "a1", "a2"]
+    bounds: dict[str, Any] = {"thresholds": {"cpu": 10}, "target_thresholds": {"cpu": 10}}
+    assert talk(uneven.view(), **bounds, use_deviation_thresholds=True)[0] == ["a0", "a1", "a2"]
 
 
 def test_other_namespaces_count_as_use_but_stay(uneven: Any) -> None:
-    excluded = plugin.Namespaces(exclude=("default",))
+    excluded = Namespaces(exclude=("default",))
     assert talk(uneven.view(), evictable_namespaces=excluded) == ([], [])
 
 
 def test_a_limit_of_its_own_per_node(uneven: Any) -> None:
-    assert talk(uneven.view(), eviction_limits=plugin.args.EvictionLimits(node=1))[0] == ["a0"]
+    assert talk(uneven.view(), eviction_limits=args.EvictionLimits(node=1))[0] == ["a0"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def measured(view: View, nodes: dict[str, int], pods: dict[str, int]) -> View:
     return dataclasses.replace(view, usage={"KubernetesMetrics": usage})
 
 
-BY_METRICS = {"metrics_utilization": plugin.args.MetricsUtilization(source="KubernetesMetrics")}
+BY_METRICS: dict[str, Any] = {"metrics_utilization": args.MetricsUtilization(source="KubernetesMetrics")}
 
 
 def test_measured_use_decides_when_asked_for(uneven: Any) -> None:
@@ -177,19 +180,17 @@ def queried(view: View, **percent: int) -> View:
     return dataclasses.replace(view, usage={"Prometheus:q": found})
 
 
-BY_QUERY = {
+BY_QUERY: dict[str, Any] = {
     "thresholds": {"MetricResource": 20.0},
     "target_thresholds": {"MetricResource": 50.0},
-    "metrics_utilization": plugin.args.MetricsUtilization(
-        source="Prometheus", prometheus=plugin.args.PrometheusQuery(query="q")
-    ),
+    "metrics_utilization": args.MetricsUtilization(source="Prometheus", prometheus=args.PrometheusQuery(query="q")),
 }
 
 
 def test_a_query_knows_nothing_of_pods_so_one_goes_at_a_time(uneven: Any) -> None:
     view = queried(uneven.view(), a=30, b=10, c=90)
     assert talk(view, **BY_QUERY)[0] == ["c0"]
-    assert talk(view, **BY_QUERY, eviction_limits=plugin.args.EvictionLimits(node=2))[0] == ["c0", "c1"]
+    assert talk(view, **BY_QUERY, eviction_limits=args.EvictionLimits(node=2))[0] == ["c0", "c1"]
     assert talk(queried(uneven.view(), a=30, b=10), **BY_QUERY) == ([], ["UsageUnknown"])
 
 

@@ -180,8 +180,8 @@ def test_history_is_bounded():
 
 
 def test_a_watch_that_is_too_slow_is_ended_rather_than_left_out_of_step():
-    from koordlite.sandbox.apiserver.cluster import Cluster
     from koordlite.sandbox.apiserver.clocks import ManualClock
+    from koordlite.sandbox.apiserver.cluster import Cluster
     from koordlite.sandbox.apiserver.resources import BUILT_IN
     from koordlite.sandbox.apiserver.store import Store
     from koordlite.sandbox.apiserver.watches import Watch, events
