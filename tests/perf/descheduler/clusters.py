@@ -234,7 +234,7 @@ def _container(workload: int, name: str) -> Object:
         "args": [f"--option-{i}=value" for i in range(8)],
         "env": [{"name": f"SETTING_{i}", "value": f"value-{i}-{workload}"} for i in range(12)],
         "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        "resources": {"requests": amounts, "limits": amounts},
+        "resources": {"requests": amounts, "limits": {"memory": amounts["memory"]}},
         "livenessProbe": probe,
         "readinessProbe": probe,
         "volumeMounts": [{"name": "kube-api-access", "mountPath": "/var/run/secrets", "readOnly": True}],
@@ -260,7 +260,7 @@ def _status(workload: int) -> Object:
         }
         for name in ("main", "proxy")
     ]
-    where = {"hostIP": "10.0.0.1", "podIP": "@IP@", "podIPs": [{"ip": "@IP@"}], "qosClass": "Guaranteed"}
+    where = {"hostIP": "10.0.0.1", "podIP": "@IP@", "podIPs": [{"ip": "@IP@"}], "qosClass": "Burstable"}
     return {
         "phase": "@PHASE@",
         "startTime": "@STARTED@",
