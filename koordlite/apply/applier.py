@@ -13,7 +13,6 @@ from koordlite.apply.troubles import Troubles
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import Cgroups
 from koordlite.host.journal import Entry, FileEntry, Journal
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
     BlockChange,
     CgroupChange,
