@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Set
 
 from koordlite.host.cgroup_fields import NUMBERS
@@ -32,6 +33,8 @@ class Wants:
         return tuple(sorted((self.reads | ours) & NUMBERS.keys()))
 
 
+LOG = logging.getLogger(__name__)
+
 Asked = Callable[[SLO, Pods], Wants]
 
 
@@ -55,9 +58,24 @@ def of(strategies: Iterable[Strategy]) -> Asked:
 
 
 def _all(asked: Iterable[Strategy], slo: SLO, pods: Pods) -> Wants:
+    each = [_one(strategy, slo, pods) for strategy in asked]
     return Wants(
-        reads=frozenset(name for strategy in asked for name in strategy.reads(slo, pods)),
-        windows=tuple(sorted({seconds for strategy in asked for seconds in strategy.windows(slo, pods)})),
-        throttling=frozenset(uid for strategy in asked for uid in strategy.throttling(slo, pods)),
-        percentiles=tuple(sorted({each for strategy in asked for each in strategy.percentiles(slo)})),
+        reads=frozenset().union(*(one.reads for one in each)),
+        windows=tuple(sorted(set().union(*(one.windows for one in each)))),
+        throttling=frozenset().union(*(one.throttling for one in each)),
+        percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
     )
+
+
+def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Wants:
+    """What one strategy wants. One that fails here wants nothing, and the loop goes on."""
+    try:
+        return Wants(
+            reads=frozenset(strategy.reads(slo, pods)),
+            windows=tuple(strategy.windows(slo, pods)),
+            throttling=frozenset(strategy.throttling(slo, pods)),
+            percentiles=tuple(strategy.percentiles(slo)),
+        )
+    except Exception:
+        LOG.exception("strategy %s cannot say what it wants to see", strategy.name)
+        return Wants()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -184,3 +185,16 @@ def test_a_file_that_comes_later_is_read_from_then_on(node: Emulated) -> None:
     files.absent = ""
     node.sandbox.advance(1.0)
     assert "cpu.idle" in observer.observe().cgroups["kubepods/besteffort"].values
+
+
+def test_a_strategy_that_fails_to_say_what_it_wants_takes_nothing_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(_slo: SLO, _pods: Sequence[Pod]) -> list[str]:
+        raise KeyError("no such option")
+
+    rules = strategies.discover()
+    memory = next(rule for rule in rules if rule.windows(SLO(), ()))
+    bad = dataclasses.replace(memory, name="bad", reads=broken)
+    assert wants.of([bad, memory])(SLO(), ()) == wants.of([memory])(SLO(), ())
+    assert "strategy bad cannot say what it wants to see" in caplog.text
