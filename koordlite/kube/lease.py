@@ -181,7 +181,9 @@ class Candidate:
         if not isinstance(lease, dict) or not isinstance(lease.get("metadata"), dict):
             raise ApiUnreachable(errno.EPROTO, "the answer is no Lease", self._path)
         spec = _spec(lease)
-        seen = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        # Any write counts as a sign of life: by renewTime alone a holder with a wall clock that stands would seem dead.
+        version = lease["metadata"].get("resourceVersion")
+        seen = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._monotonic()
         self._lease, self._fresh = lease, True

@@ -220,8 +220,7 @@ class _Connection(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         request = Request.of(self.command, self.path, dict(self.headers.items()), body)
         fault = self.server.faults.strike(target(request))
-        if fault is not None and self._struck(fault):
-            self.server.note(request, fault.status)
+        if fault is not None and self._struck(fault, request):
             return
         answer = self._too_large() if length > negotiation.BODY_LIMIT else self.server.api.answer(request)
         self.server.note(request, 200 if isinstance(answer, Stream) else answer.status)
@@ -236,10 +235,13 @@ class _Connection(BaseHTTPRequestHandler):
         refused = negotiation.too_large()
         return Answer(refused.code, negotiation.encoded(refused.body, negotiation.JSON))
 
-    def _struck(self, fault: Fault) -> bool:
+    def _struck(self, fault: Fault, request: Request) -> bool:
         """Whether the fault is the whole answer."""
         if fault.delay_seconds:
             self.server.stopped.wait(fault.delay_seconds)
+        if fault.hang or fault.status:
+            # Noted before the client can know: whoever has the answer finds the request in the list.
+            self.server.note(request, fault.status)
         if fault.hang:
             self.server.stopped.wait()
             self.close_connection = True
