@@ -101,7 +101,8 @@ def applied(
         raise Conflicts(conflicts)
     result = (patches.merged if custom else strategic.merged)(copy.deepcopy(live), config)
     others = frozenset[Path]().union(*(paths for paths, _ in others_own.values()))
-    for path in sorted(mine - wanted.keys() - others, key=len, reverse=True):
+    # Deepest first; of one list item, the item before its key, by which it is found.
+    for path in sorted(mine - wanted.keys() - others, key=lambda path: (-len(path), path[-1] != ".", path)):
         _remove(result, path)
     kept = {each: (paths - disputed, time) for each, (paths, time) in owners.items()}
     same = frozenset(wanted) == mine and not disputed
