@@ -8,7 +8,7 @@ OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 
-.PHONY: run test lint perf clean
+.PHONY: run test lint perf image clean
 
 run: $(READY)
 	@scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -35,7 +35,11 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
+	$(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
 	$(BIN)/python tests/perf/api/churn.py
+
+image:
+	@scripts/image $(IMAGE)
 
 clean:
 	rm -rf $(VENV) out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 from descheduler import durations
 from descheduler.framework import Finding, PodView, Refusal
@@ -21,7 +22,16 @@ class Candidate:
     pod: PodView
     findings: tuple[Finding, ...]
     profile: Profile
-    sightings: Sightings
+    sightings: Sightings | None
+    """None: this one picture is all there is."""
+
+    @property
+    def home(self) -> Literal["", "any", "elsewhere"]:
+        """Where a place must be known for it, whatever `nodeFit` says; empty when one of the findings asks for none."""
+        asked = {f.home for f in self.findings if f.severity == "hard" and not self._waits(f)}
+        if "" in asked or not asked:
+            return ""
+        return "elsewhere" if "elsewhere" in asked else "any"
 
     def unripe(self) -> Refusal | None:
         """Why none of the findings is a reason to move the pod, or not yet."""
@@ -38,8 +48,8 @@ class Candidate:
             age = self.pod.age_seconds
             shown = "its age is unknown" if age is None else f"it started {durations.show(age)} ago"
             return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
-        seen = self.sightings.get((self.pod.uid, finding.reason), 1)
-        if seen < finding.sightings:
+        seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
+        if seen is not None and seen < finding.sightings:
             text = f"seen in {seen} of {finding.sightings} pictures that {finding.plugin} needs"
             return Refusal("SeenTooFewTimes", text)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from descheduler import zone_changes
 from descheduler.fit import Rooms
 from descheduler.framework import View
 from descheduler.outcome import Load, NodeChange, Outcome
@@ -16,6 +17,8 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
     wrong = {uid for uid, o in decided.items() if o.main.severity == "hard"}
     stays = {uid for uid in wrong if decided[uid].verdict == "spare"}
     touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
+    concerned = {o.pod.node for o in decided.values() if o.pod.containers}
+    concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
     for name in sorted(touched):
         before, after = Room.of(view.nodes[name]), rooms.by_node[name]
         cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
@@ -25,6 +28,7 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
             memory=memory.value if memory else 0,
             before=_load(before, wrong),
             after=_load(after, stays),
+            zones=zone_changes.zones(before, after) if name in concerned else (),
         )
 
 

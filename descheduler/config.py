@@ -12,7 +12,8 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from descheduler import plugins, selectors
+from descheduler import durations, plugins, selectors
+from descheduler.calm import Calm
 from descheduler.evictor_args import Args
 from descheduler.koordinator_policy import PROFILE, Configuration, ProfileConfiguration
 from descheduler.limits import Limits
@@ -39,7 +40,7 @@ __all__ = ["Configuration", "Document", "PluginConfig", "Policy", "default", "lo
 
 Document = Policy | Configuration
 """Either kind of file."""
-ON_BY_DEFAULT = ("NUMAAlignment", "ReservedCPUs")
+ON_BY_DEFAULT = ("NUMAAlignment", "ReservedCPUs", "TopologyAffinityErrors")
 """What judges without a policy file: rules that a cluster breaks only by mistake, whatever its operator prefers."""
 
 
@@ -131,8 +132,16 @@ def _of_policy(policy: Policy) -> Setup:
         node_selector=selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
+        calm=_calm(policy),
+        tell_failures=policy.eviction_failure_event_notification,
         spare_the_only_node=True,
     )
+
+
+def _calm(policy: Policy) -> Calm:
+    delay = policy.min_delay_per_owner
+    seconds = durations.seconds(delay) if delay else 0.0
+    return Calm(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds)
 
 
 def _of_configuration(document: Configuration) -> Setup:

@@ -30,7 +30,8 @@ class Crowd:
     def __init__(self, view: View) -> None:
         self._view = view
         self._selected: dict[str, dict[Hashable, Selected]] = defaultdict(dict)
-        self._moved: dict[str, tuple[PodView, str]] = {}
+        self._moved: dict[str, dict[str, tuple[PodView, str]]] = defaultdict(dict)
+        """Pod and node by uid, by namespace."""
 
     @functools.cached_property
     def _indices(self) -> dict[str, LabelIndex]:
@@ -50,14 +51,13 @@ class Crowd:
         if key not in known:
             index = self._indices.get(namespace)
             known[key] = Selected(selector, {p.uid: p.node for p in index.select(selector)} if index else {})
-            for pod, node in self._moved.values():
-                if pod.pod.namespace == namespace:
-                    _place(known[key], pod, node)
+            for pod, node in self._moved[namespace].values():
+                _place(known[key], pod, node)
         return known[key]
 
     def move(self, pod: PodView, node: str) -> None:
         """Note that `pod` is expected on `node`; an empty name is nowhere."""
-        self._moved[pod.uid] = (pod, node)
+        self._moved[pod.pod.namespace][pod.uid] = (pod, node)
         for selected in self._selected[pod.pod.namespace].values():
             _place(selected, pod, node)
 

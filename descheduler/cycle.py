@@ -14,14 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from descheduler import candidate, guards, limits
+from descheduler import candidate, guards, limits, times
+from descheduler import memory as past_evictions
 from descheduler.background import Requests, counted
 from descheduler.candidate import Candidate, Sightings
 from descheduler.changes import changes
-from descheduler.fit import Rooms
+from descheduler.fit import Place, Rooms
 from descheduler.framework import (
     POINTS,
     Conversation,
+    Cordon,
     Finding,
     NodeView,
     Note,
@@ -36,7 +38,9 @@ from descheduler.framework import (
 from descheduler.handle import ProfileHandle
 from descheduler.limits import Budget
 from descheduler.outcome import EvictionPlan, Outcome, Profile, Setup
+from descheduler.restraint import Restraint
 from descheduler.selectors import labels_match
+from koordlite.model.quantity import Quantity
 
 Memory = Mapping[tuple[str, str], object]
 """What plugins wanted to know again, by profile and plugin."""
@@ -54,15 +58,18 @@ def plan(
     sightings: Sightings | None = None,
     memory: Memory | None = None,
     background: Requests | None = None,
+    *,
+    history: past_evictions.History | None = None,
 ) -> EvictionPlan:
     """The plan for this picture. InputError when the policy names what is not in the picture.
 
-    What earlier cycles left: without `sightings` everything is seen for the first time, without `memory` plugins
-    remember nothing, without `background` no pod goes already.
+    What earlier cycles left: without `sightings` this picture is all there is and no finding waits to be seen again,
+    without `memory` plugins remember nothing, without `background` no pod goes already,
+    without `history` no owner was ever moved.
     """
     for profile in setup.profiles:
         guards.check(view, profile.args)
-    draft = _Draft(view, setup, Past(sightings or {}, memory or {}, background or {}))
+    draft = _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {}))
     for point in POINTS:
         for profile in setup.profiles:
             draft.work(profile, point)
@@ -73,9 +80,10 @@ def plan(
 class Past:
     """What earlier cycles left."""
 
-    sightings: Sightings
+    sightings: Sightings | None
     memory: Memory
     background: Requests
+    history: past_evictions.History
 
 
 class _Draft:
@@ -89,11 +97,22 @@ class _Draft:
         self._pods = {pod.uid: pod for node in view.nodes.values() for pod in node.all_pods}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
         self._rooms = Rooms(view)
+        now = times.parse(view.time)
+        self._restraint = Restraint(setup.calm, past.history, now)
+        self._expect(past_evictions.outstanding(past.history, view.unbound, now))
         self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
         self._decided: dict[str, Outcome] = {}
         self._taken: set[str] = set()
         self._notes: list[Note] = []
+        self._cordons: list[str] = []
         self._guards = {id(p): guards.Guards(view, (p.args, *p.more_args)) for p in setup.profiles}
+
+    def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
+        """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
+        for pod, move in coming if self._setup.fit == "plan" else ():
+            if move.target in self._rooms.by_node:
+                booked = [(zone, {n: Quantity.parse(t) for n, t in amounts.items()}) for zone, amounts in move.booked]
+                self._rooms.move(pod, Place(move.target, bookings=tuple(booked)))
 
     def work(self, profile: Profile, point: Point) -> None:
         """Let the profile's plugins of this point judge."""
@@ -142,9 +161,11 @@ class _Draft:
         for uid in sorted(findings, key=lambda uid: candidate.order(self._pods[uid], findings[uid])):
             self._answer(profile, self._pods[uid], tuple(findings[uid]))
 
-    def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember) -> None:
+    def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember | Cordon) -> None:
         if isinstance(said, Note):
             self._notes.append(dataclasses.replace(said, plugin=plugin.name))
+        elif isinstance(said, Cordon):
+            self._cordons.append(said.node)
         else:
             self._remembered[(profile.name, plugin.name)] = said.value
 
@@ -172,7 +193,10 @@ class _Draft:
         if reason == limits.TOTAL:
             return limited  # Nothing goes after this, so where it would fit is not worth asking every node.
         found = self._rooms.search(pod, profile.args.node_selector)
-        must_fit = profile.args.node_fit or (self._alone and pod.pod.active)
+        home = asked.home
+        if home == "elsewhere":
+            found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))
+        must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
         if must_fit and not found.places:
             return dataclasses.replace(spared, search=found, reasons=(Refusal("FitsNowhere", found.sentence),))
         if reason:
@@ -185,11 +209,13 @@ class _Draft:
             return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
         unripe = asked.unripe()
         said = self._guards[id(asked.profile)].refusals(pod)
-        return ((unripe,) if unripe else ()) + said + guards.late_refusals(pod, self._view, args)
+        late = guards.late_refusals(pod, self._view, args)
+        return ((unripe,) if unripe else ()) + said + late + self._restraint.refusals(pod, asked.findings)
 
     def _take(self, outcome: Outcome) -> Outcome:
         place = outcome.search.places[0] if outcome.search and outcome.search.places else None
         self._budget.take(outcome.pod)
+        self._restraint.take(outcome.pod)
         if self._setup.fit == "plan":
             if place:
                 self._rooms.move(outcome.pod, place)
@@ -209,6 +235,8 @@ class _Draft:
             plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
             grace_period_seconds=self._setup.grace_period_seconds,
             memory=self._remembered,
+            migration=self._setup.migration,
+            cordon=tuple(dict.fromkeys(self._cordons)),
         )
 
 
@@ -222,7 +250,7 @@ def in_scope(view: View, setup: Setup, profile: Profile) -> tuple[NodeView, ...]
     )
 
 
-def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | None:
+def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | Cordon | None:
     try:
         return conversation.send(verdict)
     except StopIteration:

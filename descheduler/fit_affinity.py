@@ -41,6 +41,8 @@ class Rivals:
         self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
         self._unlabelled: list[_Held] = []
         self._against: dict[Hashable, tuple[_Held, ...]] = {}
+        self._stood: dict[Hashable, tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
+        """Where the pods are that a term selects, with the versions of the selections it was made of."""
         for pod in view.pods():
             for term in terms(pod):
                 self._hold(term, pod, pod.node)
@@ -106,13 +108,21 @@ class Rivals:
 
     def _by_itself(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
         for term in terms(pod):
+            yield term.topology_key, _elsewhere(self._standing(term, pod.pod.namespace).items(), pod.uid)
+
+    def _standing(self, term: wire.PodAffinityTerm, own: str) -> Mapping[str, set[str]]:
+        """uids of the pods that a term selects, by value of its topology label."""
+        selected = [self._crowd.selected(name, term.label_selector) for name in self._namespaces(term, own)]
+        versions = tuple([one.version for one in selected])
+        known = self._stood.get((id(term), own))
+        if known is None or known[0] != versions:
             found: dict[str, set[str]] = defaultdict(set)
-            for name in self._namespaces(term, pod.pod.namespace):
-                for uid, node in self._crowd.selected(name, term.label_selector).where.items():
-                    value = self._value(node, term.topology_key)
-                    if value is not None:
-                        found[value].add(uid)
-            yield term.topology_key, _elsewhere(found.items(), pod.uid)
+            for uid, node in (item for one in selected for item in one.where.items()):
+                value = self._value(node, term.topology_key)
+                if value is not None:
+                    found[value].add(uid)
+            known = self._stood[(id(term), own)] = versions, found
+        return known[1]
 
     def _namespaces(self, term: wire.PodAffinityTerm, own: str) -> Iterable[str]:
         if not term.namespaces and term.namespace_selector is None:

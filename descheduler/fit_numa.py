@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from descheduler.framework import PodView
+from descheduler.framework import VOLCANO_POLICY, PodView
 from descheduler.room import Booking, Room
 from koordlite.formulas import numa_fit
 from koordlite.model import wire
@@ -13,6 +13,9 @@ from koordlite.model.quantity import Quantity
 
 def answer(pod: PodView, room: Room, wanted: numa_fit.Ask) -> tuple[str, tuple[Booking, ...]]:
     """Can the node keep the pod's promise, or pass kubelet's own admission? (why not, what it would take)."""
+    unlike = _other_policy(pod, room)
+    if unlike:
+        return unlike, ()
     strict = room.node.topology_policy == "single-numa-node"
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
@@ -27,7 +30,23 @@ def answer(pod: PodView, room: Room, wanted: numa_fit.Ask) -> tuple[str, tuple[B
 
 def concerned(pod: PodView) -> bool:
     """Could NUMA nodes matter to the pod at all?"""
-    return pod.promised or counted_by_admission(pod)
+    return pod.promised or counted_by_admission(pod) or bool(asked_policy(pod))
+
+
+def asked_policy(pod: PodView) -> str:
+    """The topology manager policy that the pod asks of its node, for Volcano; empty when it asks for none."""
+    asked = pod.pod.annotations.get(VOLCANO_POLICY, "")
+    return "" if asked == "none" else asked
+
+
+def _other_policy(pod: PodView, room: Room) -> str:
+    """Source: Volcano numa-aware, which places such a pod only where kubelet runs the very policy."""
+    asked, node = asked_policy(pod), room.node
+    if not asked or (node.topology_policy == asked and node.cpu_manager.policy == "static"):
+        return ""
+    if not node.topology_policy:
+        return f"nobody says whether kubelet runs the topology policy {asked}"
+    return f"kubelet runs topology policy {node.topology_policy}, CPU manager {node.cpu_manager.policy or 'unknown'}"
 
 
 def ask(pod: PodView) -> numa_fit.Ask:

@@ -37,7 +37,11 @@ class Rule:
         value = labels.get(self.key)
         if value is None:
             return f"node has no label {self.key} to spread over"
-        return f"pods would lie too unevenly over {self.key}" if self.counts.get(value, 0) > self.most else ""
+        return f"pods would lie too unevenly over {self.key}" if self.closes(value) else ""
+
+    def closes(self, value: str | None) -> bool:
+        """A domain takes no further pod; a node without a domain never does."""
+        return value is None or self.counts.get(value, 0) > self.most
 
 
 class Spread:

@@ -38,7 +38,9 @@ __all__ = [
     "NO_CPU_MANAGER",
     "NO_TOPOLOGY",
     "POINTS",
+    "VOLCANO_POLICY",
     "Conversation",
+    "Cordon",
     "DisruptionBudget",
     "Finding",
     "Handle",
@@ -54,11 +56,14 @@ __all__ = [
     "Usage",
     "Verdict",
     "View",
+    "excludes_crane_reserved",
     "judgeable",
     "stale_placement",
     "too_young",
 ]
 
+VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+"""Annotation of a pod: the topology manager policy it asks of its node's kubelet."""
 Point = Literal["deschedule", "balance"]
 """When a plugin works: all of `deschedule`, of every profile, before the first of `balance`."""
 POINTS: tuple[Point, ...] = ("deschedule", "balance")
@@ -98,6 +103,9 @@ class Finding:
     """The same as a sentence; empty for a pod that is too young, of which the cycle knows what to say."""
     sightings: int = 1
     """In how many pictures in a row it must be seen before a pod is evicted for it."""
+    home: Literal["", "any", "elsewhere"] = ""
+    """Evict only if a place is known where it would stand right, whatever `nodeFit` says: `any`, a new start on its own
+    node included, or `elsewhere`."""
     plugin: str = ""
     """Filled in by the cycle."""
 
@@ -124,6 +132,14 @@ class Remember:
     """What a plugin wants to know again in the next cycle; the last one it says counts."""
 
     value: object
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cordon:
+    """A node that is to take no more pods, said before its pods are named. Where none of them goes it is opened again;
+    in a dry run nothing happens to it."""
+
+    node: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,6 +179,9 @@ class Handle(Protocol):
     def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
         """The first of these nodes, its own aside, that it would fit on, whatever `nodeFit` says."""
 
+    def kind(self, pod: PodView) -> object | None:
+        """Equal for pods that get the same answer from every node they are not on; None for a pod like no other."""
+
     def going(self, pod: PodView) -> bool:
         """The plan takes it already. Upstream keeps showing such pods to plugins, and so does the view."""
 
@@ -170,7 +189,7 @@ class Handle(Protocol):
         """Measured usage from `KubernetesMetrics`, or from `Prometheus` by its query; `absent` says why not."""
 
 
-Conversation = Generator[Finding | Note | Remember, Verdict | None, None]
+Conversation = Generator[Finding | Note | Remember | Cordon, Verdict | None, None]
 """What a plugin says. Only a `Finding` gets a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
@@ -193,6 +212,11 @@ class Plugin:
 def judgeable(pod: PodView) -> bool:
     """Pods that have ended, or are going, are not judged."""
     return pod.pod.active and not pod.pod.deleting
+
+
+def excludes_crane_reserved(pod: PodView) -> bool:
+    """The pod asks to be kept off the CPUs that Crane reserves. Only the text `true` does, as in Crane."""
+    return pod.pod.annotations.get("topology.crane.io/exclude-reserved-cpus") == "true"
 
 
 def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:

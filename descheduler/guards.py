@@ -67,9 +67,13 @@ class Guards:
         return found
 
     def _ask(self, pod: PodView) -> tuple[Refusal, ...]:
-        always = _collect(_ALWAYS, pod, self._view, self._asked[0][0])
-        if always or EVICT in pod.pod.annotations:
-            return always
+        notes = pod.pod.annotations
+        if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes:
+            always = _collect(_ALWAYS, pod, self._view, self._asked[0][0])
+            if always:
+                return always
+        if EVICT in notes:
+            return ()
         said: dict[Refusal, None] = {}
         for args, guards in self._asked:
             for reason, guard in guards.items():
@@ -89,8 +93,8 @@ def _always(_args: Args) -> bool:
 
 
 def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
-    found = ((reason, guard(pod, view, args)) for reason, guard in guards.items())
-    return tuple(Refusal(reason, text) for reason, text in found if text)
+    found = [(reason, guard(pod, view, args)) for reason, guard in guards.items()]
+    return tuple([Refusal(reason, text) for reason, text in found if text])
 
 
 def _mirror(pod: PodView, _view: View, _args: Args) -> str:

@@ -65,6 +65,10 @@ class ProfileHandle:
         found = self.rooms.first_fit(pod, (node.name for node in nodes))
         return self.view.nodes[found] if found else None
 
+    def kind(self, pod: PodView) -> object | None:
+        """What pods are alike to nodes."""
+        return self.rooms.kind(pod)
+
     def going(self, pod: PodView) -> bool:
         """The plan takes it already."""
         return pod.uid in self.taken

@@ -21,9 +21,22 @@ class Limits:
     total: int | None = None
     per_node: int | None = None
     per_namespace: int | None = None
-    per_owner: int | None = None
+    per_owner: int | str | None = None
+    """A number, or a part of the owner's pods like `10%`."""
     total_first: bool = True
     """Which limit is named when several are used up: upstream asks the total first, Koordinator last."""
+
+
+def share(limit: int | str, replicas: int) -> int:
+    """A number of pods, or ⌊replicas · percent⌋ and at least one, since a part that is no pod would forbid all.
+
+    >>> share("30%", 10), share("30%", 2), share(4, 2)
+    (3, 1, 4)
+    """
+    if isinstance(limit, int):
+        return limit
+    percent = int(limit.removesuffix("%"))
+    return max(1, replicas * percent // 100) if percent else 0
 
 
 class Budget:
@@ -47,6 +60,11 @@ class Budget:
                 return reason, words.format(limit=limit)
         return "", ""
 
+    def _replicas(self, pod: PodView) -> int:
+        owners = pod.object.metadata.owner_references or ()
+        chosen = next((o for o in owners if o.controller), owners[0])
+        return self._view.replicas.get(chosen.uid, 0)
+
     def take(self, pod: PodView) -> None:
         """Count the eviction of `pod`."""
         for reason, subject, _limit, _words in self._counters(pod):
@@ -65,9 +83,11 @@ class Budget:
         yield PER_NAMESPACE, namespace, limits.per_namespace, words
         if not limits.total_first:
             yield TOTAL, "", limits.total, of_all
-        if pod.owner:
-            words = f"maxNoOfPodsToEvictPerOwner is {{limit}}, and so many of {pod.owner} go before it"
-            yield "LimitPerOwner", pod.owner, limits.per_owner, words
+        if pod.owner and limits.per_owner is not None:
+            most = share(limits.per_owner, self._replicas(pod))
+            given = "{limit}" if most == limits.per_owner else f"{limits.per_owner} ({{limit}})"
+            words = f"maxNoOfPodsToEvictPerOwner is {given}, and so many of {pod.owner} go before it"
+            yield "LimitPerOwner", pod.owner, most, words
         for budget in self._view.budgets_by_pod.get(pod.uid, ()):
             words = f"PodDisruptionBudget {budget.key} allows {{limit}} disruptions, and none is left"
             yield "DisruptionBudget", budget.key, budget.allowed, words

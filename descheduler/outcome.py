@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from descheduler.calm import CALM, Calm
 from descheduler.evictor_args import Args
 from descheduler.fit import Search
 from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
@@ -42,9 +43,18 @@ class Setup:
     """How long evicted pods get to stop; None leaves it to the pod."""
     fit: Literal["plan", "snapshot"] = "plan"
     """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
+    tell_failures: bool = False
+    """Write Events about evictions that failed, or that a limit kept from being tried."""
+    calm: Calm = CALM
+    """Windows, pauses and ends of loops, beyond the limits of one cycle."""
     spare_the_only_node: bool = False
     """Where fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at
     all in such a cluster."""
+
+    @property
+    def migration(self) -> dict[str, MigrationControllerArgs]:
+        """The rules of profiles whose evictions become migration jobs, by profile."""
+        return {profile.name: profile.migration for profile in self.profiles if profile.migration is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +98,29 @@ class Load:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ZoneLoad:
+    """A NUMA node at one moment of the plan."""
+
+    exclusive: int
+    """CPUs that are a pod's own, reserved ones aside."""
+    shared: int
+    """CPUs of the shared pool."""
+    memory: int
+    """Bytes of containers whose memory the agent reports, and what was booked for pods that come."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZoneChange:
+    """What the plan does to one NUMA node."""
+
+    zone: int
+    cpus: int
+    reserved: int
+    before: ZoneLoad
+    after: ZoneLoad
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NodeChange:
     """What the plan does to one node."""
 
@@ -97,6 +130,8 @@ class NodeChange:
     memory: int
     before: Load
     after: Load
+    zones: tuple[ZoneChange, ...] = ()
+    """Of nodes where a pod's place among the NUMA nodes is what is wrong, or where one with a promise is to come."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +150,10 @@ class EvictionPlan:
     grace_period_seconds: int | None = None
     memory: Mapping[tuple[str, str], object] = dataclasses.field(default_factory=dict)
     """What plugins want to know again in the next cycle, by profile and plugin."""
+    migration: Mapping[str, MigrationControllerArgs] = dataclasses.field(default_factory=dict)
+    """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
+    cordon: tuple[str, ...] = ()
+    """Nodes that are to take no more pods while they are emptied."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -138,7 +177,8 @@ class Attempt:
     """`namespace/name`."""
     result: str
     """`WouldEvict`: nothing was sent. `Evicted`, `InBackground`, `Blocked` by a disruption budget, `Gone`, `Replaced`
-    by a pod of the same name, `Failed`, `NotTried` because the run ended."""
+    by a pod of the same name, `Failed`, `NotTried` because the run ended. Of migration jobs: `JobCreated`, or
+    `Deferred` because limits of MigrationController are reached."""
     request: dict[str, Any]
     """The policy/v1 Eviction, as it would be posted."""
     text: str = ""
@@ -150,5 +190,5 @@ class Attempt:
 
     @property
     def goes(self) -> bool:
-        """The pod goes, now or in the background."""
-        return self.result in ("Evicted", "InBackground")
+        """The pod goes, now, in the background, or by its job."""
+        return self.result in ("Evicted", "InBackground", "JobCreated")

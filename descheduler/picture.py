@@ -71,18 +71,21 @@ class ReservedCPUs:
     koordinator: CPUSet | None = EMPTY
     """Of the node reservation; None when only a quantity is known, and so not which CPUs."""
     source: str = "none"
-    """`report` (the agent's resolved list), `annotation` (the list on the node), `quantity` or `none`."""
+    """`report` (the agent's resolved list), `annotation` (the list on the node), `computed` (from a quantity and the
+    topology), `quantity`, `unreadable` or `none`."""
     kubelet: CPUSet = EMPTY
     """reservedSystemCPUs, or what the CPU manager took for its reserve."""
     strict: bool = False
     """kubelet keeps shared containers off its reserved CPUs too (strict-cpu-reservation)."""
     system: CPUSet = EMPTY
     """Set apart for SYSTEM pods."""
+    crane: CPUSet = EMPTY
+    """Kept by Crane from pods that ask for it."""
 
     @property
     def known(self) -> CPUSet:
         """All CPUs we know to be kept."""
-        return (self.koordinator or EMPTY) | self.kubelet | self.system
+        return (self.koordinator or EMPTY) | self.kubelet | self.system | self.crane
 
 
 NO_TOPOLOGY = Topology((), ())
@@ -104,6 +107,12 @@ class NodeView:
     """Empty when nobody reports it."""
     zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
     """Available amounts by NUMA node, as reported."""
+    zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    """Allocatable amounts by NUMA node, as reported: what an empty node could give; only under `restricted`."""
+    distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    """By NUMA node, then by the other one: the distance, 10 for itself; empty when nobody reports it."""
+    be_pool: CPUSet = EMPTY
+    """CPUs that best-effort pods may share, as reported."""
     topology_policy: str = ""
     """Kubelet's topology manager policy; empty when unknown."""
     topology_scope: str = "container"
@@ -129,6 +138,15 @@ class NodeView:
         """Its condition Ready is True, or there are no conditions to go by."""
         conditions = {c.type: c.status for c in self.object.status.conditions or ()}
         return conditions.get("Ready", "True") == "True"
+
+    @functools.cached_property
+    def requested(self) -> Mapping[str, int]:
+        """Requests of its pods, in nano-units by resource."""
+        total: dict[str, int] = {}
+        for pod in self.pods:
+            for name, amount in pod.pod.requests.items():
+                total[name] = total.get(name, 0) + amount.nano
+        return total
 
     @functools.cached_property
     def pinned(self) -> CPUSet:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from descheduler import plugins, selectors
+from descheduler import durations, plugins, selectors
+from descheduler.calm import LOOPS, Loops
 from descheduler.evictor_args import Args
 from descheduler.framework import Plugin, Point
 from descheduler.migration_args import MigrationControllerArgs
+from descheduler.windows import Window
 from koordlite.model.settings import bounded
 
 EVICTOR = "DefaultEvictor"
@@ -174,6 +177,16 @@ def limit() -> Any:
     return bounded(None, ge=0)
 
 
+def _number_or_percent(value: object) -> None:
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if not number and not re.fullmatch(r"[0-9]{1,2}%|100%", str(value), re.ASCII):
+        raise ValueError("neither a number from 0 on nor a percentage like 10%")
+
+
+def _part_of_owner() -> Any:
+    return dataclasses.field(default=None, metadata={"yaml": Any, "check": _number_or_percent})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MetricsCollector:
     """Upstream's older way to ask for measured usage."""
@@ -257,8 +270,16 @@ class Policy:
     """Most evictions of one cycle from one node; null: no limit."""
     max_no_of_pods_to_evict_per_namespace: int | None = limit()
     """Most evictions of one cycle in one namespace; null: no limit."""
-    max_no_of_pods_to_evict_per_owner: int | None = limit()
-    """Most evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …; null: no limit. Not in upstream."""
+    max_no_of_pods_to_evict_per_owner: int | str | None = _part_of_owner()
+    """Most evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …, as a number or as a part of its
+    pods like `10%` (rounded down, at least one); null: no limit. Not in upstream."""
+    min_delay_per_owner: str | None = dataclasses.field(default=None, metadata={"check": durations.seconds})
+    """Least time between evictions of two pods of one ReplicaSet, StatefulSet, …, like `5m`; null: none. Not in
+    upstream."""
+    windows: tuple[Window, ...] = ()
+    """Times in which pods may be evicted; plans are made and reported at all times. Empty: always. Not in upstream."""
+    loops: Loops = LOOPS
+    """When to stop moving pods that come back wrong. Not in upstream."""
     fit: Literal["plan", "snapshot"] = "plan"
     """What `nodeFit` counts on. plan: nodes as the evictions before leave them. snapshot: nodes as they were when the
     cycle began, so that many pods may count on one free place; upstream does so. Not in upstream."""

@@ -35,11 +35,28 @@ class Room:
 
     def without(self, pod: PodView) -> Room:
         """After `pod` has left."""
-        return dataclasses.replace(self, residents=tuple(p for p in self.residents if p.uid != pod.uid))
+        uid = pod.pod.uid
+        staying = tuple([p for p in self.residents if p.pod.uid != uid])
+        room = Room(self.node, staying, self.arrivals)
+        if len(staying) < len(self.residents):
+            self._pass_on(room, pod, -1)
+        return room
 
     def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> Room:
         """After a pod like `pod` was started here."""
-        return dataclasses.replace(self, arrivals=(*self.arrivals, (pod, bookings)))
+        room = Room(self.node, self.residents, (*self.arrivals, (pod, bookings)))
+        self._pass_on(room, pod, 1)
+        return room
+
+    def _pass_on(self, other: Room, pod: PodView, sign: int) -> None:
+        """What was summed up here holds there but for the one pod: nobody sums up thirty pods anew."""
+        if "requested" in self.__dict__:
+            total = dict(self.requested)
+            for name, amount in pod.pod.requests.items():
+                total[name] = total.get(name, 0) + sign * amount.nano
+            other.__dict__["requested"] = total
+        if "allocatable" in self.__dict__:
+            other.__dict__["allocatable"] = self.allocatable
 
     @property
     def pods(self) -> tuple[PodView, ...]:
@@ -54,6 +71,8 @@ class Room:
     @functools.cached_property
     def requested(self) -> Mapping[str, int]:
         """Requests of all pods, in nano-units by resource."""
+        if self.residents is self.node.pods and not self.arrivals:
+            return self.node.requested
         total: dict[str, int] = {}
         for pod in self.pods:
             for name, amount in pod.pod.requests.items():

@@ -12,13 +12,18 @@ from koordlite.apply import Applier, restore
 from koordlite.config import Settings
 from koordlite.host.bundle import Host
 from koordlite.host.journal import Journal
+from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
 from koordlite.model.outcome import AppliedStep, FileTrouble
+from koordlite.model.pause import Pause
 from koordlite.model.reaction import FreshUse
+from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.observe import Observer, glance, wants
+from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster
+from koordlite.record.moment import Moment
 from koordlite.report import tick as ticks
 from koordlite.report.tick import Tick
 from koordlite.strategies.resctrl import Config as ResctrlSettings
@@ -49,10 +54,17 @@ class Agent:
         self._answers = strategies.Answers()
         self._said: dict[str, str] = {}
         self._waker = Waker(host)
+        self._pauses = Pauses(journal.folder if journal else None)
+        self._unhealed = False
+        self._unrestored = 0
+        self.paused: Pause | None = None
+        """The pause that holds."""
         self._last: Tick | None = None
         self.modes = {name: section.mode for name, section in settings.strategies.items()}
         self.seen: Snapshot | None = None
         """The last picture."""
+        self.judged: Moment | None = None
+        """What the last round decided on, and what it decided; None when there was no picture."""
 
     def heal(self) -> tuple[AppliedStep, ...]:
         """Undo what an earlier run left behind, before anything new is written.
@@ -61,8 +73,14 @@ class Agent:
         """
         if not self._journal or not self._journal.entries:
             return ()
+        node = self._cluster.view().node
+        paused = self._look_for_pause(nodes.from_wire(node) if node else None)
+        self._unhealed = paused is not None and not paused.release
+        if self._unhealed:
+            return ()  # What is in force stays, whoever put it there; it is undone when the pause ends.
         enforced = [name for name, mode in self.modes.items() if mode == "enforce"]
         steps = restore(self._host, self._journal, self._cluster, staying=enforced)
+        self._unrestored = sum(not step.ok for step in steps)
         _log_restored("an earlier run was not ended properly", steps)
         return steps
 
@@ -92,7 +110,7 @@ class Agent:
 
         None when there is no last picture.
         """
-        if self.seen is None or self._last is None:
+        if self.seen is None or self._last is None or self.paused:
             return None
         began, last = time.perf_counter(), self._last
         seen = self._with_past(glance.with_fresh_use(self.seen, use))
@@ -101,6 +119,7 @@ class Agent:
         fresh = reflex.allowed(self._judge(reflex.rule(), seen))
         self._remember(fresh)
         applied, because = self._apply(plan.make(fresh, seen.cgroups), seen)
+        self.judged = self._moment(seen, fresh, applied, woken=True)
         decisions = reflex.merged(last.decisions, fresh)
         tick = self._report(seen, decisions, (*last.applied, *applied), began, because)
         tick = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
@@ -111,7 +130,7 @@ class Agent:
         """What the wait that comes now watches."""
         self._last = tick
         edge = reflex.edge_milli(tick, seen, band_percent=self._settings.agent.reaction_band_percent)
-        self._waker.watch(seen, edge if self._applier else None)
+        self._waker.watch(seen, edge if self._applier and not self.paused else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
@@ -139,23 +158,27 @@ class Agent:
         except (OSError, ValueError, KoordliteError) as error:
             self._say("picture", f"no picture of the node: {error}")
             self._waker.watch(None, None)
+            self.judged = None
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
         seen = self.seen = self._with_past(seen)
+        still = self._stands_still(seen)
         recent = self._waker.use_since_surge()
         decisions = strategies.in_turn(
-            seen, self._settings.strategies, lambda rule, shown: self._judge(rule, _sight(rule, shown, recent))
+            seen, self._settings.strategies, lambda rule, shown: self._judge(rule, reflex.sight(rule, shown, recent))
         )
         self._remember(decisions)
-        made = plan.make((d for d in decisions if self.modes[d.strategy] == "enforce"), seen.cgroups)
+        enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
+        made = plan.make(enforced, seen.cgroups)
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(seen) if self._applier else ()
         applied, because = self._apply(made, seen)
-        problems = (*seen.problems, *map(_conflict, made.conflicts))
+        self.judged = self._moment(seen, decisions, applied, recent=recent)
+        problems = (*seen.problems, *self._pauses.problems, *map(_conflict, made.conflicts))
         seen = dataclasses.replace(seen, problems=problems)
         tick = self._report(seen, decisions, applied, began, because)
         tick = dataclasses.replace(tick, foreign=foreign, troubles=self._troubles(seen))
-        self._attend(tick, _sight(reflex.rule(), seen, recent))
+        self._attend(tick, reflex.sight(reflex.rule(), seen, recent))
         return tick
 
     def _report(
@@ -170,18 +193,67 @@ class Agent:
             seen,
             decisions,
             applied=applied,
-            modes=self.modes,
+            modes=self._modes_in_force,
+            pause=self.paused,
             started=self._started,
             wall=self._host.clock.wall(),
             tick_seconds=time.perf_counter() - began,
             because=because or _lacking(decisions) or self._stale(seen) or self._cannot_react,
         )
-        return dataclasses.replace(tick, reaction=self._waker.state)
+        return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
+
+    def _stands_still(self, seen: Snapshot) -> bool:
+        """Whether nothing may be written in this tick, because of a pause; what it gives back is given back here."""
+        paused = self._look_for_pause(seen.node)
+        if paused is None and not self._unhealed:
+            return False
+        if self._applier and self._journal and self._journal.entries and (paused is None or paused.release):
+            _log_restored("paused" if paused else "a pause has ended", self._applier.release())
+        self._unhealed = self._unhealed and paused is not None
+        return True
+
+    def _look_for_pause(self, node: nodes.Node | None) -> Pause | None:
+        before, wall = self.paused, self._host.clock.wall()
+        notes, owner = (node.annotations, f"node/{node.name}") if node else (None, "node")
+        self.paused = self._pauses.look(notes, owner=owner, wall=wall)
+        if self.paused and before is None:
+            LOG.warning("paused, nothing is written: %s", self.paused.because)
+        elif before and self.paused is None:
+            LOG.warning("the pause has ended")
+        return self.paused
+
+    @property
+    def _modes_in_force(self) -> Mapping[str, Mode]:
+        """A pause makes every strategy observe."""
+        if not self.paused:
+            return self.modes
+        return {name: "observe" if mode == "enforce" else mode for name, mode in self.modes.items()}
+
+    def _moment(
+        self,
+        seen: Snapshot,
+        decisions: tuple[Decision, ...],
+        applied: tuple[AppliedStep, ...],
+        *,
+        recent: FreshUse | None = None,
+        woken: bool = False,
+    ) -> Moment:
+        return Moment(
+            wall=self._host.clock.wall(),
+            seen=seen,
+            settings=self._settings.strategies,
+            recent=recent,
+            woken=woken,
+            decisions=decisions,
+            applied=applied,
+        )
 
     def _with_past(self, seen: Snapshot) -> Snapshot:
         """The picture with what strategies remember and what became of evictions."""
         interval = self._settings.agent.interval_seconds
-        seen = dataclasses.replace(seen, remembered=dict(self._remembered), interval_seconds=interval)
+        seen = dataclasses.replace(
+            seen, remembered=dict(self._remembered), interval_seconds=interval, refused_writes=self._refused
+        )
         return self._applier.evictions.onto(seen) if self._applier else seen
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
@@ -207,11 +279,11 @@ class Agent:
         try:
             return self._answers.of(strategy, seen, self._settings.strategies)
         except Exception as error:
-            why = {"error": f"{type(error).__name__}: {error}"}
-            if self._said.get(strategy.name) != why["error"]:
+            answer = strategies.failed(strategy, error)
+            if self._said.get(strategy.name) != str(answer.evidence["error"]):
                 LOG.exception("strategy %s failed", strategy.name)
-            self._said[strategy.name] = why["error"]
-            return (Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name),)
+            self._said[strategy.name] = str(answer.evidence["error"])
+            return (answer,)
 
     def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all."""
@@ -259,14 +331,6 @@ class Agent:
             modes=self.modes,
             tick_seconds=seconds,
         )
-
-
-def _sight(strategy: strategies.Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
-    """What `strategy` judges. After a surge the rule that answered it looks at the time since.
-
-    The whole time since the last tick would show too little of the surge, and give back what was just taken.
-    """
-    return glance.with_fresh_use(seen, recent) if recent and strategy.name == reflex.RULE else seen
 
 
 def _refusals(applied: tuple[AppliedStep, ...]) -> str:

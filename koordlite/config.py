@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from koordlite import strategies
 from koordlite.kube.settings import ClusterSettings, PublishSettings
@@ -46,14 +46,35 @@ class Agent:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """Section `http`: /metrics, /healthz, /readyz, /state, /explain."""
+    """Section `http`: /metrics, /healthz, /readyz, /state, /explain, /loglevel."""
 
     enable: bool = True
     """Serve at all."""
     address: str = "127.0.0.1"
-    """Address to listen on. /state shows names of pods: leave it on loopback unless the network is yours."""
+    """Address to listen on. On loopback everybody on this machine may look. On any other address all but /healthz and
+    /readyz wants a bearer token that the API server knows and that may get the path as a non-resource URL, or the
+    token in http-token in agent.stateDir. Changes (PUT /loglevel) always want one."""
     port: int = bounded(9316, ge=0, le=65535)
     """TCP port; 0 takes any free one and prints it."""
+    tls_cert_file: str = ""
+    """Certificate in PEM format, with its chain; read again when it is replaced. Empty: plain HTTP."""
+    tls_key_file: str = ""
+    """Key of that certificate. Empty: it is in the same file."""
+    metrics_per_cpu: bool = False
+    """A metric for each CPU of the pools, as Koordinator's gate PerCPUMetric: many series on large machines."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FlightRecord:
+    """Section `record`: what the agent saw and decided, for `koordlite replay` and `koordlite explain --record`."""
+
+    mode: Literal["off", "automatic", "required"] = "automatic"
+    """off: nothing is kept. automatic: it is kept where the folder can be written, on real machines. required: the agent
+    does not start without."""
+    folder: str = "/var/lib/koordlite/record"
+    """Where it is kept. It outlives restarts and boots."""
+    max_mib: int = bounded(64, ge=4, le=65536)
+    """How much it may take; then the oldest goes. 64 MiB hold about a day of 110 busy pods."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +85,7 @@ class Settings:
     http: Http = Http()
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
+    record: FlightRecord = FlightRecord()
     strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 
@@ -84,9 +106,20 @@ def load(path: pathlib.Path) -> Settings:
 
 def parse(text: str, source: str) -> Settings:
     """Settings that `text` writes; sections and fields that are left out keep their defaults."""
-    read = strict.load(text, _shape(), source)
+    return settings_of(strict.load(text, shape(), source))
+
+
+def settings_of(read: Any) -> Settings:
+    """Settings of what was read by `shape`."""
     sections = {s.name: getattr(read.strategies, s.module) for s in strategies.discover()}
-    return Settings(agent=read.agent, http=read.http, cluster=read.cluster, publish=read.publish, strategies=sections)
+    return Settings(
+        agent=read.agent,
+        http=read.http,
+        cluster=read.cluster,
+        publish=read.publish,
+        record=read.record,
+        strategies=sections,
+    )
 
 
 def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = None) -> Settings:
@@ -106,10 +139,12 @@ class _File:
     http: Http = Http()
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
+    record: FlightRecord = FlightRecord()
     strategies: object = None
 
 
-def _shape() -> type[_File]:
+def shape() -> type[Any]:
+    """What koordlite.yaml holds, for readers of files that have it as a section."""
     found = strategies.discover()
     sections = dataclasses.make_dataclass("Strategies", [(s.module, s.config, s.config()) for s in found], frozen=True)
     return dataclasses.make_dataclass("File", [("strategies", sections, sections())], bases=(_File,), frozen=True)
@@ -126,6 +161,8 @@ def print_default() -> str:
         *documented.section("cluster", ClusterSettings()),
         "",
         *documented.section("publish", PublishSettings()),
+        "",
+        *documented.section("record", FlightRecord()),
         "",
         "# One section a strategy. `mode` is off, observe or enforce.",
     ]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from koordlite import strategies
 from koordlite.formulas import reaction, suppress
 from koordlite.model.decision import Decision
+from koordlite.model.reaction import FreshUse
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import glance
 from koordlite.report.tick import Tick
@@ -22,6 +23,14 @@ RULE = "cpuSuppress"
 def rule() -> Strategy:
     """The strategy that is asked."""
     return next(found for found in strategies.discover() if found.name == RULE)
+
+
+def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
+    """What `strategy` judges. After a surge the rule that answered it looks at the time since.
+
+    The whole time since the last tick would show too little of the surge, and give back what was just taken.
+    """
+    return glance.with_fresh_use(seen, recent) if recent and strategy.name == RULE else seen
 
 
 def edge_milli(tick: Tick, seen: Snapshot, *, band_percent: float) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from descheduler import durations, numa_words
 from descheduler.framework import (
+    VOLCANO_POLICY,
     Conversation,
     Finding,
     Handle,
@@ -31,7 +32,6 @@ NAME = "NUMAAlignment"
 POINT = "deschedule"
 ORDER = "cycle"
 
-_VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 _MIB = 2**20
 
 
@@ -47,8 +47,9 @@ class Config:
     """A node whose agent last looked longer ago than this is not judged, and the report says so."""
     min_pod_age: str = durations.field("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
-    min_sightings: int = bounded(1, ge=1)
-    """In how many pictures in a row a pod must be seen so before it is evicted. A plan made from files is one."""
+    min_sightings: int = bounded(3, ge=1)
+    """In how many pictures in a row a pod must be seen so before it is evicted. A plan that is made once, from files or
+    by hand, has only one and does not ask."""
 
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
@@ -75,11 +76,11 @@ def _violations(pod: PodView, node: NodeView, config: Config) -> Iterator[numa.V
             yield from numa.container_violations(container, node.topology, memory)
         else:
             yield from _broken_promise(container, node)
-    together = numa.pod_spans(pod.containers, node.topology)
+    together = numa.pod_spans(pod.containers, node.topology) if pod.containers else None
     if together:
         yield together
     mismatch = numa.policy_mismatch(
-        wanted=pod.pod.annotations.get(_VOLCANO_POLICY, ""),
+        wanted=pod.pod.annotations.get(VOLCANO_POLICY, ""),
         node_policy=node.topology_policy,
         cpu_manager_policy=node.cpu_manager.policy,
     )
@@ -111,7 +112,12 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         weight=_weight(container, node, wrong),
         spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
+        home="any" if wrong.reason in _CURED_BY_RESTART else "elsewhere",
     )
+
+
+_CURED_BY_RESTART = ("CPUOutsideAssignment", "CPUSpansNUMA", "CPUWrongNUMA", "PodSpansNUMA")
+"""A new start on the same node gets other CPUs; memory and devices would be the same."""
 
 
 def _weight(container: ContainerPlacement | None, node: NodeView, wrong: numa.Violation) -> float:

@@ -50,11 +50,14 @@ def _shares(handle: Handle, config: Config) -> Iterator[tuple[_Share, _ByNode]]:
     targets = NodeIndex([node for node in handle.nodes if not node.object.spec.unschedulable])
     for owner, present in sorted(_owners(handle, config).items()):
         groups = [_evictable(group, handle) for group in present]
-        spare = _beyond_the_first(groups, handle)
+        crowded = [{node: pods for node, pods in group.items() if len(pods) > 1} for group in groups]
+        spare = _beyond_the_first([_movable(group, handle) for group in crowded], handle)
         allowed = _targets(spare, targets)
-        if len(allowed) >= 2:
-            count = sum(len(pods) for group in groups for pods in group.values())
-            yield _Share(owner, count, len(allowed)), spare
+        if len(allowed) < 2:
+            continue
+        if _count(groups) > len(allowed):  # How many of them may move makes a difference only then.
+            groups = [_movable(group, handle) for group in groups]
+        yield _Share(owner, _count(groups), len(allowed)), spare
 
 
 def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
@@ -105,9 +108,15 @@ def _owners_of(key: _Alike) -> Iterator[_Owner]:
 
 
 def _evictable(group: _ByNode, handle: Handle) -> _ByNode:
-    return {
-        node: [pod for pod in pods if handle.evictable(pod) and handle.movable(pod)] for node, pods in group.items()
-    }
+    return {node: [pod for pod in pods if handle.evictable(pod)] for node, pods in group.items()}
+
+
+def _movable(group: _ByNode, handle: Handle) -> _ByNode:
+    return {node: [pod for pod in pods if handle.movable(pod)] for node, pods in group.items()}
+
+
+def _count(groups: Iterable[_ByNode]) -> int:
+    return sum(len(pods) for group in groups for pods in group.values())
 
 
 def _beyond_the_first(groups: Iterable[_ByNode], handle: Handle) -> _ByNode:
@@ -126,9 +135,14 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
     Unlike upstream, cordoned nodes are none of them: what goes would come back.
     """
     allowed: frozenset[str] = frozenset()
+    asked: set[tuple[int, ...]] = set()
     for pods in spare.values():
         for pod in pods:
             spec = pod.object.spec
+            template = (id(spec.node_selector), id(spec.affinity), id(spec.tolerations))
+            if template in asked:
+                continue
+            asked.add(template)
             one = nodes.allowed_by_labels(spec) & nodes.allowed_by_taints(spec.tolerations)
             if len(one) > 1:
                 allowed |= one

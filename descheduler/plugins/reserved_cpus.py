@@ -1,15 +1,15 @@
-"""Pods must not run on CPUs that are reserved for processes outside Kubernetes.
+"""Pods must not run on CPUs that are reserved for processes outside Kubernetes, nor ask for more than is left.
 
 A reservation that was made, or grew, after a pod got its CPUs leaves the pod where nobody may be. Pods of the shared
-pool follow the pool by themselves; a pod with CPUs of its own has to move.
+pool follow the pool by themselves; a pod with CPUs of its own has to move. Where requests are too many, few pods go.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from descheduler import durations
+from descheduler import amounts, durations, overcommit
 from descheduler.framework import (
     Conversation,
     Finding,
@@ -18,10 +18,12 @@ from descheduler.framework import (
     Note,
     PodView,
     View,
+    excludes_crane_reserved,
     judgeable,
     stale_placement,
     too_young,
 )
+from descheduler.pod_order import least_important_first
 from koordlite.formulas import numa
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
@@ -41,27 +43,35 @@ class Config:
     """A node whose agent last looked longer ago than this is not judged, and the report says so."""
     min_pod_age: str = durations.field("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
-    min_sightings: int = bounded(1, ge=1)
-    """In how many pictures in a row a pod must be seen there before it is evicted. A plan made from files is one."""
+    min_sightings: int = bounded(3, ge=1)
+    """In how many pictures in a row a pod must be seen there before it is evicted. A plan that is made once, from files
+    or by hand, has only one and does not ask."""
+    by_quantity: bool = True
+    """Find also nodes whose pods request more than is left beside the reservation, and the fewest pods to move."""
 
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each container on CPUs that somebody else keeps; a note for each node that cannot be judged."""
     oldest = durations.seconds(config.max_report_age)
     for node in handle.nodes:
+        if config.by_quantity:
+            yield from _too_many(node, config, handle)
         stale = stale_placement(node, oldest)
         if stale:
             yield stale
             continue
         if node.reserved.koordinator is None:
             yield _unknown(node)
-        for pod in filter(judgeable, node.pods):
-            yield from _judge_pod(pod, node, config)
+        for pod in node.pods:
+            if pod.containers and judgeable(pod):
+                yield from _judge_pod(pod, node, config)
 
 
 def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding]:
     system = pod.pod.qos_class is QoSClass.SYSTEM
     owners: list[tuple[str, CPUSet, bool]] = [("kubelet", node.reserved.kubelet, node.reserved.strict)]
+    if excludes_crane_reserved(pod):
+        owners.append(("crane", node.reserved.crane, True))
     if not system:
         owners = [
             ("koordinator", node.reserved.koordinator or EMPTY, True),
@@ -92,6 +102,7 @@ def _finding(
         weight=len(CPUSet.parse(cpus)),
         spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
+        home="any",
     )
 
 
@@ -99,12 +110,49 @@ _FOR = {
     "koordinator": "reserved for processes outside Kubernetes",
     "kubelet": "reserved for kubelet and the system",
     "system": "set apart for SYSTEM pods",
+    "crane": "kept by Crane from pods that ask for it, as this one does",
 }
 _CURES = {
     "hard": "its CPUs are its own until it ends: it has to move, or start anew",
     "fixable": "the agent takes the CPUs out of its cpuset; nothing has to move",
     "exposed": "nothing to do yet",
 }
+
+
+def _too_many(node: NodeView, config: Config, handle: Handle) -> Iterator[Finding]:
+    """The fewest pods whose leaving makes the requests fit again, the least important first."""
+    over = overcommit.excess(node)
+    if not over:
+        return
+    free_to_go = [p for p in node.pods if judgeable(p) and p.pod.qos_class is not QoSClass.SYSTEM]
+    candidates = sorted((p for p in free_to_go if handle.evictable(p)), key=least_important_first)
+    for pod in overcommit.fewest([(p, overcommit.request(p, node)) for p in candidates], over):
+        yield _surplus(pod, node, over, config)
+
+
+def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Config) -> Finding:
+    too_many = ", ".join(f"{name} {_shown(name, nano)}" for name, nano in over.items())
+    own = overcommit.request(pod, node)
+    asks = ", ".join(f"{name} {_shown(name, own.get(name, 0))}" for name in over)
+    return Finding(
+        pod=pod.uid,
+        reason="OvercommittedBesideReserve",
+        promise=f"what {node.name} keeps for processes outside Kubernetes is not handed out",
+        fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
+        cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
+        evidence={f"excess.{name}": _shown(name, nano) for name, nano in over.items()},
+        spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
+        sightings=config.min_sightings,
+        home="elsewhere",
+    )
+
+
+def _shown(resource: str, nano: int) -> str:
+    """CPUs as Kubernetes writes them, bytes in MiB, the rest as numbers."""
+    whole = amounts.whole(resource, nano)
+    if resource == "cpu":
+        return f"{whole}m" if whole % 1000 else str(whole // 1000)
+    return f"{-(-whole // 2**20)}Mi" if resource == "memory" else str(whole)
 
 
 def _unknown(node: NodeView) -> Note:

@@ -1,34 +1,46 @@
-"""The plan as one self-contained page: summary, every pod a plugin named, and the nodes drawn by NUMA node."""
+"""The plan as one self-contained page: summary, what changed, every pod a plugin named, and the nodes drawn."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
 from descheduler import durations
 from descheduler.fit import Search
 from descheduler.framework import Finding
-from descheduler.outcome import EvictionPlan, NodeChange, Outcome
-from descheduler.report import numa_map
-from descheduler.report.text import place_words
-from koordlite.report import page, units
+from descheduler.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.report import diff, document, html_nodes
+from descheduler.report.diff import Difference
+from descheduler.report.text import NOTHING, place_words
+from koordlite.report import page
 from koordlite.report.page import Child, Markup, el
 
 _TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
+_RESULT_TONES = {"Evicted": "good", "InBackground": "good", "JobCreated": "good", "WouldEvict": ""}
+PODS_SHOWN = 200
+"""Of each kind of answer; a page of thousands is slow and nobody reads it. The JSON has them all."""
+_OPEN = 20
+"""Pods shown at length; of more, each opens at a click."""
+_NODES_LISTED = 50
 
 
-def render(plan: EvictionPlan) -> str:
-    """The whole document."""
+def render(
+    plan: EvictionPlan, changes: Difference = NOTHING, *, attempts: tuple[Attempt, ...] = (), dry: bool = True
+) -> str:
+    """The whole document. `changes`: since the report before; `attempts`: what became of each eviction."""
+    results = {attempt.pod: attempt for attempt in attempts}
+    done = "Dry run: nothing was evicted." if dry else "Evictions were asked for."
     return page.page(
         "Eviction plan",
         _tiles(plan),
-        _pods("To evict, in this order", plan.evict, "nothing is to be evicted"),
-        _pods("Spared, with something wrong", plan.spare, "no pod was spared"),
-        _nodes(plan),
-        _maps(plan),
+        _plugins(plan),
+        _changes(changes),
+        _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results),
+        _pods("Spared, with something wrong", plan.spare, "no pod was spared", results),
+        html_nodes.bars(plan),
+        html_nodes.maps(plan),
         _notes(plan),
-        lead=f"Dry run: nothing was evicted. The cluster as of {plan.view.time} ({plan.view.time_source}).",
-        foot=f"Judged by {', '.join(plan.plugins)}.",
+        lead=f"{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
+        foot="Made by descheduler. The same cluster and policy give the same plan.",
     )
 
 
@@ -36,39 +48,88 @@ def _tiles(plan: EvictionPlan) -> Markup:
     pods = sum(1 for _ in plan.view.pods())
     problems = len(plan.view.problems)
     unread = f"; unreadable: {problems}" if problems else ""
+    left = document.left_by_limits(plan)
+    later = ", ".join(f"{count} × {reason}" for reason, count in left.items())
+    guarded = ", ".join(f"{n} × {why}" for why, n in plan.spared_by.items() if why not in left)
     return page.tiles(
         page.tile("judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes{unread}"),
         page.tile("with something wrong", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("to evict", len(plan.evict), tone="bad" if plan.evict else "good"),
-        page.tile("spared", len(plan.spare), ", ".join(f"{n} × {why}" for why, n in plan.spared_by.items())),
+        page.tile("spared", len(plan.spare) - sum(left.values()), guarded),
+        page.tile("left for later by limits", sum(left.values()), later, tone="warn" if left else ""),
     )
 
 
-def _pods(title: str, outcomes: Iterable[Outcome], empty: str) -> Markup:
-    blocks = [_pod(outcome) for outcome in outcomes]
-    return page.section(title, blocks or el("p", empty, class_="note"))
+def _plugins(plan: EvictionPlan) -> Markup:
+    rows = []
+    for one in document.by_plugin(plan):
+        found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
+        words: Child = found or el("span", "nothing wrong", class_="note")
+        counts = f"{one['evict']} to evict, {one['spare']} spared" if found else ""
+        rows.append((el("b", one["name"]), words, counts, f"{one['notes']} notes" if one["notes"] else ""))
+    headings = ("plugin", "found", "pods", "could not judge")
+    return page.section("By plugin", page.table(headings, rows, empty="no plugin is enabled", stacked=True))
 
 
-def _pod(outcome: Outcome) -> Markup:
+def _changes(changes: Difference) -> Markup | None:
+    if changes.why_not:
+        return page.section("Since the last report", el("p", changes.why_not, class_="note"))
+    if not changes.since:
+        return None
+    rows = [(row.pod, page.badge(diff.WORDS[row.change]), row.text) for row in changes.rows[:PODS_SHOWN]]
+    note = f"That one was of {changes.since}. {changes.same} pods have the same answer as then."
+    table = page.table(("pod", "change", "now"), rows, empty="nothing changed", stacked=True)
+    return page.section("Since the last report", table, _more(changes.rows, "changes.json"), note=note)
+
+
+def _pods(title: str, outcomes: Sequence[Outcome], empty: str, results: dict[str, Attempt]) -> Markup:
+    few = len(outcomes) <= _OPEN
+    blocks = [_pod(outcome, results.get(outcome.pod.key), few=few) for outcome in outcomes[:PODS_SHOWN]]
+    return page.section(title, blocks or el("p", empty, class_="note"), _more(outcomes, "plan.json"))
+
+
+def _more(shown: Sequence[object], file: str) -> Markup | None:
+    left = len(shown) - PODS_SHOWN
+    return el("p", f"and {left} more: {file} has them all", class_="note") if left > 0 else None
+
+
+def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
+    facts = page.facts(_facts(outcome, attempt))
+    if few:
+        return el("article", el("h3", outcome.pod.key), facts, style="margin-bottom:22px;overflow-wrap:anywhere")
+    why = outcome.reasons[0].reason if outcome.reasons else f"to {outcome.target}" if outcome.target else "goes"
+    return page.details(f"{outcome.pod.key}: {outcome.main.reason}, {why}", facts)
+
+
+def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:
     pod = outcome.pod
     about = [f"on {pod.node}", str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.age_seconds is None else [f"{durations.show(pod.age_seconds)} old"]
     pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
         pairs += _finding(finding, told=before is not None and before.promise == finding.promise)
-    pairs += [("cure", cure) for cure in outcome.cures]
+    pairs += [("cure", cure) for cure in outcome.cures if cure]
     pairs += [("spared", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
     if outcome.search:
         pairs.append(("would fit", _places(outcome, outcome.search)))
-    return el("article", el("h3", pod.key), page.facts(pairs), style="margin-bottom:22px")
+    if attempt and attempt.result != "WouldEvict":
+        tone = _RESULT_TONES.get(attempt.result, "bad")
+        pairs.append(("result", [page.badge(attempt.result, tone), " ", attempt.text]))
+    return pairs
 
 
 def _finding(finding: Finding, *, told: bool) -> list[tuple[str, Child]]:
     """`told`: the finding above was about the same promise."""
     where = "" if finding.container == "*" else f" in container {finding.container}"
     head = [page.badge(finding.reason, _TONES[finding.severity]), f" {finding.severity}, {finding.plugin}{where}"]
-    promise: list[tuple[str, Child]] = [] if told else [("promise", finding.promise)]
-    return [("wrong", head), *promise, ("fact", finding.fact)]
+    promise: list[tuple[str, Child]] = [("promise", finding.promise)] if finding.promise and not told else []
+    evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
+    return [
+        ("wrong", head),
+        *promise,
+        ("fact", finding.fact),
+        *([("evidence", page.code(evidence))] if evidence else []),
+    ]
 
 
 def _places(outcome: Outcome, search: Search) -> list[Child]:
@@ -77,54 +138,17 @@ def _places(outcome: Outcome, search: Search) -> list[Child]:
         words.append(f" and {len(search.places) - 5} more")
     if outcome.target:
         words.append(f"; the plan counts on {outcome.target}")
-    if search.by_node:
-        rows = [(node, why) for node, why in sorted(search.by_node.items())]
-        words.append(page.details(f"not: {search.sentence}", page.table(("node", "why not"), rows)))
+    by_node = search.by_node
+    if by_node and len(by_node) <= _NODES_LISTED:
+        words.append(page.details(f"not: {search.sentence}", page.table(("node", "why not"), sorted(by_node.items()))))
+    elif by_node:
+        words.append(el("div", f"not: {search.sentence}", class_="note"))
     return words
-
-
-def _nodes(plan: EvictionPlan) -> Markup:
-    headings = ("node", "pods#", "CPUs requested#", "of#", "memory requested#", "pods standing wrong#")
-    rows = [_node(change) for change in plan.nodes]
-    return page.section("Nodes, before → after", page.table(headings, rows, empty="no node changes"))
-
-
-def _node(change: NodeChange) -> tuple[Child, ...]:
-    before, after = change.before, change.after
-    return (
-        change.node,
-        f"{before.pods} → {after.pods}",
-        f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)}",
-        units.cores(change.cpu_milli),
-        f"{units.size(before.memory)} → {units.size(after.memory)}",
-        f"{before.wrong} → {after.wrong}",
-    )
-
-
-def _maps(plan: EvictionPlan) -> Markup | None:
-    drawn = list(_drawn(plan))
-    note = "Where pods stand as the picture has it, before the plan."
-    return page.section("CPUs by NUMA node", numa_map.legend(), drawn, note=note) if drawn else None
-
-
-def _drawn(plan: EvictionPlan) -> Iterator[Markup]:
-    wrong: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in plan.outcomes:
-        wrong[outcome.pod.node].append(outcome)
-    for change in plan.nodes:
-        node = plan.view.nodes[change.node]
-        if node.topology.cpus:
-            pods = ", ".join(f"{o.pod.key} on CPUs {numa_map.held(o) or 'none'}" for o in wrong[node.name])
-            yield el("h3", node.name)
-            yield el("p", f"wrong: {pods}" if pods else "nothing wrong; the plan sends pods here", class_="note")
-            yield numa_map.draw(node, wrong[node.name])
 
 
 def _notes(plan: EvictionPlan) -> Markup | None:
     said = [note.line for note in plan.notes]
     lines = [*said, *plan.view.notes, *map(str, plan.view.problems)]
-    return (
-        page.section("Notes and problems", el("ul", [el("li", line) for line in lines], style="font-size:14px"))
-        if lines
-        else None
-    )
+    items = [el("li", line) for line in lines[:PODS_SHOWN]]
+    listing = el("ul", items, style="font-size:14px;overflow-wrap:anywhere;padding-left:20px")
+    return page.section("Notes and problems", listing, _more(lines, "plan.json")) if lines else None

@@ -14,7 +14,12 @@ from koordlite.report.page import Markup, el
 _CELL, _GAP, _COLUMNS, _LABEL = 26, 4, 16, 92
 _STEP = _CELL + _GAP
 _ZONE_GAP = 10
-COLOURS = {"reserved": "var(--reserved)", "exclusive": "var(--lse)", "shared": "var(--ls)"}
+COLOURS = {
+    "reserved": "var(--reserved)",
+    "exclusive": "var(--lse)",
+    "shared": "var(--ls)",
+    "shared with BE": "var(--both)",
+}
 
 
 def draw(node: NodeView, wrong: Iterable[Outcome]) -> Markup:
@@ -80,7 +85,9 @@ def use_of(cpu: int, node: NodeView) -> str:
     """`reserved` counts before `exclusive`: a pod's own CPU that is reserved is exactly what is wrong."""
     if cpu in node.reserved.known:
         return "reserved"
-    return "exclusive" if cpu in node.pinned else "shared"
+    if cpu in node.pinned:
+        return "exclusive"
+    return "shared with BE" if cpu in node.be_pool else "shared"
 
 
 def legend() -> Markup:

@@ -8,18 +8,26 @@ from collections.abc import Iterable, Iterator
 from descheduler import durations
 from descheduler.fit import Place, Search
 from descheduler.framework import Finding
-from descheduler.outcome import EvictionPlan, NodeChange, Outcome
+from descheduler.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.report import diff, document
+from descheduler.report.diff import Difference
 from koordlite.report import units
 
 WIDTH = 100
+NOTHING = Difference("")
+"""There is no report before."""
 _INDENT = " " * 4
 _LABEL = 9
 _PLACES = 3
 
 
-def render(plan: EvictionPlan) -> str:
-    """The whole report, ending in a newline."""
-    parts = [_head(plan), _evictions(plan), _spared(plan), _nodes(plan), _notes(plan), _problems(plan)]
+def render(
+    plan: EvictionPlan, changes: Difference = NOTHING, *, attempts: tuple[Attempt, ...] = (), dry: bool = True
+) -> str:
+    """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it."""
+    said = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
+    pods = (_evictions(plan), _spared(plan))
+    parts = [_head(plan, dry=dry), *said, *pods, _nodes(plan), _notes(plan), _problems(plan)]
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
 
@@ -41,12 +49,51 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
         yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
 
 
-def _head(plan: EvictionPlan) -> Iterator[str]:
+def _plugins(plan: EvictionPlan) -> Iterator[str]:
+    yield "BY PLUGIN"
+    for one in document.by_plugin(plan):
+        words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["nothing wrong"]
+        words += [f"{one['evict']} to evict, {one['spare']} spared"] if one["findings"] else []
+        words += [_count(one["notes"], "note")] if one["notes"] else []
+        first = f"{_INDENT}{one['name']}: "
+        yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=first, subsequent_indent=_INDENT * 2)
+
+
+def _left(plan: EvictionPlan) -> Iterator[str]:
+    left = document.left_by_limits(plan)
+    if left:
+        yield "LEFT FOR LATER, by limits only"
+    for reason, count in left.items():
+        yield f"{_INDENT}{_count(count, 'pod')} by {reason}"
+
+
+def _changes(changes: Difference) -> Iterator[str]:
+    if changes.why_not:
+        yield "SINCE THE LAST REPORT"
+        yield from textwrap.wrap(changes.why_not, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    if changes.since:
+        yield f"SINCE THE LAST REPORT, of {changes.since}: {len(changes.rows)} changed, {changes.same} as before"
+    for row in changes.rows:
+        yield from textwrap.wrap(
+            f"{row.pod}: {diff.WORDS[row.change]}: {row.text}", WIDTH, initial_indent=" -  ", subsequent_indent=_INDENT
+        )
+
+
+def _attempts(attempts: tuple[Attempt, ...]) -> Iterator[str]:
+    real = [attempt for attempt in attempts if attempt.result != "WouldEvict"]
+    if real:
+        yield "WHAT BECAME OF IT"
+    for attempt in real:
+        yield from _line("", f"{attempt.pod}: {attempt.result}{f': {attempt.text}' if attempt.text else ''}")
+
+
+def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     view = plan.view
     pods = sum(1 for _ in view.pods())
-    yield "EVICTION PLAN (dry run: nothing was evicted)"
+    yield "EVICTION PLAN (dry run: nothing was evicted)" if dry else "EVICTION PLAN"
     yield f"time      {view.time}, {view.time_source}"
-    yield f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
+    judged = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
+    yield from textwrap.wrap(judged, WIDTH, subsequent_indent=" " * 10)
     found = f"{_count(len(plan.outcomes), 'pod')} with something wrong"
     yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} spared"
     if plan.spare:
@@ -74,7 +121,7 @@ def _finding(finding: Finding, *, told: bool) -> Iterator[str]:
     """`told`: the finding above was about the same promise."""
     where = "" if finding.container == "*" else f", container {finding.container}"
     yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
-    if not told:
+    if finding.promise and not told:
         yield from _line("promise", finding.promise)
     yield from _line("fact", finding.fact)
 
@@ -105,6 +152,17 @@ def _nodes(plan: EvictionPlan) -> Iterator[str]:
     yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'pods standing wrong':>20}"
     for change in plan.nodes:
         yield _node(change, width)
+        yield from map(_zone, change.zones)
+
+
+def _zone(zone: ZoneChange) -> str:
+    """A NUMA node below its node."""
+    before, after = zone.before, zone.after
+    memory = f", memory with a promise {units.size(before.memory)} → {units.size(after.memory)}"
+    return (
+        f"{_INDENT}  NUMA {zone.zone}: {zone.cpus} CPUs, {zone.reserved} reserved, pods' own {before.exclusive} → "
+        f"{after.exclusive}, shared {before.shared} → {after.shared}{memory if before.memory or after.memory else ''}"
+    )
 
 
 def _node(change: NodeChange, width: int) -> str:

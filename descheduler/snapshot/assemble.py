@@ -14,12 +14,12 @@ from typing import TypeVar
 from descheduler import selectors, times
 from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
-from descheduler.snapshot import promises, report, volumes
+from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
-from koordlite.model import keys, node, wire
+from koordlite.model import cpuset, keys, node, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.nrt import ContainerPlacement
 
 T = TypeVar("T")
 _ENDED = ("Succeeded", "Failed")
@@ -31,6 +31,9 @@ def view(objects: Objects, now: str = "") -> View:
     problems = list(objects.problems)
     classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
     reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
+    for obj in objects.of(crane.KIND):
+        told = reports.get(obj.metadata.name, report.Report())
+        reports[obj.metadata.name] = dataclasses.replace(told, by_crane=crane.reserved(obj, problems))
     reader = _Pods(objects.packer, moment, classes, problems)
     pods = [reader.read(obj) for obj in objects.of("Pod")]
     nodes = _nodes(objects.of("Node"), reports, pods, problems)
@@ -127,15 +130,25 @@ def _node(
     notes = value.annotations
     written = read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), problems)
     system = told.system_qos or read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), problems)
+    pods = tuple(pods)
     bare = NodeView(
         node=value,
         object=obj,
         topology=told.topology,
         zones=told.zones,
+        zone_totals=told.zone_totals,
+        distances=told.distances,
+        be_pool=told.be_pool,
         topology_policy=told.topology_policy,
         topology_scope=told.topology_scope,
         cpu_manager=told.cpu_manager,
-        reserved=promises.reserved_cpus(told, written, system, unreadable=_unreadable(notes, written)),
+        reserved=promises.reserved_cpus(
+            told,
+            written,
+            system,
+            unreadable=_unreadable(notes, written),
+            pinned=_pinned(pods, told) if written and written.reserved_cpus is None else EMPTY,
+        ),
         reservation=written,
         placement_age_seconds=told.placement_age_seconds,
     )
@@ -144,7 +157,7 @@ def _node(
         if one.pod.phase in _ENDED:
             ended.append(one)
         else:
-            present.append(_with_promises(one, bare, told))
+            present.append(_with_promises(one, bare, told, problems))
     return dataclasses.replace(bare, pods=tuple(present), ended=tuple(ended))
 
 
@@ -152,12 +165,16 @@ def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> b
     return written is None and notes.get(keys.RESERVATION, "") not in ("", "null")
 
 
-def _with_promises(one: PodView, home: NodeView, told: report.Report) -> PodView:
-    seen: tuple[ContainerPlacement, ...] = told.placements.get(one.uid, ())
-    if seen:
-        return dataclasses.replace(one, containers=seen, observed=True)
-    promised = promises.as_promised(one.pod, home, told.allocs.get(one.uid))
-    return dataclasses.replace(one, containers=promised) if promised else one
+def _pinned(pods: Iterable[PodView], told: report.Report) -> CPUSet:
+    """CPUs that scheduler and kubelet gave to pods."""
+    by_scheduler = [one.pod.resource_status.cpuset for one in pods if one.pod.active]
+    return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in told.allocs.values())])
+
+
+def _with_promises(one: PodView, home: NodeView, told: report.Report, problems: list[Problem]) -> PodView:
+    zones = crane.promise(one.pod, problems) if crane.RESULT in one.pod.annotations else None
+    containers, seen = promises.of_pod(one, home, told, zones)
+    return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
 
 
 def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: list[PodView]) -> Iterator[DisruptionBudget]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
-from descheduler.snapshot import files
+from descheduler.snapshot import crane, files
 from descheduler.snapshot.files import Objects
 from koordlite.kube.answers import ApiError
 from koordlite.kube.paging import Page
@@ -38,12 +38,13 @@ PATHS: Mapping[str, str] = {
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
     "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+    crane.KIND: "/apis/topology.crane.io/v1alpha1/noderesourcetopologies",
     "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
 }
 """Where each kind is listed."""
 NEEDED = ("Node", "Pod")
 """Without these there is no picture."""
-_CUSTOM = ("NodeResourceTopology", "NodeMetric")
+_CUSTOM = ("NodeResourceTopology", crane.KIND, "NodeMetric")
 """Not every cluster has these: their absence is no problem."""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from descheduler.snapshot import stream
+from descheduler.snapshot import crane, stream
 from descheduler.snapshot.pack import Packer
 from koordlite.model import wire
 from koordlite.model.errors import InputError, Problem
@@ -26,6 +26,7 @@ SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
     "Pod": wire.PodObject,
     "NodeResourceTopology": wire.NRTObject,
+    crane.KIND: crane.NRTObject,
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
     "PriorityClass": wire.PriorityClassObject,
@@ -69,6 +70,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 class _Kind(msgspec.Struct, frozen=True):
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 def read(paths: Iterable[str]) -> Objects:
@@ -111,8 +113,11 @@ def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:
         kind, first = next(pieces, ("", b""))
         if not first or not (kind or _header(first, str(path)).kind):
             return False
-        for piece in itertools.chain((first,), (piece for _, piece in pieces)):
-            take(objects, piece, str(path), kind.removesuffix("List"))
+        for kind, piece in itertools.chain(((kind, first),), pieces):
+            if kind in ("Pod", "PodList"):  # Most of all there is, and its kind has been looked at already.
+                _keep(objects, piece, "Pod", str(path))
+            else:
+                take(objects, piece, str(path), kind.removesuffix("List"))
     return True
 
 
@@ -153,7 +158,7 @@ def _to_json(document: Any, where: str) -> bytes:
 def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
     """Take one object, or every item of a list. Items of an API server's list name no kind: the list does."""
     found = _header(document, path)
-    kind = found.kind or kind
+    kind = crane.kind_of(found.kind, found.api_version) or kind
     if kind.endswith("List"):
         for item in _items(document, path):
             take(objects, item, path, kind.removesuffix("List"))

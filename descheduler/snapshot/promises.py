@@ -2,44 +2,121 @@
 
 from __future__ import annotations
 
-from descheduler.framework import NodeView, ReservedCPUs
+import msgspec
+
+from descheduler.framework import VOLCANO_POLICY, NodeView, PodView, ReservedCPUs
+from descheduler.snapshot import crane
 from descheduler.snapshot.report import Report
-from koordlite.formulas import reservation
+from koordlite.formulas import numa_fit, reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
-from koordlite.model.pod import Pod
+from koordlite.model.pod import Pod, parse_resources
+from koordlite.model.quantity import Quantity
 
+_SINGLE = "single-numa-node"
 _NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 
 
 def reserved_cpus(
-    told: Report, written: Reservation | None, system: SystemQoS | None, *, unreadable: bool = False
+    told: Report,
+    written: Reservation | None,
+    system: SystemQoS | None,
+    *,
+    unreadable: bool = False,
+    pinned: CPUSet = EMPTY,
 ) -> ReservedCPUs:
-    """CPUs kept on a node. The agent's resolved list counts before the list on the node; a bare quantity names no CPU.
+    """CPUs kept on a node. The agent's resolved list counts before the list on the node; a bare quantity becomes the
+    CPUs that the agent would choose, given those `pinned` by pods, where the topology is known, and else names none.
 
     Source of the order: Koordinator publishes the resolved list on the NodeResourceTopology for its scheduler.
     """
-    cpus, source = _reservation(told.reservation, written, unreadable)
+    cpus, source = _reservation(told, written, unreadable, pinned)
     return ReservedCPUs(
         koordinator=cpus,
         source=source,
         kubelet=told.cpu_manager.reserved_cpus,
         strict=told.cpu_manager.options.get("strict-cpu-reservation") == "true",
         system=system.cpuset if system and system.exclusive else EMPTY,
+        crane=told.by_crane,
     )
 
 
 def _reservation(
-    resolved: Reservation | None, written: Reservation | None, unreadable: bool
+    told: Report, written: Reservation | None, unreadable: bool, pinned: CPUSet
 ) -> tuple[CPUSet | None, str]:
+    resolved = told.reservation
     if resolved and resolved.reserved_cpus is not None:
         return resolved.reserved_cpus, "report"
     if written and written.reserved_cpus is not None:
         return written.reserved_cpus, "annotation"
     if unreadable:
         return None, "unreadable"
-    return (None, "quantity") if reservation.cpu_count(written) else (EMPTY, "none")
+    if not reservation.cpu_count(written):
+        return EMPTY, "none"
+    if not told.topology.cpus:
+        return None, "quantity"
+    return reservation.resolve(written=written, cpus=told.topology.cpus, pinned=pinned).cpus, "computed"
+
+
+def of_pod(
+    one: PodView, home: NodeView, told: Report, zones: crane.Promise | None
+) -> tuple[tuple[ContainerPlacement, ...], bool]:
+    """(what was promised to each container and where it is, whether an agent has seen that).
+
+    The agent's record counts; without one what scheduler or kubelet promised is all there is to judge. `zones` is what
+    Crane promised: it counts where nobody else has promised anything.
+    """
+    seen = told.placements.get(one.uid, ())
+    found = seen or as_promised(one.pod, home, told.allocs.get(one.uid))
+    if zones:
+        found = tuple(_with_crane(each, zones) for each in found or (_nothing_known(one.pod),))
+    return tuple(_refined(each, one, home) for each in found), bool(seen)
+
+
+def _with_crane(container: ContainerPlacement, zones: crane.Promise) -> ContainerPlacement:
+    if container.source != "none":
+        return container
+    return msgspec.structs.replace(
+        container,
+        source="crane",
+        exclusive=zones.exclusive,
+        single_numa=zones.single,
+        scope="pod",
+        promised_nodes=zones.nodes,
+    )
+
+
+def _nothing_known(pod: Pod) -> ContainerPlacement:
+    return ContainerPlacement(namespace=pod.namespace, pod=pod.name, uid=pod.uid, container="*")
+
+
+def _refined(container: ContainerPlacement, one: PodView, home: NodeView) -> ContainerPlacement:
+    """Kubelet aligns to one NUMA node what could fit on one under `restricted`, and what Volcano asked for."""
+    if container.source != "kubelet" or container.single_numa:
+        return container
+    asked = one.pod.annotations.get(VOLCANO_POLICY) == _SINGLE
+    could = home.topology_policy == "restricted" and _could_be_single(container, one, home)
+    return msgspec.structs.replace(container, single_numa=True) if asked or could else container
+
+
+def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView) -> bool:
+    if not container.promised_cpus:
+        return False
+    kept = home.cpu_manager.reserved_cpus
+    by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - kept))} for zone in home.topology.nodes}
+    amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
+    return numa_fit.one_node_could_hold(amounts, home.zone_totals or by_topology)
+
+
+def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:
+    """What the container, or the pod as a whole, asks for."""
+    spec = next((c for c in one.object.spec.containers or () if c.name == container.container), None)
+    if spec is None:
+        amounts = one.pod.requests
+    else:
+        amounts = parse_resources((spec.resources.requests if spec.resources else None), "", "", [])
+    return {name: amount for name, amount in amounts.items() if name == "memory"}
 
 
 def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[ContainerPlacement, ...]:
@@ -52,7 +129,7 @@ def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[Co
         single = numa_policy(pod, home) == "SingleNUMANode"
         return (_record(pod, "koordinator", status.cpuset, nodes=status.numa_nodes, single=single, scope="pod"),)
     if alloc and alloc.cpuset:
-        single = home.topology_policy == "single-numa-node"
+        single = home.topology_policy == _SINGLE
         return (_record(pod, "kubelet", alloc.cpuset, nodes=(), single=single, scope=home.topology_scope),)
     return ()
 
@@ -65,7 +142,7 @@ def numa_policy(pod: Pod, home: NodeView) -> str:
 def node_numa_policy(home: NodeView) -> str:
     """The node's policy in Koordinator's word: its label, else what kubelet reports for whole pods."""
     labelled = home.node.labels.get(_NUMA_POLICY_LABEL, "")
-    reported = home.topology_policy == "single-numa-node" and home.topology_scope == "pod"
+    reported = home.topology_policy == _SINGLE and home.topology_scope == "pod"
     return labelled or ("SingleNUMANode" if reported else "")
 
 

@@ -11,7 +11,9 @@ import msgspec
 
 from descheduler import times
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
-from koordlite.model import keys, node, nrt, wire
+from descheduler.snapshot import topology_manager
+from koordlite.model import cpuset, keys, node, nrt, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
@@ -25,6 +27,10 @@ class Report:
 
     topology: Topology = NO_TOPOLOGY
     zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    """Allocatable amounts, where `zones` has what is available of them; read only under `restricted`, which asks."""
+    distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    be_pool: CPUSet = EMPTY
     topology_policy: str = ""
     topology_scope: str = "container"
     cpu_manager: nrt.CPUManagerPolicy = NO_CPU_MANAGER
@@ -35,6 +41,8 @@ class Report:
     placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
     """Containers by pod uid."""
     placement_age_seconds: float | None = None
+    by_crane: CPUSet = EMPTY
+    """CPUs that Crane keeps, from its own kind."""
 
 
 def read_all(objects: Iterable[wire.NRTObject], now: float, problems: list[Problem]) -> dict[str, Report]:
@@ -50,7 +58,10 @@ def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
     policy, scope = _topology_manager(obj)
     return Report(
         topology=note.get(keys.CPU_TOPOLOGY, nrt.decode_cpu_topology) or NO_TOPOLOGY,
-        zones=_zones(obj.zones or (), owner, problems),
+        zones=_zones(obj.zones or (), "available", owner, problems),
+        zone_totals=_zones(obj.zones or (), "allocatable", owner, []) if policy == "restricted" else {},
+        distances=_distances(obj.zones or ()),
+        be_pool=cpuset.union(p.cpus for p in note.get(keys.BE_SHARED_POOLS, _be_pools) or ()),
         topology_policy=policy,
         topology_scope=scope,
         cpu_manager=note.get(keys.CPU_MANAGER_POLICY, nrt.decode_cpu_manager_policy) or NO_CPU_MANAGER,
@@ -94,28 +105,45 @@ class _Annotations:
 
 def _topology_manager(obj: wire.NRTObject) -> tuple[str, str]:
     """Kubelet's topology manager (policy, scope), from the attributes where there are any, else from the old list."""
-    attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
-    if attributes.get("topologyManagerPolicy"):
-        return attributes["topologyManagerPolicy"], attributes.get("topologyManagerScope") or "container"
-    words = obj.topology_policies or ()
-    return nrt.kubelet_topology_manager(words[0]) if words else ("", "container")
+    told = topology_manager.by_attributes(obj.attributes or ()).over(
+        topology_manager.by_policies(obj.topology_policies or ())
+    )
+    return told.policy, told.scope or "container"
 
 
-def _zones(zones: Iterable[wire.Zone], owner: str, problems: list[Problem]) -> dict[int, dict[str, Quantity]]:
+def _zones(
+    zones: Iterable[wire.Zone], column: str, owner: str, problems: list[Problem]
+) -> dict[int, dict[str, Quantity]]:
     numbered = {nrt.numa_node_of_zone(zone.name): zone for zone in zones if zone.type == "Node"}
     known = {number: zone for number, zone in numbered.items() if number is not None}
-    return {number: _available(known[number], owner, problems) for number in sorted(known)}
+    return {number: _amounts(known[number], column, owner, problems) for number in sorted(known)}
 
 
-def _available(zone: wire.Zone, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+def _distances(zones: Iterable[wire.Zone]) -> dict[int, dict[int, int]]:
+    """SLIT distances out of the zones' costs; a cost that names no NUMA node or is no whole number is left out."""
+    found: dict[int, dict[int, int]] = {}
+    for zone in zones:
+        here = nrt.numa_node_of_zone(zone.name) if zone.type == "Node" else None
+        for cost in zone.costs or ():
+            there, value = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
+            if here is not None and there is not None and isinstance(value, int):
+                found.setdefault(here, {})[there] = value
+    return found
+
+
+def _be_pools(text: str, owner: str) -> tuple[nrt.Pool, ...]:
+    return nrt.decode_pools(text, owner, keys.BE_SHARED_POOLS)
+
+
+def _amounts(zone: wire.Zone, column: str, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
     amounts: dict[str, Quantity] = {}
     for resource in zone.resources or ():
         try:
-            amounts[resource.name] = Quantity.parse(resource.available)
+            amounts[resource.name] = Quantity.parse(getattr(resource, column))
         except ValueError as error:
-            field = f"zones[{zone.name}].resources[{resource.name}].available"
+            field = f"zones[{zone.name}].resources[{resource.name}].{column}"
             do = "write a quantity; the zone counts as one without this resource"
-            problems.append(Problem(owner, field, str(resource.available), str(error), do))
+            problems.append(Problem(owner, field, str(getattr(resource, column)), str(error), do))
     return amounts
 
 

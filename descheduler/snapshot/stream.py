@@ -24,7 +24,7 @@ _KIND = re.compile(rb'"kind"\s*:\s*"(\w*List)"')
 
 
 def items(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
-    """(kind of the list, or empty; JSON of one object) of a file that holds one list, whose items come first or last.
+    """(kind of the object, else of the list, else empty; JSON of one object) of a file that holds one list, whose items come first or last.
 
     InputError when the file ends inside of an object. Nothing comes when there is no `items` in the first MiB: such a
     file has to be read at once.
@@ -33,14 +33,14 @@ def items(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
     head = _HEAD.search(held, 0, 1 << 20)
     if head is None:
         return
-    kind = _KIND.search(held, 0, head.start())
-    name = kind[1].decode() if kind else ""
+    said = _KIND.search(held, 0, head.start())
+    name = said[1].decode() if said else ""
     separator = _separators(head)
     held = held[head.start(2) :]
     while True:
         pieces, held = _pieces(held, separator)
-        for piece in pieces:
-            yield name, piece
+        for kind, piece in pieces:
+            yield kind or name, piece
         more = file.read(_CHUNK_BYTES)
         if not more:
             yield name, _last(held, path)
@@ -55,25 +55,35 @@ def _separators(head: re.Match[bytes]) -> tuple[re.Pattern[bytes], int]:
     return re.compile(rb"\},(?:" + between + rb")" + re.escape(lead)), len(lead)
 
 
-def _pieces(held: bytes, separator: tuple[re.Pattern[bytes], int]) -> tuple[list[bytes], bytes]:
-    """The objects that are whole, and the rest."""
+def _pieces(held: bytes, separator: tuple[re.Pattern[bytes], int]) -> tuple[list[tuple[str, bytes]], bytes]:
+    """The objects that are whole, each with its kind if it says one, and the rest."""
     pattern, lead = separator
-    found: list[bytes] = []
+    found: list[tuple[str, bytes]] = []
     start = 0
     for hit in pattern.finditer(held):
         piece = held[start : hit.start() + 1]
-        if _is_json(piece):
-            found.append(piece)
+        kind = _kind(piece)
+        if kind is not None:
+            found.append((kind, piece))
             start = hit.end() - lead
     return found, held[start:]
 
 
-def _is_json(piece: bytes) -> bool:
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+_decode = msgspec.json.Decoder(_Kind).decode
+
+
+def _kind(piece: bytes) -> str | None:
+    """The kind that an object says, or empty; None when the piece is no JSON."""
     try:
-        msgspec.json.decode(piece, type=msgspec.Raw)
+        return _decode(piece).kind
+    except msgspec.ValidationError:
+        return ""  # JSON, but no object of Kubernetes: whoever reads it says so.
     except msgspec.DecodeError:
-        return False
-    return True
+        return None
 
 
 def _last(held: bytes, path: str) -> bytes:

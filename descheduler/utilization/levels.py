@@ -74,12 +74,7 @@ def by_requests(nodes: Iterable[NodeView], tracked: frozenset[str]) -> Measure:
 
 def requested(node: NodeView, tracked: Iterable[str]) -> dict[str, int]:
     """Sum of the requests of a node's pods, for the tracked resources; `pods` is their number."""
-    nano = dict.fromkeys(tracked, 0)
-    for pod in node.pods:
-        for name, amount in pod.pod.requests.items():
-            if name in nano:
-                nano[name] += amount.nano
-    total = {name: amounts.whole(name, amount) for name, amount in nano.items()}
+    total = {name: amounts.whole(name, node.requested.get(name, 0)) for name in tracked}
     total["pods"] = len(node.pods)
     return total
 

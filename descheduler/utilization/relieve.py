@@ -37,6 +37,10 @@ class Pass:
     """Use of the targets with what this pass sends there."""
     relieved: set[str] = dataclasses.field(default_factory=set)
     """Nodes that have little enough in the end."""
+    refused: dict[object, set[str]] = dataclasses.field(default_factory=dict)
+    """Targets that do not take pods of a kind. They only get fuller while the pass lasts, so once said holds."""
+    widest: dict[str, int] = dataclasses.field(default_factory=dict)
+    """What the widest target took of each resource when it was last measured: no target takes more."""
 
     def run(self, sources: list[Load], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:
         """Name pods of each source, the fullest first."""
@@ -101,11 +105,29 @@ class Pass:
         """The emptiest node that would take the pod and not be too full with it; None also when the pod was not
         measured."""
         used = source.pods.get(pod.key)
-        if used is None:
+        if used is None or any(amount > self.widest.get(name, amount) for name, amount in used.items()):
             return None
-        nodes = (target.node for _, _, target in self.order if self._stays_low(target, used))
-        found = handle.first_fit(pod, nodes)
-        return self.by_name[found.name] if found else None
+        kind = handle.kind(pod)
+        refused = self.refused.setdefault(kind, set()) if kind is not None else set()
+        if len(refused) == len(self.targets):
+            return None
+        for _, name, target in self.order:
+            if name in refused or not self._stays_low(target, used):
+                continue
+            if handle.first_fit(pod, (target.node,)) is not None:
+                return target
+            refused.add(name)
+        self._measure()
+        return None
+
+    def _measure(self) -> None:
+        """How much the widest target still takes of each resource."""
+        gaps: dict[str, int] = {}
+        for target in self.targets:
+            have = self._expected(target)
+            for name, most in self._limit(target).items():
+                gaps[name] = max(gaps.get(name, 0), most - have.get(name, 0))
+        self.widest.update(gaps)
 
     def _stays_low(self, target: Load, used: Amounts) -> bool:
         have, limit = self._expected(target), self._limit(target)

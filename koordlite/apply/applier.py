@@ -9,6 +9,7 @@ from typing import cast, get_args
 from koordlite.apply import block, ended, inherited, promises, resctrl, resctrl_undo, system, writer
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import Cgroups
@@ -90,6 +91,14 @@ class Applier:
         asked = self.evictions.take((c for c in able if isinstance(c, EvictPod)), time=seen.time)
         steps = (*unread.values(), *done, *published, *asked)
         self.troubles.note(steps)
+        return steps
+
+    def release(self) -> tuple[AppliedStep, ...]:
+        """Give everything back while the run goes on: what others make of it from then on is not foreign."""
+        steps = restore(self._host, self._journal, self._cluster)
+        for step in steps:
+            if step.ok:
+                self._foreign.forget(step.place)
         return steps
 
     def _record(self, entries: list[Entry], seen: Snapshot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
@@ -39,15 +40,17 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"koordlite {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _run(commands.add_parser("run", help="run the agent on this machine, on an emulated one, or over a recording"))
-    status = commands.add_parser("status", help="one screen on a running agent, or on one look at a machine")
-    _ask(status)
-    explain = commands.add_parser("explain", help="why something is as it is, with the numbers")
-    explain.add_argument(
-        "subject",
-        nargs="+",
-        help="pod NAME, besteffort, node, pools, part of a file name, a strategy, a reason, config, allocatable",
-    )
-    _ask(explain)
+    _ask(commands.add_parser("status", help="one screen on a running agent, or on one look at a machine"))
+    _explain(commands.add_parser("explain", help="why something is as it is, with the numbers, and who changed it"))
+    _top(commands.add_parser("top", help="a running agent, live: CPU map, limits, pools, pressure, decisions"))
+    _log_level(commands.add_parser("log-level", help="which decisions a running agent logs: show or change it"))
+    _simulate(commands.add_parser("simulate", help="play scenarios on an emulated node in compressed time"))
+    _pause(commands.add_parser("pause", help="let the agent only look on for a while; decisions go on"))
+    resume = commands.add_parser("resume", help="end the pause")
+    _state(resume)
+    _replay(commands.add_parser("replay", help="judge a flight record again: as it was, or with other settings"))
+    _record(commands.add_parser("record", help="a flight record in one file: of the time to come, or of the past"))
+    _capture(commands.add_parser("capture", help="one picture with the files it came from, for a bug report"))
     _restore(commands.add_parser("restore", help="put back every value that was found before the first write"))
     check = commands.add_parser("check-config", help="every mistake in koordlite.yaml and in a folder of manifests")
     check.add_argument("file", nargs="?", help="koordlite.yaml")
@@ -99,11 +102,15 @@ def _run(command: argparse.ArgumentParser) -> None:
         "--chaos", metavar="SEED", type=int, help="sandbox: files fail, groups vanish, somebody else writes, by SEED"
     )
     command.add_argument("--report", metavar="DIR", help="write run.json and run.html there when the run ends")
+    command.add_argument("--record", metavar="DIR", help="keep the flight record there (default: as the section record)")
     command.add_argument("--published", metavar="DIR", help="where a folder cluster keeps what the agent publishes")
     command.add_argument("--state-dir", metavar="DIR", help="where the undo journal lives")
     command.add_argument("--on-stop", choices=("keep", "restore"), help="what a stop leaves behind")
     command.add_argument("--no-http", action="store_true", help="do not listen")
-    command.add_argument("--port", type=int, help="port for /metrics, /healthz, /state, /explain")
+    command.add_argument("--port", type=int, help="port for /metrics, /healthz, /state, /explain, /loglevel")
+    command.add_argument(
+        "--http-address", metavar="ADDRESS", help="listen there (default: loopback; others need a token)"
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="no live view, only problems")
 
 
@@ -127,41 +134,120 @@ def _ask(command: argparse.ArgumentParser) -> None:
     _machine(command)
 
 
+def _explain(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "subject",
+        nargs="+",
+        help="node, pod NAME, cpu N, file PATH, allocatable, config, resctrl, besteffort, pools, a strategy, a reason",
+    )
+    command.add_argument("--record", metavar="PATH", help="ask a flight record, not the agent (its folder, or a file)")
+    command.add_argument("--at", metavar="TIME", help="as it was then: 24h for so long ago, or 2026-01-31T03:00:00Z")
+    command.add_argument("--since", metavar="TIME", help="compare with then, and name the numbers that differ")
+    _ask(command)
+
+
+def _top(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="a running agent (default: http://127.0.0.1:9316)")
+    command.add_argument("--interval", metavar="SECONDS", type=float, default=1.0, help="(default: %(default)s)")
+    command.add_argument("--once", action="store_true", help="one frame, then stop; so it is when this is no terminal")
+
+
+def _log_level(command: argparse.ArgumentParser) -> None:
+    command.add_argument("level", nargs="?", choices=("off", "warning", "info", "debug"), help="without: show them")
+    whose = command.add_mutually_exclusive_group()
+    whose.add_argument("--strategy", default="", metavar="NAME", help="of this strategy only")
+    whose.add_argument("--pod", default="", metavar="NAMESPACE/NAME", help="of what concerns this pod only")
+    command.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="then as before")
+    command.add_argument("--url", help="a running agent (default: http://127.0.0.1:9316)")
+    command.add_argument("--state-dir", metavar="DIR", help="the agent's folder, where its token is")
+
+
+def _replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("record", nargs="?", metavar="PATH", help="a file, or a folder (default: the agent's)")
+    command.add_argument("--since", metavar="TIME", help="only from then on: 8h for so long ago, or a time")
+    command.add_argument("-o", "--output", choices=("text", "json", "html"), default="text")
+    other = command.add_argument_group("what is to be otherwise; without any of these, whether all comes out the same")
+    other.add_argument("--config", metavar="FILE", action="append", default=[], help="koordlite.yaml, or the ConfigMap")
+    other.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="as in cpuSuppressThresholdPercent=70"
+    )
+    other.add_argument("--mode", choices=("off", "observe", "enforce"), help="mode of all strategies")
+    other.add_argument("--strategy", metavar="NAME=MODE", action="append", default=[], help="mode of one strategy")
+
+
+def _record(command: argparse.ArgumentParser) -> None:
+    what = command.add_mutually_exclusive_group(required=True)
+    what.add_argument("--for", dest="duration", metavar="DURATION", help="look on for so long (1h), writing nothing")
+    what.add_argument("--last", metavar="DURATION", help="take the last so long out of the agent's record")
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; it must not exist")
+    command.add_argument("--mask", action="store_true", help="names and labels become pseudonyms, the same everywhere")
+    command.add_argument("--from", dest="source", metavar="PATH", help="with --last: another record than the agent's")
+    _machine(command)
+
+
+def _capture(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", "--output", metavar="DIR", required=True, help="the folder; it must not exist")
+    command.add_argument("--mask", action="store_true", help="names and labels become pseudonyms, the same everywhere")
+    _machine(command)
+
+
 def _restore(command: argparse.ArgumentParser) -> None:
     _machine(command)
     command.add_argument("--state-dir", metavar="DIR", help="where the undo journal lives")
     command.add_argument("--dry-run", action="store_true", help="print what would be put back")
 
 
+def _simulate(command: argparse.ArgumentParser) -> None:
+    command.add_argument("scenario", metavar="SCENARIO", nargs="+", help="YAML files, see configs/scenarios")
+    command.add_argument("--config", metavar="FILE", help="koordlite.yaml in place of the scenario's settings")
+    command.add_argument(
+        "--compare",
+        metavar="FILE",
+        nargs=2,
+        help="two configurations side by side: each a koordlite.yaml or a ConfigMap slo-controller-config",
+    )
+    command.add_argument("--seed", type=int, help="in place of the scenario's")
+    command.add_argument("--mode", choices=("enforce", "observe", "asWritten"), help="in place of the scenario's")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.add_argument("--html", metavar="FILE", help="write a page with timelines there as well")
+
+
+def _pause(command: argparse.ArgumentParser) -> None:
+    command.add_argument("duration", metavar="DURATION", help="45m, 2h, 1h30m: it ends by itself")
+    command.add_argument("--because", metavar="TEXT", required=True, help="why, for everybody who looks meanwhile")
+    command.add_argument("--release", action="store_true", help="give back what is in force (default: it stays)")
+    _state(command)
+
+
+def _state(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--state-dir", metavar="DIR", help="where the agent keeps its undo journal")
+    command.add_argument("--config", metavar="FILE", help="koordlite.yaml, for its stateDir")
+
+
+_PLACES = {
+    "run": "run:run",
+    "status": "status:status",
+    "explain": "explain:explain",
+    "top": "top:top",
+    "log-level": "log_level:log_level",
+    "simulate": "simulate:simulate",
+    "pause": "pause:pause",
+    "resume": "pause:resume",
+    "replay": "replay:replay",
+    "record": "record:record",
+    "capture": "capture:capture",
+    "restore": "undo:undo",
+    "resctrl": "resctrl:resctrl",
+    "sandbox apiserver": "sandbox_apiserver:apiserver",
+    "sandbox mount": "sandbox_mount:mount",
+    "check-config": "check:check_config",
+    "check-node": "check:check_node",
+    "default-config": "check:default_config",
+}
+"""Command, with its action where it has some, to the module in this package and the function that carry it out."""
+
+
 def _command(args: argparse.Namespace) -> int:
-    if args.command == "run":
-        from koordlite.cli.run import run
-
-        return run(args)
-    if args.command in ("status", "explain"):
-        from koordlite.cli.ask import ask
-
-        return ask(args)
-    if args.command == "restore":
-        from koordlite.cli.undo import undo
-
-        return undo(args)
-    if args.command == "sandbox":
-        return _sandboxed(args)
-    if args.command == "resctrl":
-        from koordlite.cli.resctrl import resctrl
-
-        return resctrl(args)
-    from koordlite.cli import check
-
-    return check.COMMANDS[args.command](args)
-
-
-def _sandboxed(args: argparse.Namespace) -> int:
-    if args.action == "apiserver":
-        from koordlite.cli.sandbox_apiserver import apiserver
-
-        return apiserver(args)
-    from koordlite.cli.sandbox_mount import mount
-
-    return mount(args)
+    name = f"{args.command} {args.action}" if args.command == "sandbox" else args.command
+    module, _, function = _PLACES[name].partition(":")
+    return int(getattr(importlib.import_module(f"koordlite.cli.{module}"), function)(args))

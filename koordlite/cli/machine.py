@@ -53,10 +53,16 @@ def settings(args: argparse.Namespace) -> Settings:
         "on_stop": getattr(args, "on_stop", None),
     }
     agent = dataclasses.replace(chosen.agent, **{key: value for key, value in given.items() if value is not None})
-    port = getattr(args, "port", None)
-    http = chosen.http if port is None else dataclasses.replace(chosen.http, port=port)
+    named = {"port": getattr(args, "port", None), "address": getattr(args, "http_address", None)}
+    http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
-    return _modes(dataclasses.replace(chosen, agent=agent, http=http), args)
+    return with_modes(dataclasses.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args)), args)
+
+
+def _record(chosen: config.FlightRecord, args: argparse.Namespace) -> config.FlightRecord:
+    """A folder for the state of this run is one for its record as well."""
+    state = getattr(args, "state_dir", None)
+    return dataclasses.replace(chosen, folder=f"{state}/record") if state else chosen
 
 
 def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None = None) -> Machine:
@@ -77,7 +83,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     speed = getattr(args, "speed", None)
     emulated = Sandbox(args.sandbox, pace=1 / speed if speed else 0.0, stop=stop)
     named = _named_cluster(args, chosen, emulated, stop)
-    cluster = SandboxCluster(named, emulated)
+    cluster = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
     cluster.view()  # Its kubelet makes the groups that are looked for next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
     seed = getattr(args, "chaos", None)
@@ -104,12 +110,18 @@ def _named_cluster(
 def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
     from koordlite.host.recorded import RecordedFiles
     from koordlite.kube.recorded import RecordedCluster
+    from koordlite.record import capture
 
     folders = [pathlib.Path(folder) for folder in args.recorded]
     host = bundle.bind(RecordedFiles(folders), RealClock(), kubepods=chosen.agent.kubepods)
-    cluster: Cluster = RecordedCluster(folders[0], sysfs.topology(host.files))
+    topology = sysfs.topology(host.files)
+    cluster: Cluster
     if args.cluster:
-        cluster = folder(args, chosen, host.clock, sysfs.topology(host.files))
+        cluster = folder(args, chosen, host.clock, topology)
+    elif capture.is_capture(folders[0]):
+        cluster = capture.CapturedCluster(folders[0])
+    else:
+        cluster = RecordedCluster(folders[0], topology)
     return Machine(host, cluster, f"recording {folders[0]}")
 
 
@@ -138,7 +150,8 @@ def folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: T
     )
 
 
-def _modes(chosen: Settings, args: argparse.Namespace) -> Settings:
+def with_modes(chosen: Settings, args: argparse.Namespace) -> Settings:
+    """`chosen` with the modes that `--mode` and `--strategy` give. ConfigError for a strategy that is none."""
     if getattr(args, "mode", None):
         chosen = config.with_modes(chosen, args.mode)
     for text in getattr(args, "strategy", ()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import dataclasses
 import logging
@@ -14,26 +13,28 @@ import signal
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
+from koordlite.cli import recording, serving
 from koordlite.cli.machine import Machine
+from koordlite.cli.serving import Listener, News
 from koordlite.config import Settings
 from koordlite.host import journal, procfs
 from koordlite.host.journal import Journal
+from koordlite.kube.cluster import KubeCluster
 from koordlite.model.errors import Problem
-from koordlite.report.history import DecisionEvent, History
+from koordlite.model.pause import Pause
+from koordlite.report import pausing
+from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
 _CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
 """How problems begin that somebody made in the cluster, and not on this machine."""
-News = tuple[DecisionEvent, ...]
-Listener = Callable[[Tick, News], None]
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -73,9 +74,10 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
         listeners = [
-            stack.enter_context(_http(agent, settings)),
+            stack.enter_context(serving.served(machine, settings, folder=_token_folder(machine, settings, args))),
             stack.enter_context(_view(machine, args)),
             _cluster(agent, machine),
+            stack.enter_context(recording.recorded(agent, machine, settings, named=args.record)),
         ]
 
         def on_tick(tick: Tick) -> None:
@@ -91,12 +93,12 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
 
 def _look_twice(agent: Agent, machine: Machine, on_stop: str) -> int:
     """Usage needs two looks, a second apart."""
-    from koordlite.report import text
+    from koordlite.report import status
 
     agent.heal()
     agent.tick()
     machine.host.clock.wait(1.0)
-    print(text.status(agent.tick()), end="")
+    print(status.screen(agent.tick()), end="")
     if on_stop == "restore":
         agent.put_back()
     return 0
@@ -123,48 +125,38 @@ def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> 
         yield stack.enter_context(Journal.open(folder, boot_id=boot))
 
 
-@contextlib.contextmanager
-def _http(agent: Agent, settings: Settings) -> Iterator[Listener]:
-    if not settings.http.enable:
-        yield lambda tick, news: None
-        return
-    from koordlite.http import Server
-    from koordlite.report.endpoints import Endpoints
-    from koordlite.report.metrics import Metrics
-
-    metrics = Metrics(started=time.time())
-    endpoints = Endpoints(period_seconds=settings.agent.interval_seconds, registry=metrics.registry)
-    server = Server(settings.http.address, settings.http.port, endpoints.answer)
-    recent: collections.deque[DecisionEvent] = collections.deque(maxlen=2000)
-
-    def listen(tick: Tick, news: News) -> None:
-        recent.extend(news)
-        metrics.observe_tick(tick)
-        endpoints.publish(tick, tuple(recent))
-
-    server.start()
-    LOG.info("listening on %s", server.url)
-    try:
-        yield listen
-    finally:
-        server.close()
+def _token_folder(machine: Machine, settings: Settings, args: argparse.Namespace) -> str:
+    """Where the token of the HTTP server goes; an emulated machine has no folder of its own."""
+    emulated = machine.sandbox is not None or bool(args.recorded)
+    return "" if emulated and not args.state_dir else settings.agent.state_dir
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:
     """Tells an API server what was used, and which of its objects cannot be understood when that comes up."""
     told: frozenset[Problem] = frozenset()
+    pause: Pause | None = None
 
     def listen(tick: Tick, news: News) -> None:
-        nonlocal told
+        nonlocal told, pause
         if machine.remote is None:
             return
         found = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
         machine.remote.tell(sorted(found - told, key=str))
         told = found
+        _announce(machine.remote, pause, tick)
+        pause = tick.pause
         if agent.seen and not tick.woken:
             machine.remote.saw(agent.seen)
 
     return listen
+
+
+def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:
+    """A pause that began, was changed or has ended."""
+    if tick.pause and tick.pause != before:
+        remote.announce("Paused", pausing.words(tick.pause, wall=tick.wall), "Pause", warning=True)
+    elif before and not tick.pause:
+        remote.announce("Resumed", f"the pause has ended: {before.because}", "Resume")
 
 
 @contextlib.contextmanager

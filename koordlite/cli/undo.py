@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import threading
 
 from koordlite.apply import restore, undo_list
@@ -39,7 +40,8 @@ def undo(args: argparse.Namespace) -> int:
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
-    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig
+    in_a_pod = os.environ.get("KUBERNETES_SERVICE_HOST")
+    named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig or in_a_pod
     return machines.cluster(args, settings, host, _stopped()) if named else None
 
 

@@ -1,8 +1,8 @@
 """Is a running container where it was promised to be? Promise, fact and topology in, violations out.
 
 Rules (docs/formulas.md, "NUMA promises"): nobody upstream judges running pods, so these are ours. A promise comes from
-kubelet's CPU and topology manager, or from Koordinator's scheduler; a container of the shared pool has none, and may
-span NUMA nodes by design.
+kubelet's CPU and topology manager, or from the schedulers of Koordinator, Crane or Volcano; a container of the shared
+pool has none, and may span NUMA nodes by design.
 """
 
 from __future__ import annotations
@@ -151,12 +151,13 @@ def reserved_use(
 
     An exclusive container stays there until it moves. A shared one follows its pool, so the agent cures it; where the
     owner does not keep shared containers off (`strict` false: kubelet without strict-cpu-reservation) it is no
-    violation at all.
+    violation at all. Crane's agent takes reserved CPUs out of any container that asks for it.
     """
     overlap = container.cpuset & reserved
     if not overlap or not (container.exclusive or strict):
         return None
-    severity: Severity = "hard" if container.exclusive or container.fix_failed else "fixable"
+    stays = container.exclusive and owner != "crane"
+    severity: Severity = "hard" if stays or container.fix_failed else "fixable"
     evidence = {"owner": owner, "cpus": str(overlap), "reserved": str(reserved)}
     return Violation(container.container, "UsesReservedCPU", severity, evidence)
 

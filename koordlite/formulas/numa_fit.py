@@ -90,11 +90,22 @@ def fit_zone(amounts: Amounts, zones: Zones, allocatable: Amounts, *, guaranteed
             continue
         if resource not in allocatable:
             return None
-        if not listing and not _is_native(resource):
+        if not listing and not is_native(resource):
             continue
         uncounted = not guaranteed and is_shared(resource)
         candidates &= {zone for zone in listing if uncounted or zones[zone][resource] >= amount}
     return min(candidates, default=None)
+
+
+def one_node_could_hold(amounts: Amounts, totals: Zones) -> bool:
+    """Could one NUMA node hold all of it, were the machine empty? `totals`: what each may hand out at most.
+
+    Resources that no NUMA node lists are not asked. Source: kubelet prefers the fewest nodes that could hold a request
+    on an empty machine, and its policy `restricted` admits nothing else.
+    """
+    listed = {name for zone in totals.values() for name in zone}
+    wanted = {name: amount for name, amount in amounts.items() if name in listed}
+    return any(all(zone.get(name, _ZERO) >= amount for name, amount in wanted.items()) for zone in totals.values())
 
 
 def without(zones: Zones, zone: int, amounts: Amounts) -> dict[int, Amounts]:
@@ -116,7 +127,8 @@ def is_shared(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
-def _is_native(resource: str) -> bool:
+def is_native(resource: str) -> bool:
+    """Kubernetes' own: CPU, memory, huge pages, storage; anything else is a device."""
     return resource in _NATIVE or resource.startswith("hugepages-")
 
 

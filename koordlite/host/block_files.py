@@ -23,6 +23,11 @@ _V1_COST: dict[BlockField, str] = {
     "io.cost.qos": "blkio.cost.qos",
     "io.cost.model": "blkio.cost.model",
 }
+NAMES: dict[str, tuple[str, ...]] = {
+    **{field: (name, "io.max") for field, (name, _) in _LIMITS.items()},
+    **{field: (name, field) for field, name in _V1_COST.items()},
+}
+"""Field → its files on v1 and v2."""
 
 
 def path(cgroups: Cgroups, group: str, field: BlockField) -> str:

@@ -19,6 +19,7 @@ _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 _V1: Mapping[str, tuple[str, str]] = {
     "cpuset.cpus": ("cpuset", "cpuset.cpus"),
     "cpuset.effective": ("cpuset", "cpuset.cpus"),
+    "cpuset.mems.effective": ("cpuset", "cpuset.effective_mems"),
     "cpu.quota": ("cpu", "cpu.cfs_quota_us"),
     "cpu.period": ("cpu", "cpu.cfs_period_us"),
     "cpu.stat": ("cpu", "cpu.stat"),
@@ -34,6 +35,7 @@ _V1: Mapping[str, tuple[str, str]] = {
 _V2: Mapping[str, tuple[str, str]] = {
     "cpuset.cpus": ("", "cpuset.cpus"),
     "cpuset.effective": ("", "cpuset.cpus.effective"),
+    "cpuset.mems.effective": ("", "cpuset.mems.effective"),
     "cpu.quota": ("", "cpu.max"),
     "cpu.period": ("", "cpu.max"),
     "cpu.stat": ("", "cpu.stat"),

@@ -74,6 +74,11 @@ class Journal:
             raise
 
     @property
+    def folder(self) -> Path:
+        """Where it lives."""
+        return self._path.parent
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first; undo them in reverse."""
         return tuple(self._entries.values())

@@ -17,6 +17,7 @@ from koordlite.kube.kubelet_state import KubeletState
 from koordlite.kube.node_metric import NodeMetricReport
 from koordlite.kube.publisher import Publisher
 from koordlite.kube.reflector import Reflector, Source, View
+from koordlite.kube.request_times import RequestTimes
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watching import Watching
 from koordlite.model import wire
@@ -54,6 +55,8 @@ class KubeCluster:
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
         self._node_metric = node_metric
+        self.kubelet_times = RequestTimes()
+        """How long kubelet takes to answer."""
         self._node = self._watching(sources.node(node_name))
         self._config = self._watching(sources.config_map(settings.config_namespace, settings.config_name))
         self._topology = self._watching(sources.topology(node_name))
@@ -70,6 +73,11 @@ class KubeCluster:
         self._evictions = EvictionApi(api)
         self._writes, self._requests = Courier("publish"), Courier("evict")
         self._started = clock.monotonic()
+
+    @property
+    def api(self) -> Api:
+        """The API server, for questions of others."""
+        return self._api
 
     def start(self, wait_seconds: float = 0.0) -> None:
         """Begin to watch; wait at most so long for the first answers, so that the first tick sees something."""
@@ -138,6 +146,10 @@ class KubeCluster:
         for problem in problems if self._events else ():
             self._tell(self._regarding_node, "ConfigurationRefused", str(problem), "ReadConfiguration", warning=True)
 
+    def announce(self, reason: str, note: str, action: str, *, warning: bool = False) -> None:
+        """An Event about the Node."""
+        self._tell(self._regarding_node, reason, note, action, warning=warning)
+
     def _evict(self, pod: EvictPod) -> None:
         about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         try:
@@ -175,7 +187,12 @@ class KubeCluster:
     def _kubelet_http(self) -> KubeletHttp | None:
         address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))
         return kubelet_http.connect(
-            self._settings, address, node_name=self._name, api=self._api, user_agent=self._agent
+            self._settings,
+            address,
+            node_name=self._name,
+            api=self._api,
+            user_agent=self._agent,
+            times=self.kubelet_times,
         )
 
     def _ages(self, states: Sequence[WatchState]) -> Mapping[str, float]:

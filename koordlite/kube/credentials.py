@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pathlib
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +14,8 @@ from koordlite.model.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
 
+TOKEN_SECONDS = 60.0
+"""A token in a file is read again after this: whoever replaces it lets the old one be good for longer."""
 CONNECTIONS = 8
 """Connections kept open: a watch each, and some for requests."""
 
@@ -18,8 +23,8 @@ CONNECTIONS = 8
 def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Any:
     """A `kubernetes.client.ApiClient` with nothing but configuration and transport in use.
 
-    Tokens of a service account are read again each minute, those of an exec plugin when they expire. ConfigError when
-    there are no usable credentials.
+    Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
+    they expire. ConfigError when there are no usable credentials.
     """
     from kubernetes.client.configuration import Configuration
 
@@ -41,14 +46,33 @@ def bare(
     settings.verify_ssl = verify
     settings.ssl_ca_cert = ca_file or None
     if token is not None:
-
-        def refresh(configuration: Configuration) -> None:
-            configuration.api_key["BearerToken"] = f"Bearer {token()}"
-
-        # The library looks for the key before it asks for a fresh one.
-        settings.api_key["BearerToken"] = ""
-        settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
+        _ask_for_token(settings, token)
     return _client(settings, user_agent)
+
+
+def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:
+    """The token in the file, read again when it may have been replaced; OSError when it cannot be read."""
+    held, read_at = "", float("-inf")
+
+    def token() -> str:
+        nonlocal held, read_at
+        if now() - read_at >= TOKEN_SECONDS:
+            held = pathlib.Path(path).read_text(encoding="ascii", errors="replace").strip()
+            read_at = now()
+        if not held:
+            raise OSError(errno.ENODATA, "the token file is empty", path)
+        return held
+
+    return token
+
+
+def _ask_for_token(settings: Configuration, token: Callable[[], str]) -> None:
+    def refresh(configuration: Configuration) -> None:
+        configuration.api_key["BearerToken"] = f"Bearer {token()}"
+
+    # The library looks for the key before it asks for a fresh one.
+    settings.api_key["BearerToken"] = ""
+    settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
 
 
 def _client(settings: Configuration, user_agent: str) -> Any:
@@ -77,6 +101,25 @@ def _from_file(settings: Configuration, kubeconfig: str | None, context: str | N
         why = " ".join(str(error).split()) or type(error).__name__
         do = "name a kubeconfig that kubectl can use, and one of its contexts"
         raise ConfigError(Problem("API server access", field, source, why, do)) from error
+    token_file = _token_file(source, context)
+    if token_file:
+        # The library reads it once.
+        _ask_for_token(settings, token_reader(token_file))
+
+
+def _token_file(source: str, context: str | None) -> str:
+    """The tokenFile of the kubeconfig's user; empty without one. The library has read the files without complaint."""
+    import yaml
+
+    for path in filter(os.path.exists, map(os.path.expanduser, source.split(os.pathsep))):
+        document = yaml.safe_load(pathlib.Path(path).read_text(encoding="utf-8"))
+        chosen = context or document.get("current-context")
+        contexts, users = ({e["name"]: e for e in document.get(kind) or ()} for kind in ("contexts", "users"))
+        user = contexts.get(chosen, {}).get("context", {}).get("user")
+        named = (users.get(user, {}).get("user") or {}).get("tokenFile")
+        if named:
+            return str(pathlib.Path(path).resolve().parent / named)
+    return ""
 
 
 def _from_surroundings(settings: Configuration) -> None:

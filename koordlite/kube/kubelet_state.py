@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.kube import backoff, checkpoints, kubelet
 from koordlite.kube.access import ApiError, ApiUnreachable
+from koordlite.kube.checkpoints import MemoryManagerState
 from koordlite.kube.kubelet import CPUManagerState, KubeletConfig
 from koordlite.kube.kubelet_http import KubeletHttp
 from koordlite.kube.pod_resources import Devices
@@ -31,7 +32,7 @@ ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0
 
 
-_State = CPUManagerState | Mapping[tuple[str, str], tuple[Devices, ...]]
+_State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -73,6 +74,7 @@ class KubeletState:
         """`connect` gives None as long as kubelet cannot be asked."""
         self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
         self._cpu_file = f"{folder.rstrip('/')}/cpu_manager_state"
+        self._memory_file = f"{folder.rstrip('/')}/memory_manager_state"
         self._device_file = f"{folder.rstrip('/')}/device-plugins/kubelet_internal_checkpoint"
         self._http: KubeletHttp | None = None
         self._config: KubeletConfig | None = None
@@ -117,7 +119,7 @@ class KubeletState:
             # Without an answer the checkpoint alone says which policy wrote it.
             config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
             seen, wrong = kubelet.combine(config, state, self._topology)
-            seen = dataclasses.replace(seen, devices=self._devices)
+            seen = dataclasses.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
             problems = [*wrong, *(problem for each in self._problems.values() for problem in each)]
             told = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if told else None
@@ -132,6 +134,7 @@ class KubeletState:
 
     def _look_at_checkpoints(self) -> None:
         self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
+        self._look(self._memory_file, checkpoints.parse_memory)
         self._look(self._device_file, checkpoints.parse_devices)
 
     def _look(self, path: str, parse: Callable[[bytes], _State]) -> None:
@@ -157,6 +160,13 @@ class KubeletState:
         """The last CPU checkpoint that could be read."""
         held = self._read.get(self._cpu_file, (b"", None))[1]
         return held if isinstance(held, CPUManagerState) else CPUManagerState()
+
+    @property
+    def _memory_nodes(self) -> Mapping[tuple[str, str], tuple[int, ...]]:
+        """NUMA nodes promised to containers; those of huge pages are among them."""
+        held = self._read.get(self._memory_file, (b"", None))[1]
+        blocks = held.blocks if isinstance(held, MemoryManagerState) else {}
+        return {key: tuple(sorted({node for each in given for node in each.nodes})) for key, given in blocks.items()}
 
     @property
     def _devices(self) -> Mapping[tuple[str, str], tuple[Device, ...]]:

@@ -1,8 +1,8 @@
 """NodeMetric (slo.koordinator.sh/v1alpha1): the node's use as Koordinator's controller and scheduler expect it.
 
 Shape: Koordinator's `NodeMetricStatus`. Use is the mean over `metricAggregateDurationSeconds` of `colocation-config`.
-Percentiles, use by NUMA node and what prod pods could give back are left out: their readers then take the mean, or
-nothing.
+Percentiles of the node are over the same time. Those of the system, use by NUMA node and what prod pods could give back
+are left out: their readers then take the mean, or nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 from koordlite.kube import micro_time
 from koordlite.kube.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.courier import Courier
+from koordlite.model import duration, slo
 from koordlite.model.snapshot import Snapshot, Use
 
 LOG = logging.getLogger(__name__)
 PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
-_NOT_OURS = ("aggregatedNodeUsages", "aggregatedSystemUsages", "numaUsages")
+_NOT_OURS = ("aggregatedSystemUsages", "numaUsages")
 """Fields of the node's part that an earlier agent may have left; null takes them away."""
 
 
@@ -33,6 +34,7 @@ def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
         "nodeMetric": {
             "nodeUsage": _resources(usage.node),
             "systemUsage": _resources(_rest(usage.node, [*usage.pods.values(), *usage.host_apps.values()])),
+            "aggregatedNodeUsages": [_aggregated(seen, usage.node)],
             **dict.fromkeys(_NOT_OURS),
         },
         "podsMetric": list(_pods(seen)),
@@ -90,6 +92,16 @@ class NodeMetricReport:
 
 
 _MISSING = "Koordinator's controller makes this object; without it set publish.nodeMetric to off"
+
+
+def _aggregated(seen: Snapshot, mean: Use) -> dict[str, Any]:
+    """Mean and percentiles with the time they are over; without numbers until half of that time has been seen."""
+    policy = slo.metric_policy(seen.slo.colocation) or slo.DEFAULT_METRIC_POLICY
+    seconds = policy.aggregate_seconds
+    known = seen.average.samples * seen.interval_seconds * 2 >= seconds
+    told = {"avg": mean, **{f"p{percent}": use for percent, use in seen.node_percentiles.items()}}
+    usage = {name: _resources(use) for name, use in told.items()} if known else {}
+    return {"usage": usage, "duration": duration.show(seconds * duration.SECOND)}
 
 
 def _pods(seen: Snapshot) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ millicores, memory in bytes, time in seconds of a monotonic clock.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from koordlite.model.blocks import Blocks
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -117,6 +117,18 @@ class Kubelet:
     pod_cpus: tuple[PodCPUs, ...] = ()
     devices: Mapping[tuple[str, str], tuple[Device, ...]] = dataclasses.field(default_factory=dict)
     """Devices kubelet gave to containers, by pod uid and container name."""
+    memory_nodes: Mapping[tuple[str, str], tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """NUMA nodes of which kubelet's static memory manager promised memory, by pod uid and container name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """Where a container may take memory from, and where it has it."""
+
+    mems: CPUSet
+    """NUMA nodes, as `cpuset.mems.effective` lists them; empty where the kernel does not say."""
+    used: Mapping[int, int]
+    """Bytes in use by NUMA node."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -207,12 +219,16 @@ class Snapshot:
     be some seconds old."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
+    memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
+    """By group of containers with a promise; some seconds old."""
     remembered: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
     asked_evictions: frozenset[str] = frozenset()
     """Pods, by uid, whose eviction a strategy that was asked before has decided on this very picture."""
+    refused_writes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Places (`Change.place`) whose last write the kernel or the cluster refused → the refusal."""
     page_bytes: int = 4096
     """A page of memory: the kernel keeps limits in whole ones."""
     interval_seconds: float = 1.0
@@ -232,3 +248,9 @@ class Snapshot:
     """How the inputs from an API server are kept up to date; empty with a folder of manifests."""
     problems: tuple[Problem, ...] = ()
     """What was wrong with the inputs, and what holds instead."""
+
+
+def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
+    """Uids of the pods to which CPUs or NUMA nodes were promised: by the scheduler in an annotation, or by kubelet."""
+    told = (pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes)
+    return frozenset([*told, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])

@@ -18,7 +18,7 @@ from koordlite.model.pod import Pod
 from koordlite.model.qos import QoSClass
 from koordlite.model.resctrl import Resctrl
 from koordlite.model.topology import Topology
-from koordlite.observe import blocks, numa, pressure, system, wants
+from koordlite.observe import blocks, memory_places, numa, pressure, system, wants
 from koordlite.observe import resctrl as resctrl_look
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
@@ -75,6 +75,7 @@ class Observer:
         self._inputs, self._places, self._steady = Inputs(), Places(host.cgroups), Steady()
         self._pressure = pressure.Look(host.files, host.cgroups)
         self._numa = numa.Look(host.files, host.cgroups)
+        self._memory_places = memory_places.Look(host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
         self._ours: tuple[Mapping[str, snapshot.Found], _Held] | None = None
@@ -124,6 +125,7 @@ class Observer:
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.look(now, (place.group for place in pods.values())),
             numa_memory=self._numa.look(now, topology),
+            memory_places=same("memory places", self._memory_places.look(now, _promised(known, pods))),
             resctrl=resctrl,
             system=same("system", system.settings(self._files, wanted.reads, held=held.settings)),
             oom_scores=same(
@@ -210,6 +212,12 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) 
         topology_labels=(topology.metadata.labels or {}) if topology else {},
         last_sync=dict(last_sync),
     )
+
+
+def _promised(known: Known, places: Mapping[str, snapshot.Place]) -> Iterable[snapshot.Place]:
+    """Where the pods live to which CPUs or NUMA nodes were promised."""
+    promised = snapshot.with_promise(known.pods, known.kubelet)
+    return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 
 
 def _main_seconds(settings: slo.SLO) -> int:

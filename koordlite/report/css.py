@@ -20,6 +20,7 @@ footer { padding-top: 8px; padding-bottom: 40px; color: var(--soft); font-size: 
 h1 { font-size: 26px; line-height: 1.2; margin: 0 0 6px; overflow-wrap: anywhere; }
 h2 { font-size: 18px; line-height: 1.3; margin: 0 0 10px; }
 h3 { font-size: 15px; margin: 18px 0 6px; }
+a { color: var(--prod); }
 .lead { margin: 0 0 20px; color: var(--soft); overflow-wrap: anywhere; }
 .note { margin: 0 0 12px; color: var(--soft); font-size: 14px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px;

@@ -1,38 +1,48 @@
-"""What the agent answers over HTTP: health, metrics, the last tick, explanations. Knows no sockets.
+"""What the agent answers over HTTP: health, metrics, the last tick, explanations, levels of the log. Knows no sockets.
 
-/         links to the others
-/healthz  200 while ticks come, else 503 with the reason in words
-/readyz   200 once a tick was taken with the Node object known, else 503 with what is missing
-/metrics  Prometheus text or OpenMetrics, as the caller asks
-/state    the last tick as JSON
-/status   the last tick on one screen, as text
-/explain  ?subject=besteffort: the decisions about it; ?subject=config: the settings in force. &output=json for programs
+/          a page for people: what `koordlite top` shows, the last decisions, links to the others; ?refresh=off
+/healthz   200 while ticks come, else 503 with the reason in words; ?verbose lists the checks
+/readyz    200 while the node, fresh inputs and what is required are there, else 503 with what is missing; ?verbose
+/metrics   Prometheus text or OpenMetrics, as the caller asks
+/state     the last tick as JSON; ?picture=true adds all that it judged
+/recent    numbers and decisions of the last minutes as JSON
+/status    the last tick on one screen, as text
+/explain   /explain/besteffort or ?subject=besteffort: the decisions about it; config: the settings in force;
+           /explain/pod/NAME: all that concerns a pod. &output=json for programs
+/loglevel  which decisions are logged; a PUT of {"level": "debug", "strategy": "cpuSuppress"} changes that
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+import urllib.parse
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, exposition
 
-from koordlite.report import explain, json, page, text
-from koordlite.report.history import DecisionEvent
+from koordlite.report import explain, health, json, page_agent, picture, recent, status
+from koordlite.report.decision_log import Levels
+from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 PLAIN = "text/plain; charset=utf-8"
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
 PATHS = (
     "/healthz",
     "/readyz",
     "/status",
     "/state",
+    "/recent",
     "/metrics",
     "/explain?subject=besteffort",
     "/explain?subject=config",
+    "/loglevel",
 )
-LATE_PERIODS = 3
-"""A tick that is later than this many periods makes the agent unhealthy."""
+_EXPLAIN = "/explain/"
+_OF_ONE = ("pod/", "cpu/", "file/")
+"""What is asked for by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +52,7 @@ class Answer:
     status: int
     content_type: str
     body: bytes
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,8 +60,12 @@ class _Published:
     """What the tick thread handed over: one immutable value, replaced whole."""
 
     tick: Tick
-    events: Sequence[DecisionEvent]
+    past: Remembered
     at: float
+
+
+Page = Callable[[Mapping[str, str], Tick, Remembered], Answer]
+"""Query parameters, the last tick and what is remembered, to an answer."""
 
 
 class Endpoints:
@@ -61,69 +76,111 @@ class Endpoints:
         *,
         period_seconds: float,
         registry: CollectorRegistry,
+        stale_seconds: float = 60.0,
+        levels: Levels | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._period, self._registry, self._now = period_seconds, registry, now
+        """`stale_seconds` is the age from which an input makes the agent unready."""
+        self._period, self._stale, self._registry, self._now = period_seconds, stale_seconds, registry, now
+        self._levels = levels or Levels(())
         self._published: _Published | None = None
+        self._pages: dict[str, Page] = {
+            "/state": _state,
+            "/recent": _recent,
+            "/status": _status,
+            "/explain": _explain,
+        }
 
-    def publish(self, tick: Tick, events: Sequence[DecisionEvent] = ()) -> None:
-        """Make `tick` what is answered from; `events` are the newest decisions, for "last change" in explanations."""
-        self._published = _Published(tick, tuple(events), self._now())
+    def add(self, path: str, page: Page) -> None:
+        """One more page about the last tick; before the server is started."""
+        self._pages[path] = page
+
+    def publish(self, tick: Tick, past: Remembered = NOTHING) -> None:
+        """Make `tick` what is answered from; `past` is for explanations: "last change", and who wrote what."""
+        self._published = _Published(tick, past, self._now())
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
         """The answer to GET `path`."""
-        if path == "/metrics":
-            return self._metrics(accept)
+        if path.startswith(_EXPLAIN):
+            path, query = "/explain", {**query, "subject": _subject(path)}
+        if path in self._pages:
+            held = self._published
+            return self._pages[path](query, held.tick, held.past) if held else _TOO_EARLY
         if path == "/":
-            return Answer(200, "text/html; charset=utf-8", _index().encode())
+            return self._front(query)
         if path in ("/healthz", "/readyz"):
-            why = self._why_unhealthy() or (self._why_not_ready() if path == "/readyz" else "")
-            return Answer(503 if why else 200, PLAIN, f"{why or 'ok'}\n".encode())
-        if path in ("/state", "/status", "/explain"):
-            return self._about_tick(path, query)
+            return self._health(path, verbose="verbose" in query)
+        return self._about_agent(path, accept)
+
+    def change(self, path: str, body: bytes) -> Answer:
+        """The answer to PUT `path`; who asks has been let in already."""
+        if path != "/loglevel":
+            return Answer(404, PLAIN, b"only /loglevel can be changed\n")
+        try:
+            self._levels.put(body)
+        except ValueError as error:
+            return Answer(422, PLAIN, f"{error}\n".encode(errors="replace"))
+        return Answer(200, JSON, json.encode(self._levels.document()))
+
+    def _about_agent(self, path: str, accept: str) -> Answer:
+        match path:
+            case "/metrics":
+                return self._metrics(accept)
+            case "/loglevel":
+                return Answer(200, JSON, json.encode(self._levels.document()))
         return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
 
     def _metrics(self, accept: str) -> Answer:
         encode, content_type = exposition.choose_encoder(accept)
         return Answer(200, content_type, encode(self._registry))
 
-    def _why_unhealthy(self) -> str:
+    def _front(self, query: Mapping[str, str]) -> Answer:
         held = self._published
-        if held is None:
-            return "no tick has ended yet"
-        age = self._now() - held.at
-        if age > LATE_PERIODS * self._period:
-            return f"the last tick ended {age:.1f} s ago; one is due every {self._period:g} s"
-        return ""
+        tick, past = (held.tick, held.past) if held else (None, NOTHING)
+        made = page_agent.served(tick, past, links=PATHS, refresh=query.get("refresh", "on") != "off")
+        return Answer(200, HTML, made.text.encode(errors="replace"), made.headers)
 
-    def _why_not_ready(self) -> str:
-        tick = self._published.tick if self._published else None
-        if tick is None or not tick.node:
-            return "the Node object has not been seen yet"
-        lacking = (decision for decision in tick.decisions if decision.reason == "ResctrlRequired")
-        return next((f"resctrl is required: {decision.evidence['why']}" for decision in lacking), "")
-
-    def _about_tick(self, path: str, query: Mapping[str, str]) -> Answer:
+    def _health(self, path: str, *, verbose: bool) -> Answer:
         held = self._published
-        if held is None:
-            return Answer(503, PLAIN, b"no tick has ended yet\n")
-        if path == "/state":
-            return Answer(200, "application/json", json.encode(json.state(held.tick)))
-        if path == "/status":
-            return Answer(200, PLAIN, text.status(held.tick).encode())
-        return _explain(query.get("subject", ""), query.get("output", "text"), held)
+        age = None if held is None else self._now() - held.at
+        checks = health.alive(age_seconds=age, period_seconds=self._period)
+        if path == "/readyz" and held is not None:
+            checks += health.ready(held.tick, stale_seconds=self._stale)
+        why = health.failing(checks)
+        said = health.text(checks) if verbose else f"{why or 'ok'}\n"
+        return Answer(503 if why else 200, PLAIN, said.encode())
 
 
-def _explain(subject: str, output: str, held: _Published) -> Answer:
+_TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")
+
+
+def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    shown = json.state(tick)
+    if query.get("picture") == "true":
+        shown["picture"] = picture.document(tick.picture)
+    return Answer(200, JSON, json.encode(shown))
+
+
+def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    return Answer(200, JSON, json.encode(recent.document(past)))
+
+
+def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    return Answer(200, PLAIN, status.screen(tick).encode(errors="replace"))
+
+
+def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    subject, output = query.get("subject", ""), query.get("output", "text")
     if not subject:
-        return Answer(400, PLAIN, b"say what about: /explain?subject=besteffort\n")
+        return Answer(400, PLAIN, b"say what about: /explain/besteffort\n")
     try:
-        found = explain.explain(subject, held.tick, held.events, output=output)
+        found = explain.explain(subject, tick, past, output=output)
     except ValueError as error:
-        return Answer(404, PLAIN, f"{error}\n".encode())
-    return Answer(200, "application/json" if output == "json" else PLAIN, found.encode())
+        return Answer(404, PLAIN, f"{error}\n".encode(errors="replace"))
+    return Answer(200, JSON if output == "json" else PLAIN, found.encode(errors="replace"))
 
 
-def _index() -> str:
-    links = [page.el("li", page.el("a", path, href=f".{path}")) for path in PATHS]
-    return page.page("koordlite", page.section("What this agent answers", page.el("ul", links)))
+def _subject(path: str) -> str:
+    """`pod NAME` of `/explain/pod/NAME`, else what follows as it is."""
+    asked = urllib.parse.unquote(path.removeprefix(_EXPLAIN))
+    return asked.replace("/", " ", 1) if asked.startswith(_OF_ONE) else asked

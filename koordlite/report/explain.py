@@ -2,49 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from koordlite.model.decision import Decision
-from koordlite.report import json, pod, promises, settings, text
-from koordlite.report.history import DecisionEvent
+from koordlite.report import (
+    explain_cpu,
+    explain_file,
+    explain_node,
+    explain_resctrl,
+    json,
+    pod,
+    promises,
+    settings,
+    text,
+)
+from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
+Text = Callable[[str, Tick, Remembered], str]
+Document = Callable[[str, Tick, Remembered], dict[str, Any]]
 
-def explain(subject: str, tick: Tick, events: Iterable[DecisionEvent] = (), *, output: str = "text") -> str:
+
+def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text") -> str:
     """What holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
 
-    `config` and `config.KEY` mean the settings of the ConfigMap, `allocatable` every term of what the node promises,
-    `pod NAME` all that concerns one pod, everything else the decisions (`text.explain`).
+    `node` is everything in sentences, `pod NAME` all that concerns one pod, `cpu N` whose a CPU is, `file PATH` who
+    writes a file, `allocatable` every term of what the node promises, `config` and `config.KEY` the settings of the
+    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`text.explain`).
     `output` is text or json.
     """
+    asked = " ".join(subject.split())
+    say, document = _answers(asked)
+    if output != "json":
+        return say(asked, tick, past)
+    return json.encode({"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past)}).decode()
+
+
+def _answers(subject: str) -> tuple[Text, Document]:
     if subject.split(".", 1)[0] == settings.SUBJECT:
-        return (
-            json.encode(settings.document(tick, subject)).decode() if output == "json" else settings.text(tick, subject)
-        )
-    if subject.startswith(pod.SUBJECT):
-        return _pod(subject.removeprefix(pod.SUBJECT).strip(), tick, events, output)
-    if subject == promises.SUBJECT:
-        return _promises(tick, output)
-    if output == "json":
-        return _decisions(subject, text.chosen(subject, tick.decisions))
-    return text.explain(subject, tick.decisions, events)
+        return lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s)
+    for beginning, answers in _OF_ONE.items():
+        if f"{subject} ".startswith(beginning):
+            return answers
+    return _WHOLE.get(subject, (_decided_text, _decided))
 
 
-def _pod(name: str, tick: Tick, events: Iterable[DecisionEvent], output: str) -> str:
-    if output != "json":
-        return pod.text(name, tick, events)
-    found = {part: [json.decided(d) for d in decisions] for part, decisions in pod.document(name, tick).items()}
-    return json.encode({"version": 1, "kind": "koordlite-pod", "subject": name, **found}).decode()
+def _rest(beginning: str, subject: str) -> str:
+    return subject[len(beginning) :].strip()
 
 
-def _promises(tick: Tick, output: str) -> str:
-    found = promises.tables(tick.decisions)
-    if output != "json":
-        return promises.text(found)
-    tables = promises.document(found)
-    return json.encode({"version": 1, "kind": "koordlite-allocatable", "node": tick.node, "tables": tables}).decode()
+def _pod_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return pod.text(_rest(pod.SUBJECT, subject), tick, past)
 
 
-def _decisions(subject: str, chosen: Iterable[Decision]) -> str:
-    found = [json.decided(decision) for decision in chosen]
-    return json.encode({"version": 1, "kind": "koordlite-explain", "subject": subject, "decisions": found}).decode()
+def _pod(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    name = _rest(pod.SUBJECT, subject)
+    parts = {part: [json.decided(d) for d in decisions] for part, decisions in pod.document(name, tick).items()}
+    return {"kind": "koordlite-pod", "subject": name, **parts, "files": pod.files(name, tick, past)}
+
+
+def _cpu_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return explain_cpu.text(_rest(explain_cpu.SUBJECT, subject), tick, past)
+
+
+def _cpu(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    return {"kind": "koordlite-cpu", **explain_cpu.document(_rest(explain_cpu.SUBJECT, subject), tick, past)}
+
+
+def _file_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return explain_file.text(_rest(explain_file.SUBJECT, subject), tick, past)
+
+
+def _file(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    files = explain_file.document(_rest(explain_file.SUBJECT, subject), tick, past)
+    return {"kind": "koordlite-file", "files": files}
+
+
+def _promised_text(_subject: str, tick: Tick, _past: Remembered) -> str:
+    return promises.text(promises.tables(tick.decisions))
+
+
+def _promised(_subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
+    return {"kind": "koordlite-allocatable", "tables": promises.document(promises.tables(tick.decisions))}
+
+
+def _decided_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return text.explain(subject, tick.decisions, past.events)
+
+
+def _decided(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
+    found = [json.decided(decision) for decision in text.chosen(subject, tick.decisions)]
+    return {"kind": "koordlite-explain", "decisions": found}
+
+
+_OF_ONE: Mapping[str, tuple[Text, Document]] = {
+    pod.SUBJECT: (_pod_text, _pod),
+    explain_cpu.SUBJECT: (_cpu_text, _cpu),
+    explain_file.SUBJECT: (_file_text, _file),
+}
+"""By how the question begins."""
+_WHOLE: Mapping[str, tuple[Text, Document]] = {
+    promises.SUBJECT: (_promised_text, _promised),
+    explain_node.SUBJECT: (
+        lambda _, tick, past: explain_node.text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-node", **explain_node.document(tick, past)},
+    ),
+    explain_resctrl.SUBJECT: (
+        lambda _, tick, past: explain_resctrl.text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **explain_resctrl.document(tick, past)},
+    ),
+}

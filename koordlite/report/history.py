@@ -32,6 +32,11 @@ class Row:
     batch_memory: int | None
     threshold_milli: int | None
 
+    @classmethod
+    def of(cls, tick: Tick) -> Row:
+        """The numbers of `tick`."""
+        return cls(**{field.name: getattr(tick, field.name) for field in dataclasses.fields(cls)})
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DecisionEvent:
@@ -104,7 +109,7 @@ class History:
         return self._totals.summary()
 
     def _add_row(self, tick: Tick) -> None:
-        self.rows.append(Row(**{field.name: getattr(tick, field.name) for field in dataclasses.fields(Row)}))
+        self.rows.append(Row.of(tick))
         if len(self.rows) > MAX_ROWS:
             self.rows = self.rows[::2]
             self._stride *= 2

@@ -18,7 +18,7 @@ from koordlite.report.tick import Tick
 MAX_POINTS = 720
 MAX_EVENTS = 200
 _TONES = {"shrink": "warn", "grow": "good", "release": "good", "refuse": "bad", "evict": "bad", "skip": "warn"}
-_STATUS_TONES = {"enforcing": "good", "degraded": "bad"}
+_STATUS_TONES = {"enforcing": "good", "paused": "warn", "degraded": "bad"}
 _PROBLEM_HEADS = ("since", "object", "field", "what is wrong", "what to do")
 _COLORS = {"reserved": "--reserved", "system": "--system", "LSE": "--lse", "LSR": "--lsr", "LS": "--ls"}
 

@@ -5,7 +5,7 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     version      1
     kind         "koordlite-run"
     node         name of the node
-    status       enforcing | observing | degraded
+    status       enforcing | observing | paused | degraded
     because      why degraded, else empty
     environment  names and values of what the run ran on
     settings     the settings in force
@@ -64,7 +64,7 @@ def encode(value: Object) -> bytes:
 
 def state(tick: Tick) -> Object:
     """One tick, whole: what `/state` serves. The settings are not in it; `explain config` has them."""
-    seen = {name: value for name, value in fields(tick).items() if name != "slo"}
+    seen = {name: value for name, value in fields(tick).items() if name not in ("slo", "picture")}
     decisions = [decided(decision) for decision in tick.decisions]
     watches = [fields(watch) for watch in tick.watches]
     return {"version": VERSION, "kind": "koordlite-state", **seen, "decisions": decisions, "watches": watches}

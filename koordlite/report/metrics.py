@@ -15,8 +15,17 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite.model import cpuset, keys
-from koordlite.report import machine_metrics, resctrl_metrics, summary
+from koordlite.model import cpuset
+from koordlite.report import (
+    machine_metrics,
+    node_metrics,
+    offer_metrics,
+    pausing,
+    pod_metrics,
+    resctrl_metrics,
+    summary,
+)
+from koordlite.report.event_metrics import EventMetrics
 from koordlite.report.tick import Tick
 
 _TICK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -27,12 +36,16 @@ _WRITE_BUCKETS = tuple(0.01 * 4**k for k in range(8))
 class Metrics:
     """Counts ticks and shows the last one; one `CollectorRegistry` of its own unless another is given."""
 
-    def __init__(self, registry: CollectorRegistry | None = None, *, started: float = 0.0) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, started: float = 0.0, per_cpu: bool = False
+    ) -> None:
+        """`started` is seconds since the epoch; `per_cpu` adds a series for each CPU of the pools."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry or CollectorRegistry()
         self._started = started
-        self._last = _LastTick(started)
+        self._last, self._events = _LastTick(started, per_cpu), EventMetrics()
         self.registry.register(self._last)
+        self.registry.register(self._events)
         r = self.registry
         self._decisions = Counter(
             "koordlite_decisions", "Decisions given", ("strategy", "reason", "verdict"), registry=r
@@ -64,16 +77,17 @@ class Metrics:
             self._writes.labels(summary.kind(step.place), "ok" if step.ok else "refused").inc()
             if not step.ok:
                 self._errors.labels(summary.kind(step.place), _errno(step.error)).inc()
-            status = "success" if step.ok else "failure"
+            status = "success" if step.ok else "failed"
             self._write.labels(_update_type(step.place), status).observe(step.seconds * 1000)
+        self._events.observe(tick)
         self._last.tick = tick
 
 
 class _LastTick(Collector):
     """Gauges of the last tick. The scraping thread takes one reference, and the tick never changes."""
 
-    def __init__(self, started: float) -> None:
-        self._started = started
+    def __init__(self, started: float, per_cpu: bool) -> None:
+        self._started, self._per_cpu = started, per_cpu
         self.tick: Tick | None = None
 
     def collect(self) -> Iterator[Metric]:
@@ -84,7 +98,12 @@ class _LastTick(Collector):
         yield _gauge("koordlet_start_time", "When the agent started, seconds since the epoch", tick, self._started)
         yield from _use(tick)
         yield from _sharing(tick)
-        yield _allocatable(tick)
+        yield node_metrics.offer(tick)
+        if tick.picture is not None:
+            yield from node_metrics.families(tick.picture, tick)
+            yield from pod_metrics.families(tick.picture, tick.node)
+        if self._per_cpu:
+            yield from node_metrics.single_cpus(tick)
         yield from resctrl_metrics.families(tick.node, tick.cache_use)
         yield from machine_metrics.families(tick)
         yield from _own(tick)
@@ -112,22 +131,12 @@ def _sharing(tick: Tick) -> Iterator[GaugeMetricFamily]:
         yield _gauge(name, meaning, tick, _size(pool))
 
 
-def _allocatable(tick: Tick) -> GaugeMetricFamily:
-    """Koordinator gives batch-cpu in cores and batch-memory in bytes."""
-    family = GaugeMetricFamily(
-        "koordlet_node_resource_allocatable", "What pods may request", labels=("node", "resource", "unit")
-    )
-    if tick.batch_cpu is not None:
-        family.add_metric([tick.node, keys.BATCH_CPU, "core"], tick.batch_cpu / 1000)
-    if tick.batch_memory is not None:
-        family.add_metric([tick.node, keys.BATCH_MEMORY, "byte"], tick.batch_memory)
-    return family
-
-
 def _own(tick: Tick) -> Iterator[Metric]:
     budget = None if tick.be_budget is None else tick.be_budget / 1000
     yield _gauge("koordlite_be_budget_cpu_cores", "Answer of the suppress formula", tick, budget)
+    yield offer_metrics.terms(tick)
     yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
+    yield _gauge("koordlite_unrestored_places", "Places of an earlier run not put back", tick, tick.unrestored)
     yield _labelled("koordlite_input_age_seconds", "Age of an input", "input", dict(tick.ages))
     yield from _watches(tick)
     modes = GaugeMetricFamily("koordlite_mode_info", "Mode of a strategy", labels=("strategy", "mode"))
@@ -135,6 +144,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
         modes.add_metric([strategy, mode], 1)
     yield modes
     yield from _between_ticks(tick)
+    yield from pausing.families(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
 
 

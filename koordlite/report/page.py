@@ -43,14 +43,18 @@ def escape(text: object) -> Markup:
     return Markup(html.escape(str(text), quote=True))
 
 
-def page(title: str, *body: Child, lead: Child = None, foot: Child = None) -> str:
-    """A whole document with the house style inside it; light or dark as the reader's system asks. No scripts."""
+def page(title: str, *body: Child, lead: Child = None, foot: Child = None, refresh_seconds: int | None = None) -> str:
+    """A whole document with the house style inside it; light or dark as the reader's system asks. No scripts.
+
+    With `refresh_seconds` the browser loads it anew as often.
+    """
     head = el(
         "head",
         el("meta", charset="utf-8"),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        el("meta", http_equiv="refresh", content=refresh_seconds) if refresh_seconds else None,
         el("title", title),
         el("style", Markup(css.SHEET)),
     )

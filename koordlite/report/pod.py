@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from koordlite.model.decision import Decision
-from koordlite.report import units
+from koordlite.report import explain_file, places, told
 from koordlite.report.history import DecisionEvent
-from koordlite.report.sentence import headline, terms
+from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 SUBJECT = "pod "
@@ -21,7 +22,7 @@ def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
     return [decision for decision in found if _names(name, decision)]
 
 
-def text(name: str, tick: Tick, events: Iterable[DecisionEvent] = ()) -> str:
+def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
     """Why the pod was evicted, is held back, or stays; ValueError when the name is empty."""
     if not name:
         raise ValueError("name a pod: explain pod NAME")
@@ -29,10 +30,11 @@ def text(name: str, tick: Tick, events: Iterable[DecisionEvent] = ()) -> str:
     return "\n".join(
         [
             f"pod {name}",
-            *_section("decided about it", own, "nothing: no rule has anything to do with it at present"),
-            *_section("evictions", _rules(tick.decisions), "no strategy that evicts pods is at work"),
-            *_section("best-effort pods as a whole", _best_effort(tick.decisions), "nothing was decided"),
-            *_earlier(name, events),
+            *told.section("decided about it", own, "nothing: no rule has anything to do with it at present"),
+            *told.section("evictions", _rules(tick.decisions), "no strategy that evicts pods is at work"),
+            *told.section("best-effort pods as a whole", _best_effort(tick.decisions), "nothing was decided"),
+            *_files(name, tick, past),
+            *_earlier(name, past.events),
             "",
         ]
     )
@@ -61,19 +63,31 @@ def _best_effort(found: Sequence[Decision]) -> list[Decision]:
     return [d for d in found if d.subject.split("/")[0] == BEST_EFFORT]
 
 
-def _section(title: str, found: Sequence[Decision], otherwise: str) -> Iterator[str]:
-    yield f"\n{title}:"
-    if not found:
-        yield f"  {otherwise}"
-    for decision in found:
-        by = f" [{decision.strategy}]" if decision.strategy else ""
-        yield f"  {headline(decision)}{by}"
-        yield from (f"      {label}: {value}" for label, value in terms(decision))
+def _written(name: str, tick: Tick, past: Remembered) -> list[str]:
+    """Files of the pod that were written in this run, or fought over; by its cgroup, or by whose decision it was."""
+    groups = places.groups(tick.picture)
+    mine = {pod for pod in groups if f"/{pod}".endswith(f"/{name}")}
+    wrote = {place for place, write in past.writes.items() if write.cause and _names(name, write.cause)}
+    theirs = {place for place in explain_file.known(tick, past) if places.pod_of(place, groups) in mine}
+    return sorted(wrote | {place for place in theirs if place in past.writes or place in past.foreign})
+
+
+def files(name: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
+    """What became of the pod's files, for JSON."""
+    return [told.place_document(place, tick, past) for place in _written(name, tick, past)]
+
+
+def _files(name: str, tick: Tick, past: Remembered) -> Iterator[str]:
+    found = _written(name, tick, past)
+    if found:
+        yield "\nits files:"
+    for place in found:
+        yield f"  {place}"
+        yield from (f"      {line}" for line in told.about_place(place, tick, past))
 
 
 def _earlier(name: str, events: Iterable[DecisionEvent]) -> Iterator[str]:
     found = [event for event in events if _names(name, event.decision)]
     if found:
         yield "\nearlier:"
-    for event in found:
-        yield f"  {units.clock(event.time)}  {headline(event.decision)}"
+        yield from told.changed(found)

@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from koordlite.report import canvas, units
+from koordlite.report import canvas, pausing, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
+from koordlite.report.status import waits
 from koordlite.report.text import allocatable
 from koordlite.report.tick import Tick
 
@@ -27,7 +28,7 @@ OWNERS = {
 """Letter and colours of a CPU by owner, so that the map reads without colours too."""
 SHARED = ("b", "black on dark_orange")
 """A CPU that best-effort pods may use."""
-_STATUS = {"enforcing": "green", "observing": "cyan", "degraded": "bold red"}
+_STATUS = {"enforcing": "green", "observing": "cyan", "paused": "yellow", "degraded": "bold red"}
 _VERDICTS = {
     "shrink": "red",
     "grow": "green",
@@ -37,27 +38,48 @@ _VERDICTS = {
     "skip": "yellow",
 }
 _WIDE = 120
-_EVENTS = 7
+_EVENTS = 16
+_LEAST_ROWS, _MOST_ROWS = 3, 12
+_FRAME = 4
+"""Lines of a frame besides chart, state and decisions: header, legend, and the blank ones."""
+_WHO = {"node": "node", "besteffort": "BE"}
 _AXIS = 6
+_NAME = 16
+_HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def render(
     title: str, ticks: Sequence[Tick], events: Sequence[DecisionEvent], *, width: int, height: int
 ) -> RenderableType:
-    """The frame for the newest of `ticks`; two columns from 120 characters on."""
+    """The frame for the newest of `ticks`; two columns from 120 characters on. What is left of the height is shared
+    by the chart and the decisions."""
     tick = ticks[-1]
-    rows = max(5, min(12, height - 24 if width < _WIDE else height - 18))
-    state: list[RenderableType] = [*_cpu_map(tick), *_programmed(tick)]
+    state: list[Text] = [*_cpu_map(tick), *_programmed(tick)]
+    trouble = list(_trouble(tick))
+    right = min(width // 2 - 4, 52) if width >= _WIDE else width
+    left = height - len(trouble) - _FRAME - (0 if width >= _WIDE else _lines(state, width))
+    rows = max(_LEAST_ROWS, min(_MOST_ROWS, left * 2 // 5))
     if width < _WIDE:
         body: list[RenderableType] = [_chart(ticks, width, rows), *state]
     else:
-        right = min(width // 2 - 4, 52)
-        grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(ratio=1)
-        grid.add_column(width=right)
-        grid.add_row(_chart(ticks, width - right - 2, rows), Group(*state))
-        body = [grid]
-    return Group(_header(title, tick), *body, Text(), _decisions(events), *_trouble(tick))
+        rows = max(rows, min(_MOST_ROWS, _lines(state, right)))
+        body = [_columns(_chart(ticks, width - right - 2, rows), Group(*state), right)]
+        left -= max(0, _lines(state, right) - rows)
+    return Group(_header(title, tick), *body, Text(), _decisions(events, width=width, lines=left - rows), *trouble)
+
+
+def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:
+    """Two columns, the right one `width` wide."""
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(width=width)
+    grid.add_row(left, right)
+    return grid
+
+
+def _lines(texts: Sequence[Text], width: int) -> int:
+    """How many lines the texts take when they are folded."""
+    return sum(max(1, -(-len(text.plain) // width)) for text in texts)
 
 
 def _header(title: str, tick: Tick) -> Text:
@@ -109,7 +131,7 @@ def _cpu_map(tick: Tick) -> Iterator[Text]:
     key = Text("        ")
     present = {_letter(cell): cell for cell in tick.cpus}
     for letter, cell in sorted(present.items(), key=lambda item: [*OWNERS].index(item[1].owner)):
-        key.append(*letter).append(f" {_meaning(cell)}  ")
+        key.append(*letter).append(f" {_meaning(cell)}".replace(" ", _HARD_SPACE)).append("  ")
     yield key
 
 
@@ -126,20 +148,32 @@ def _meaning(cell: CPUCell) -> str:
 
 
 def _programmed(tick: Tick) -> Iterator[Text]:
-    """What was offered and what the hardware was told."""
+    """What was offered, which CPUs are whose, what the hardware was told, and who waits."""
     yield Text()
-    yield Text(f"BE may request {allocatable(tick)}")
-    for group, line in tick.schemata.items():
-        yield Text(f"resctrl {group:<7} {line}", overflow="fold")
+    for name, value in _facts(tick):
+        yield Text(overflow="fold").append(f"{name:<{_NAME - 1}} ", "dim").append(value)
 
 
-def _decisions(events: Sequence[DecisionEvent]) -> Table:
-    """The newest last, each with its sentence beside its time."""
+def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
+    yield "BE may use", f"{units.cores(tick.be_limit)} cores, on CPUs {tick.be_cpuset or 'unknown'}"
+    yield "BE may request", allocatable(tick)
+    yield "pool of LS", tick.ls_pool or "none"
+    yield "pool of BE", tick.be_pool or "none"
+    for line in dict.fromkeys(tick.schemata.values()):
+        yield f"resctrl {', '.join(group for group, held in tick.schemata.items() if held == line)}", line
+    yield from ((f"waiting, {_WHO[who]}", waits(found)) for who, found in tick.pressure.items() if who in _WHO)
+    if tick.pause:
+        yield "paused", pausing.words(tick.pause, wall=tick.wall)
+
+
+def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
+    """The newest last, each on one line beside its time; as many as `lines` allow. Zones follow the node: left out."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right", style="dim", no_wrap=True, min_width=5)
     grid.add_column(no_wrap=True)
-    grid.add_column()
-    for event in events[-_EVENTS:]:
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 16))
+    shown = [event for event in events if not event.decision.subject.startswith("zone/")]
+    for event in shown[-max(_LEAST_ROWS, min(_EVENTS, lines)) :]:
         decision = event.decision
         verdict = Text(decision.verdict, _VERDICTS.get(decision.verdict, "bold"))
         about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")

@@ -211,7 +211,12 @@ def headline(decision: Decision) -> str:
 
 def terms(decision: Decision) -> list[tuple[str, str]]:
     """The evidence as rows of name and value, in the order the strategy gave it."""
-    return [(units.label(name), units.full(_named(name, decision), v)) for name, v in decision.evidence.items()]
+    return [(units.label(name), term(name, value, decision)) for name, value in decision.evidence.items()]
+
+
+def term(name: str, value: int | float | str, decision: Decision) -> str:
+    """A value of one evidence field of `decision` with its unit."""
+    return units.full(_named(name, decision), value)
 
 
 def _if_known(part: str, decision: Decision) -> str:

@@ -1,4 +1,4 @@
-"""Reports as plain text: the status screen, explanations, the undo list, and one line a tick."""
+"""Reports as plain text: explanations, the undo list, one line a tick, and words that screens share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from koordlite.model.decision import Decision
-from koordlite.model.outcome import FileTrouble
 from koordlite.model.reaction import Reaction
 from koordlite.model.watch import WatchState
 from koordlite.report import units
@@ -23,32 +22,6 @@ ALIASES = {
     "topology": "topologyReport",
 }
 """Words for `explain` that mean a strategy."""
-MAX_TROUBLES = 5
-"""Places with trouble on the screen; `/state` has more of them."""
-
-
-def status(tick: Tick, *, width: int = 100) -> str:
-    """The node on one screen."""
-    facts = [
-        *_cpu_facts(tick),
-        ("BE may request", allocatable(tick)),
-        ("BE runs on", tick.be_cpuset or "unknown"),
-        ("shared pools", f"LS {tick.ls_pool or 'none'}, BE {tick.be_pool or 'none'}"),
-        *((f"resctrl {group}", line) for group, line in tick.schemata.items()),
-        ("between ticks", between_ticks(tick.reaction)),
-        ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
-        *((f"watch of {watch.name}", watched(watch)) for watch in tick.watches),
-    ]
-    wide = max(len(name) for name, _ in facts) + 2
-    lines = [
-        f"{tick.node or 'node not seen yet'}: {tick.status}{f' ({tick.because})' if tick.because else ''}",
-        "",
-        *(f"  {name:<{wide}}{value}" for name, value in facts),
-        "",
-        *_strategy_lines(tick, width),
-        *_trouble(tick),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def watched(watch: WatchState) -> str:
@@ -173,45 +146,3 @@ def _explained(decision: Decision, past: Sequence[DecisionEvent]) -> Iterator[st
     if earlier:
         last = earlier[-1]
         yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"
-
-
-def _cpu_facts(tick: Tick) -> Iterator[tuple[str, str]]:
-    shown = (
-        ("CPU of node", tick.node_cpu, tick.capacity_milli),
-        ("CPU of LS", tick.prod_cpu, tick.capacity_milli),
-        ("CPU of BE", tick.be_cpu, tick.be_limit),
-    )
-    for name, used, of in shown:
-        yield name, f"{units.cores(used):>5} of {units.cores(of):>5} cores  {units.share(used, of):>6}"
-    if tick.threshold_milli is not None:
-        yield "BE gives way", f"when the node uses more than {units.cores(tick.threshold_milli)} cores"
-
-
-def _strategy_lines(tick: Tick, width: int) -> Iterator[str]:
-    for name, mode in tick.modes.items():
-        mine = [decision for decision in tick.decisions if decision.strategy == name]
-        yield f"  {name} ({mode})"
-        for decision in mine[:4]:
-            yield f"    {textwrap.shorten(headline(decision), width - 4, placeholder=' …')}"
-        if len(mine) > 4:
-            yield f"    and {len(mine) - 4} more; koordlite explain {name}"
-
-
-def _told(trouble: FileTrouble) -> str:
-    refused = f"refused {trouble.refused} times, last {trouble.last_error}" if trouble.refused else ""
-    foreign = f"changed by others {trouble.foreign} times" if trouble.foreign else ""
-    wait = f"corrected again in {trouble.kept_off_seconds:.0f} s" if trouble.kept_off_seconds else ""
-    return f"{trouble.place}: {'; '.join(part for part in (refused, foreign, wait) if part)}"
-
-
-def _trouble(tick: Tick) -> Iterator[str]:
-    refused = [step for step in tick.applied if not step.ok]
-    for title, rows in (
-        ("problems", [str(problem) for problem in tick.problems]),
-        ("refused writes", [f"{step.place} ← {step.value}: {step.error}" for step in refused]),
-        ("changed by others", [f"{w.place}: ours was {w.ours}, found {w.found}" for w in tick.foreign]),
-        ("in this run", [_told(trouble) for trouble in tick.troubles[:MAX_TROUBLES]]),
-    ):
-        if rows:
-            yield f"\n  {title}"
-            yield from (f"    {row}" for row in rows)

@@ -10,6 +10,7 @@ from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.pause import Pause
 from koordlite.model.pressure import Pressure
 from koordlite.model.reaction import Reaction
 from koordlite.model.slo import SLO
@@ -34,7 +35,7 @@ class Tick:
     node: str = ""
     """Name of the node."""
     status: str = "observing"
-    """One word: enforcing, observing, degraded."""
+    """One word: enforcing, observing, paused, degraded."""
     because: str = ""
     """Why the status is degraded."""
     capacity_milli: int = 0
@@ -87,6 +88,12 @@ class Tick:
     """A round before its time, because of a surge of latency-sensitive use."""
     reaction: Reaction = dataclasses.field(default_factory=Reaction)
     """How the agent reacts between two ticks."""
+    unrestored: int = 0
+    """Places that an earlier run changed, and that this one could not put back when it started."""
+    pause: Pause | None = None
+    """Why nothing is written at present, where somebody asked for that."""
+    picture: Snapshot | None = dataclasses.field(default=None, repr=False, compare=False)
+    """What the tick judged, whole; None when there was no picture."""
 
 
 def build(
@@ -100,6 +107,7 @@ def build(
     wall: float = 0.0,
     tick_seconds: float = 0.0,
     because: str = "",
+    pause: Pause | None = None,
 ) -> Tick:
     """The tick that `snapshot` was the picture of; `started` is the snapshot time of the first tick.
 
@@ -114,7 +122,7 @@ def build(
         time=snapshot.time - started,
         wall=wall,
         node=snapshot.node.name if snapshot.node else "",
-        status="degraded" if because else _status(modes),
+        status="degraded" if because else "paused" if pause else _status(modes),
         because=because,
         capacity_milli=capacity,
         threshold_milli=capacity * threshold.cpu_suppress_threshold_percent // 100 if threshold.enable else None,
@@ -145,6 +153,8 @@ def build(
         ages=dict(snapshot.ages),
         watches=snapshot.watches,
         tick_seconds=tick_seconds,
+        pause=pause,
+        picture=snapshot,
     )
 
 

@@ -17,17 +17,25 @@ class SandboxClock:
     """`ports.Clock` that advances the machine.
 
     `pace` is real seconds per simulated second: 0 runs as fast as it can, 0.25 four times faster than life. The stop
-    event ends a wait early, as a signal does on a real node.
+    event ends a wait early, as a signal does on a real node. `longest_step` is how many seconds pass at once: longer ones
+    cost less and blur what happens within them.
     """
 
     def __init__(
-        self, advance: Callable[[float], None], *, start: float, pace: float = 0.0, stop: threading.Event | None = None
+        self,
+        advance: Callable[[float], None],
+        *,
+        start: float,
+        pace: float = 0.0,
+        stop: threading.Event | None = None,
+        longest_step: float = LONGEST_STEP,
     ) -> None:
         self._advance = advance
         self._start = start
         self._pace = pace
         self._stop = stop or threading.Event()
         self._now_us = 0
+        self._longest_us = int(longest_step * 1e6)
         self._ahead = time.monotonic()
 
     def monotonic(self) -> float:
@@ -47,11 +55,19 @@ class SandboxClock:
         """Let `seconds` pass on the machine; True when the run was asked to stop meanwhile."""
         left = round(seconds * 1e6)
         while left > 0 and not self._stop.is_set():
-            step = min(left, int(LONGEST_STEP * 1e6))
+            step = min(left, self._longest_us)
             self.pass_time(step)
             left -= step
             self._keep_pace(step / 1e6)
         return self._stop.is_set()
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass without keeping pace and without looking at the stop event."""
+        left = round(seconds * 1e6)
+        while left > 0:
+            step = min(left, self._longest_us)
+            self.pass_time(step)
+            left -= step
 
     def pass_time(self, step_us: int) -> None:
         """Advance the machine by one step, without keeping pace."""

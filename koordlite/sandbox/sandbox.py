@@ -39,8 +39,8 @@ FIRST_PID = 1000
 class Sandbox:
     """A machine of one of the known shapes with its kernel files, its kubelet and its workloads.
 
-    `shape` is the name of one, or a machine of one's own; ValueError for an unknown name. `pace` and `stop` are the
-    clock's.
+    `shape` is the name of one, or a machine of one's own; ValueError for an unknown name. `pace`, `stop` and
+    `longest_step` are the clock's.
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class Sandbox:
         seed: int = 0,
         pace: float = 0.0,
         stop: threading.Event | None = None,
+        longest_step: float = LONGEST_STEP,
     ) -> None:
         self.machine = machines.machine(shape) if isinstance(shape, str) else shape
         self.files = Tree()
-        self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop)
+        self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
         self._processes = Processes(FIRST_PID + seed % 1000)
         build = cgroup_v1.build if self.machine.cgroup_version == 1 else cgroup_v2.build
         self.cgroups = build(self.machine, self._processes)
@@ -118,11 +119,7 @@ class Sandbox:
 
     def advance(self, seconds: float) -> None:
         """Let time pass without keeping pace and without looking at the stop event."""
-        left = round(seconds * 1e6)
-        while left > 0:
-            step = min(left, int(LONGEST_STEP * 1e6))
-            self.clock.pass_time(step)
-            left -= step
+        self.clock.advance(seconds)
 
     def stats(self, uid: str) -> Stats:
         """What the pod wanted and got; KeyError for a pod that was never started."""

@@ -232,11 +232,12 @@ def _count_periods(branch: Branch, step_us: int) -> None:
     if group.quota_us != UNLIMITED:
         _count_burst(branch, step_us)
     if group.quota_us != UNLIMITED and branch.wanted > 0:
-        # Steps are at most one period long, so a step counts as one period.
-        group.periods += 1
+        # A shorter step counts as one period all the same.
+        periods = max(1, round(step_us / group.period_us))
+        group.periods += periods
         excess = branch.wanted - branch.need
         if excess > sharing.ALMOST_NOTHING:
-            group.throttled += 1
+            group.throttled += periods
             group.throttled_us += int(min(excess, step_us))
     for child in branch.children:
         _count_periods(child, step_us)

@@ -65,6 +65,12 @@ def judge(strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySet
     return tuple(dataclasses.replace(d, strategy=strategy.name) for d in strategy.decide(seen, config))
 
 
+def failed(strategy: Strategy, error: Exception) -> Decision:
+    """What stands for the answer of a strategy that raised `error`: the others go on."""
+    why = {"error": f"{type(error).__name__}: {error}"}
+    return Decision(strategy.name, "skip", "StrategyFailed", why, strategy=strategy.name)
+
+
 class Answers:
     """Decisions of strategies, given again while nothing has changed that they looked at.
 

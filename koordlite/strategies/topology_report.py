@@ -9,14 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import msgspec
+
 from koordlite.formulas import reservation, topology_diff, zones
 from koordlite.model import cpuset, keys, nrt
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Change, Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.pod import Pod
+from koordlite.model.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import PodCPUs, Published, Snapshot
+from koordlite.model.snapshot import MemoryPlace, PodCPUs, Published, Snapshot, with_promise
 from koordlite.model.wire import Zone, ZoneResource
 
 
@@ -130,12 +134,18 @@ def _placement(seen: Snapshot, config: Config) -> Decision:
     age = seen.ages.get("placement")
     fresh = age is not None and age < config.refresh_seconds
     evidence = {"containers": len(containers), "generation": last.generation if last else 0}
-    if last and last.containers == containers and fresh:
+    stands = last is not None and _bare(last.containers) == _bare(containers)
+    if stands and fresh:
         return Decision("placement", "hold", "PlacementUnchanged", evidence)
-    generation = (last.generation if last else 0) + (0 if last and last.containers == containers else 1)
+    generation = (last.generation if last else 0) + (0 if stands else 1)
     text = nrt.encode_placement(nrt.Placement(observed_at=seen.taken_at, generation=generation, containers=containers))
     change = TopologyChange(keys.PLACEMENT, text)
     return Decision("placement", "set", "PlacementObserved", {**evidence, "generation": generation}, (change,))
+
+
+def _bare(containers: tuple[nrt.ContainerPlacement, ...]) -> tuple[nrt.ContainerPlacement, ...]:
+    """Without what changes all the time: bytes in use are told when the rest is, or once in `refresh_seconds`."""
+    return tuple(msgspec.structs.replace(container, memory_by_numa={}) for container in containers)
 
 
 def _last(seen: Snapshot) -> nrt.Placement | None:
@@ -147,36 +157,65 @@ def _last(seen: Snapshot) -> nrt.Placement | None:
 
 
 def _containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
-    kubelet = {held.uid: held for held in seen.kubelet.pod_cpus}
+    """Those with a promise, and those without one that were put on CPUs nobody may use."""
+    promised, forbidden = with_promise(seen.pods, seen.kubelet), _forbidden(seen)
+    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
     for pod in seen.pods:
-        if pod.active and (pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.uid in kubelet):
-            yield from _pod(seen, pod, kubelet.get(pod.uid))
-
-
-def _pod(seen: Snapshot, pod: Pod, held: PodCPUs | None) -> Iterator[nrt.ContainerPlacement]:
-    place = seen.places.get(pod.uid)
-    for name, group in place.containers.items() if place else ():
-        cgroup = seen.cgroups.get(group)
-        if cgroup is None or cgroup.effective is None:
+        if not pod.active or pod.uid not in seen.places:
             continue
-        yield nrt.ContainerPlacement(
-            namespace=pod.namespace,
-            pod=pod.name,
-            uid=pod.uid,
-            container=name,
-            source="kubelet" if held else "koordinator",
-            exclusive=bool(held or pod.resource_status.cpuset),
-            single_numa=_single_numa(seen, pod, held),
-            scope=seen.kubelet.topology_manager_scope or "container",
-            promised_cpus=held.containers.get(name, cpuset.EMPTY) if held else pod.resource_status.cpuset,
-            promised_nodes=() if held else pod.resource_status.numa_nodes,
-            cpuset=cgroup.effective,
-            cpus_by_numa=dict(nrt.by_numa_node(seen.topology, cgroup.effective)),
-            devices=seen.kubelet.devices.get((pod.uid, name), ()),
-        )
+        for name, group in seen.places[pod.uid].containers.items():
+            cgroup = seen.cgroups.get(group)
+            stands = cgroup.effective if cgroup else None
+            # One that may run everywhere was never placed.
+            misplaced = bool(stands and forbidden and stands & forbidden) and not machine <= (stands or machine)
+            if stands is not None and (pod.uid in promised or misplaced):
+                yield _container(seen, pod, name, stands)
 
 
-def _single_numa(seen: Snapshot, pod: Pod, held: PodCPUs | None) -> bool:
-    if held:
+def _forbidden(seen: Snapshot) -> CPUSet:
+    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those kubelet gave away."""
+    owned = [pod.resource_status.cpuset for pod in seen.pods if pod.active and pod.raw_qos is QoSClass.LSE]
+    given = [held.cpus for held in seen.kubelet.pod_cpus]
+    return cpuset.union([seen.reserved.cpus, *owned, *given])
+
+
+def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
+    told, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
+    held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
+    by_kubelet = held is not None or key in seen.kubelet.memory_nodes
+    promised = held.containers.get(name, cpuset.EMPTY) if held else told.cpuset
+    memory = seen.memory_places.get(group, _UNKNOWN)
+    return nrt.ContainerPlacement(
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        container=name,
+        source="kubelet" if by_kubelet else "koordinator" if told.cpuset or told.numa_nodes else "none",
+        exclusive=bool(held or told.cpuset),
+        single_numa=_single_numa(seen, pod, by_kubelet=by_kubelet),
+        scope=seen.kubelet.topology_manager_scope or "container",
+        promised_cpus=promised,
+        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else told.numa_nodes,
+        cpuset=stands,
+        mems=memory.mems,
+        cpus_by_numa=dict(nrt.by_numa_node(seen.topology, stands)),
+        memory_by_numa=dict(memory.used),
+        devices=seen.kubelet.devices.get(key, ()),
+        fix_failed=_fix_failed(seen, group, stands, promised),
+    )
+
+
+_UNKNOWN = MemoryPlace(cpuset.EMPTY, {})
+
+
+def _fix_failed(seen: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
+    """It stands elsewhere than promised, and the kernel refused the write that was to put it right, or took it without
+    effect: on version 2 a set holds as far as the group above allows."""
+    refused = f"{group}/cpuset.cpus" in seen.refused_writes or seen.cgroups[group].cpuset == promised
+    return bool(promised) and not effective <= promised and refused
+
+
+def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
+    if by_kubelet:
         return seen.kubelet.topology_manager_policy == "single-numa-node"
     return pod.numa_policy == "SingleNUMANode"

@@ -9,7 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite.model.reaction import FreshUse
-from koordlite.report import text
+from koordlite.report import status
 from koordlite.report.tick import Tick
 
 Make = Callable[[str], Emulated]
@@ -34,7 +34,7 @@ def run(node: Emulated, seconds: float, **agent: object) -> list[Tick]:
 def test_an_emulated_machine_has_no_looks_and_says_so(node: Emulated) -> None:
     tick = run(node, 2)[-1]
     assert tick.reaction.way == "tick"
-    assert "not a real one" in text.status(tick)
+    assert "not a real one" in status.screen(tick)
     assert tick.status == "enforcing"
 
 
@@ -47,7 +47,7 @@ def test_required_looks_also_on_an_emulated_machine(node: Emulated) -> None:
     tick = run(node, 3, reaction="required")[-1]
     assert tick.reaction.way == "sentinel"
     assert tick.reaction.samples > 0
-    assert "looks a second" in text.status(tick)
+    assert "looks a second" in status.screen(tick)
 
 
 def test_steady_load_wakes_nobody(node: Emulated) -> None:

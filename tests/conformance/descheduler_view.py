@@ -17,6 +17,7 @@ _KINDS = {
     "priorityClasses": "PriorityClass",
     "persistentVolumeClaims": "PersistentVolumeClaim",
     "podDisruptionBudgets": "PodDisruptionBudget",
+    "topologies": "NodeResourceTopology",
 }
 
 

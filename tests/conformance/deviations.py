@@ -15,6 +15,8 @@ from tests.conformance import (
     evict_rules,
     machine_rules,
     memory_rules,
+    migration_rules,
+    numa_rules,
     plugin_rules,
     resource_rules,
     suppress_rules,
@@ -135,6 +137,11 @@ def _register_writes(given: Any, wanted: Any, found: Any) -> bool:
 
 DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
+        ("migrationFilter",),
+        migration_rules.sibling_moves,
+        "migration-siblings: pods of all ReplicaSets of a workload count together",
+    ),
+    Deviation(
         ("memory_evict.config_check",),
         evict_rules.threshold_not_set,
         "evict-memory-default: a memory threshold that is not set is 70 %, the default of the protocol",
@@ -180,7 +187,13 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "evict-bytes: a victim counts with the bytes it uses",
     ),
     Deviation(
-        ("GetReservedCPUs", "GetNodeReservationFromAnnotation", "getNodeReserved"),
+        (
+            "GetReservedCPUs",
+            "GetNodeReservationFromAnnotation",
+            "getNodeReserved",
+            "reservedCPUs",
+            "reservedResources",
+        ),
         _refused,
         "reservation-refused: an annotation that cannot be read is an error, never 'nothing reserved'",
     ),
@@ -515,6 +528,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
         ("nodeFit", "podFitsNodes", "koordNodeFit"),
         utilization_rules.rival_of_the_candidate,
         "fit-anti-affinity: the terms of pods that are there count as well",
+    ),
+    Deviation(
+        ("numa.violation",),
+        numa_rules.promise_stands_wrong,
+        "numa-promise-wrong: where the promised CPUs stand wrong themselves, writing them again is no cure",
     ),
     Deviation(
         (apiserver_cases.INTERACTION,),

@@ -21,7 +21,7 @@ Place = Callable[..., ContainerPlacement]
             {"reservedCPUs": "0-1"}, {"reservedCPUs": "2"}, "2", "report", id="the resolved list counts first"
         ),
         pytest.param({"reservedCPUs": "0-1"}, {}, "0-1", "annotation", id="then the list on the node"),
-        pytest.param({"resources": {"cpu": "2"}}, {}, None, "quantity", id="a quantity names no CPU"),
+        pytest.param({"resources": {"cpu": "2"}}, {}, "0-1", "computed", id="a quantity becomes what the agent takes"),
         pytest.param({"resources": {"cpu": "2"}}, {"reservedCPUs": "0"}, "0", "report", id="unless it was resolved"),
         pytest.param({"resources": {"memory": "2Gi"}}, {}, "", "none", id="memory keeps no CPU"),
         pytest.param(None, {}, "", "none", id="nothing is reserved"),

@@ -31,6 +31,9 @@ def policy(more: str = "", fit: str = "true") -> str:
     return POLICY.format(more=more, fit=fit)
 
 
+BY_CPUS = policy().replace("  plugins:", "  - {name: ReservedCPUs, args: {byQuantity: false}}\n  plugins:")
+
+
 @pytest.fixture
 def wrong(cluster: Any) -> Any:
     """Two nodes; on a, `first` holds the reserved CPUs 0-1."""
@@ -77,15 +80,15 @@ def test_why_it_is_spared(wrong: Any, spoil: Callable[[Any], None], reason: str)
     wrong.pod("filler", "a", cpu="12")
     wrong.objects.insert(4, wrong.objects.pop())
     spoil(wrong)
-    plan = wrong.plan(policy())
+    plan = wrong.plan(BY_CPUS)
     assert verdicts(plan) == {"first": reason}
     assert plan.spared_by == {reason: 1}
 
 
-def test_without_node_fit_it_goes_all_the_same(wrong: Any) -> None:
+def test_without_a_better_home_it_stays_whatever_node_fit_says(wrong: Any) -> None:
     wrong.objects[2]["spec"]["unschedulable"] = True
     wrong.pod("filler", "a", cpu="12")
-    assert verdicts(wrong.plan(policy(fit="false"))) == {"first": "to "}
+    assert verdicts(wrong.plan(BY_CPUS.replace("nodeFit: true", "nodeFit: false"))) == {"first": "FitsNowhere"}
 
 
 def test_what_the_agent_cures_is_not_moved(wrong: Any, placed: Place) -> None:
@@ -114,7 +117,8 @@ def test_findings_need_as_many_sightings_as_the_plugin_wants(wrong: Any) -> None
     setup = config.setup(config.parse(text, "test"))
     view = wrong.view()
     seen = {("uid-first", "UsesReservedCPU"): 2}
-    assert verdicts(cycle.plan(view, setup)) == {"first": "SeenTooFewTimes"}
+    assert verdicts(cycle.plan(view, setup)) == {"first": "to b"}, "one picture is all there is"
+    assert verdicts(cycle.plan(view, setup, {})) == {"first": "SeenTooFewTimes"}
     assert verdicts(cycle.plan(view, setup, seen)) == {"first": "SeenTooFewTimes"}
     assert verdicts(cycle.plan(view, setup, dict.fromkeys(seen, 3))) == {"first": "to b"}
 

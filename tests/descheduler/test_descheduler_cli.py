@@ -73,7 +73,12 @@ def test_reports_are_written_and_the_page_stands_alone(
     assert "<svg" in page
     assert "<script" not in page
     assert "http://" not in page and "https://" not in page
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"plan.txt", "plan.json", "plan.html"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "plan.txt",
+        "plan.json",
+        "plan.html",
+        "changes.json",
+    }
 
 
 def test_names_from_the_cluster_are_never_markup(

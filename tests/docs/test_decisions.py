@@ -18,6 +18,8 @@ SOURCES = (
     "descheduler/*.py",
     "descheduler/plugins/*.py",
     "descheduler/utilization/*.py",
+    "descheduler/migration/*.py",
+    "descheduler/evictors/*.py",
 )
 _WORD = re.compile(r"[A-Z][A-Za-z]+")
 _HEADING = re.compile(r"^### (\w+)$|^\| `([A-Z]\w+)` \|", re.MULTILINE)

@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, kubeconfig, serving, status
 
-from koordlite.kube import access
+from koordlite.kube import access, credentials
 from koordlite.kube.access import ApiError, ApiUnreachable
 from koordlite.kube.answers import Answer, refusal, refusal_in_stream, retry_after
 from koordlite.model.errors import ConfigError
+from koordlite.sandbox.apiserver import ApiServer
+from koordlite.sandbox.apiserver.users import ADMIN
 
 
 def test_the_client_library_has_the_two_calls_we_use() -> None:
@@ -249,3 +252,54 @@ def test_any_refusal_can_be_told(code: int, body: bytes, header: str) -> None:
 def test_any_retry_after_is_seconds_or_nothing(text: str) -> None:
     seconds = retry_after({"retry-after": text})
     assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize("named", ["token", "below/token"], ids=["beside the kubeconfig", "in a folder below"])
+def test_a_token_file_is_read_again_when_its_token_may_have_been_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setattr(credentials, "TOKEN_SECONDS", 0.0)
+    token, path = tmp_path / named, tmp_path / "kubeconfig"
+    token.parent.mkdir(exist_ok=True)
+    token.write_text("old\n")
+    with ApiServer(tokens={"old": ADMIN, "new": ADMIN}) as server:
+        document = yaml.safe_load(server.kubeconfig("old"))
+        document["users"][0]["user"] = {"tokenFile": named}
+        path.write_text(yaml.safe_dump(document))
+        api = access.connect(str(path), None, user_agent="test")
+        assert api.request("GET", "/api/v1/nodes").status == 200
+        del server._tokens["old"]
+        with pytest.raises(ApiError, match="401"):
+            api.request("GET", "/api/v1/nodes")
+        token.write_text("new\n")
+        assert api.request("GET", "/api/v1/nodes").status == 200
+        token.unlink()
+        with pytest.raises(ApiUnreachable, match="No such file"):
+            api.request("GET", "/api/v1/nodes")
+
+
+def test_within_a_minute_a_token_file_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first")
+    clock = [0.0]
+    token = credentials.token_reader(str(tmp_path / "token"), now=lambda: clock[0])
+    assert token() == "first"
+    (tmp_path / "token").write_text("second")
+    clock[0] = credentials.TOKEN_SECONDS - 1
+    assert token() == "first"
+    clock[0] += 1
+    assert token() == "second"
+
+
+def test_the_token_of_a_service_account_is_refreshed_by_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kubernetes.config import incluster_config
+
+    for name, content in (("SERVICE_TOKEN_FILENAME", "t"), ("SERVICE_CERT_FILENAME", "certificate")):
+        (tmp_path / name).write_text(content)
+        monkeypatch.setattr(incluster_config, name, str(tmp_path / name))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    monkeypatch.setattr(credentials, "_client", lambda settings, user_agent: settings)
+    settings = credentials.load(None, None, user_agent="test")
+    assert settings.refresh_api_key_hook is not None

@@ -157,13 +157,15 @@ class OneFile(NoFiles):
 
     content: bytes | None = None
     devices: bytes | None = None
+    memory: bytes | None = None
 
     def read(self, path: str) -> bytes:
-        cpus, devices = (
-            "/var/lib/kubelet/cpu_manager_state",
-            "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
-        )
-        found = {cpus: self.content, devices: self.devices}[path]
+        files = {
+            "cpu_manager_state": self.content,
+            "device-plugins/kubelet_internal_checkpoint": self.devices,
+            "memory_manager_state": self.memory,
+        }
+        found = files[path.removeprefix("/var/lib/kubelet/")]
         return super().read(path) if found is None else found
 
 
@@ -201,6 +203,24 @@ def test_policies_and_exclusive_cpus_make_one_picture(serve: Any) -> None:
     kubelet = made.view().kubelet
     assert (kubelet.cpu_manager_policy, kubelet.reserved_cpus) == ("static", CPUSet((0,)))
     assert kubelet.pod_cpus[0].cpus == CPUSet((1,))
+
+
+MEMORY = b"""{"policyName": "Static", "entries": {"u": {"main": [
+    {"numaAffinity": [1], "type": "memory", "size": 1024}, {"numaAffinity": [0, 1], "type": "hugepages-2Mi", "size": 4}
+]}}}"""
+
+
+def test_memory_that_kubelet_promised_is_in_the_picture_with_its_nodes() -> None:
+    files = OneFile()
+    files.memory = MEMORY
+    made, _ = _state(lambda: None, files=files)
+    made.round()
+    assert made.view().kubelet.memory_nodes == {("u", "main"): (0, 1)}
+    files.memory = MEMORY[:40]
+    made.round()
+    view = made.view()
+    assert view.kubelet.memory_nodes == {("u", "main"): (0, 1)}, "what was read before holds"
+    assert [problem.field for problem in view.problems] == ["memory_manager_state"]
 
 
 def test_without_an_answer_the_checkpoint_says_the_policy() -> None:

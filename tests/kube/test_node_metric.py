@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
 
@@ -89,7 +90,63 @@ def test_it_is_told_every_so_often(serve: Any) -> None:
     report.stop()
     assert len(server.requests) == 3
     assert server.requests[0].path == "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/n1/status"
-    assert server.requests[0].body["status"]["nodeMetric"]["aggregatedNodeUsages"] is None
+    assert server.requests[0].body["status"]["nodeMetric"]["aggregatedSystemUsages"] is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "names"),
+    [
+        pytest.param(150, {"avg", "p50", "p99"}, id="half of the time was seen"),
+        pytest.param(149, set(), id="not yet: no numbers rather than wrong ones"),
+    ],
+)
+def test_percentiles_of_the_node_are_told_with_their_time(samples: int, names: set[str]) -> None:
+    usage = dataclasses.replace(USAGE, samples=samples)
+    seen = dataclasses.replace(_seen(usage), node_percentiles={50: Use(4000, GIB), 99: Use(9000, 2 * GIB)})
+    made = status(seen, wall=1e9)
+    assert made is not None
+    (found,) = made["nodeMetric"]["aggregatedNodeUsages"]
+    assert found["duration"] == "5m0s"
+    assert set(found["usage"]) == names
+    if names:
+        assert found["usage"]["p99"] == {"resources": {"cpu": "9000m", "memory": str(2 * GIB)}}
+
+
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodemetrics.slo.koordinator.sh"},
+    "spec": {
+        "group": "slo.koordinator.sh",
+        "names": {"kind": "NodeMetric", "plural": "nodemetrics", "singular": "nodemetric", "listKind": "NodeMetricList"},
+        "scope": "Cluster",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(bench: Bench) -> None:
+    version = "slo.koordinator.sh/v1alpha1"
+    held = {"apiVersion": version, "kind": "NodeMetric", "metadata": {"name": "n1"}, "spec": {"x": 1}}
+    bench.server.objects.load(CRD)
+    bench.server.objects.load(held)
+    report = NodeMetricReport(bench.api(), "n1", every_seconds=60.0)
+    report.send({"status": status(_seen(), wall=1e9)}, patience_seconds=5.0)
+    report.stop()
+    assert report.error == ""
+    found = bench.server.objects.get("NodeMetric", "n1", api_version=version)
+    assert found is not None
+    assert found["spec"] == {"x": 1}
+    assert found["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "5000m"
+    assert "aggregatedSystemUsages" not in found["status"]["nodeMetric"]
 
 
 @pytest.mark.parametrize(("code", "words"), [(404, "controller makes this object"), (403, "no")])

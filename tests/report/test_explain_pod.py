@@ -10,6 +10,7 @@ from koordlite.model.decision import Decision, EvictPod
 from koordlite.report import pod
 from koordlite.report.explain import explain
 from koordlite.report.history import DecisionEvent
+from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick
 
 GONE = Decision(
@@ -50,7 +51,7 @@ def test_a_pod_nobody_decided_about_is_said_to_be_one() -> None:
 
 def test_earlier_decisions_about_the_pod_are_told() -> None:
     news = [DecisionEvent(5.0, 0.0, GONE), DecisionEvent(6.0, 0.0, OTHER)]
-    page = explain("pod crunch", Tick(time=9.0), news)
+    page = explain("pod crunch", Tick(time=9.0), Remembered(news))
     assert "earlier:\n  0:05  pod/ns/crunch: evict" in page
     assert "0:06" not in page
 

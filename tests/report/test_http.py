@@ -16,6 +16,7 @@ from koordlite.model.errors import ConfigError
 from koordlite.report.endpoints import Answer, Endpoints
 from koordlite.report.history import History
 from koordlite.report.metrics import Metrics
+from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
 
@@ -38,7 +39,7 @@ class Agent:
 
     def tell(self, tick: Tick, history: History | None = None) -> None:
         self.metrics.observe_tick(tick)
-        self.endpoints.publish(tick, tuple(history.decisions) if history else ())
+        self.endpoints.publish(tick, Remembered(tuple(history.decisions)) if history else NOTHING)
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=5)
@@ -128,7 +129,7 @@ def test_front_page_links_what_there_is(agent: Agent) -> None:
 def test_head_gives_headers_only_and_nothing_else_is_allowed(agent: Agent, ticks: tuple[Tick, ...]) -> None:
     agent.tell(ticks[0])
     assert agent.ask("/state", "HEAD")[::2] == (200, "")
-    assert [agent.ask("/state", method)[0] for method in ("POST", "PUT", "DELETE")] == [501] * 3
+    assert [agent.ask("/state", method)[0] for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")] == [405] * 5
 
 
 def test_a_silent_client_does_not_hold_up_others(agent: Agent, ticks: tuple[Tick, ...]) -> None:

@@ -84,7 +84,7 @@ def test_a_refusal_is_counted_as_one(metrics: Metrics) -> None:
     found = scrape(metrics)
     assert found[key("koordlite_writes_total", kind="resctrl L3", result="refused")] == 1
     name = "koordlet_resource_update_duration_milliseconds_sum"
-    assert found[key(name, type="resctrl-schema", status="failure")] == pytest.approx(1.0)
+    assert found[key(name, type="resctrl-schema", status="failed")] == pytest.approx(1.0)
 
 
 def test_what_is_unknown_or_gone_has_no_series(metrics: Metrics, ticks: tuple[Tick, ...]) -> None:

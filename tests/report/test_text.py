@@ -7,20 +7,20 @@ import dataclasses
 import pytest
 
 from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.report import text
+from koordlite.report import status, text
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
 
 def test_status_shows_use_limit_pools_and_every_strategy_within_the_width(ticks: tuple[Tick, ...]) -> None:
-    shown = text.status(ticks[-1], width=90)
-    for part in ("node-a: enforcing", "L3:0=f;1=f MB:0=50;1=50", "LS 2-3,8-31", "cpuSuppress (enforce)", "20.8 cores"):
+    shown = status.screen(ticks[-1], width=90)
+    for part in ("node-a: enforcing", "L3:0=f;1=f MB:0=50;1=50", "LS 2-3,8-31", "cpuSuppress    enforce", "20.8 cores"):
         assert part in shown
     assert max(map(len, shown.splitlines())) <= 90
 
 
 def test_status_of_an_agent_that_sees_nothing_says_so() -> None:
-    shown = text.status(Tick(time=0.0, status="degraded", because="no metrics since 40 s"))
+    shown = status.screen(Tick(time=0.0, status="degraded", because="no metrics since 40 s"))
     assert shown.startswith("node not seen yet: degraded (no metrics since 40 s)")
     assert "–" in shown
 
@@ -31,7 +31,7 @@ def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...
         applied=(AppliedStep("kubepods/besteffort/cpu.quota", "2000", ok=False, error="EINVAL: below 1 ms"),),
         foreign=(ForeignWrite("kubepods/besteffort/cpuset.cpus", "0-3", "0-31"),),
     )
-    shown = text.status(tick)
+    shown = status.screen(tick)
     assert "kubepods/besteffort/cpu.quota ← 2000: EINVAL: below 1 ms" in shown
     assert "ours was 0-3, found 0-31" in shown
     assert "the JSON ends too early" in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordlite.model.outcome import FileTrouble
-from koordlite.report import json, text
+from koordlite.report import json, status
 from koordlite.report.tick import Tick
 
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup/x)"
@@ -14,20 +14,24 @@ REFUSED = FileTrouble("kubepods/besteffort/cpuset.cpus", 3, BUSY, 0, 0.0)
 
 
 def test_the_screen_says_how_often_and_when_it_is_tried_again() -> None:
-    screen = text.status(Tick(time=1.0, troubles=(FOUGHT, REFUSED)))
+    screen = status.screen(Tick(time=1.0, troubles=(FOUGHT, REFUSED)))
     assert f"{FOUGHT.place}: changed by others 14 times; corrected again in 32 s" in screen
     assert f"{REFUSED.place}: refused 3 times, last {BUSY}" in screen
 
 
 def test_a_run_without_trouble_does_not_speak_of_it() -> None:
-    assert "in this run" not in text.status(Tick(time=1.0))
+    assert "in this run" not in status.screen(Tick(time=1.0))
 
 
 def test_the_screen_shows_the_worst_and_state_has_all() -> None:
     many = tuple(FileTrouble(f"p{number}/cpu.quota", 9, BUSY, 0, 0.0) for number in range(20))
     tick = Tick(time=1.0, troubles=many)
-    shown = text.status(tick)
-    assert [f"p{number}/" in shown for number in (0, text.MAX_TROUBLES - 1, text.MAX_TROUBLES)] == [True, True, False]
+    shown = status.screen(tick)
+    assert [f"p{number}/" in shown for number in (0, status.MAX_TROUBLES - 1, status.MAX_TROUBLES)] == [
+        True,
+        True,
+        False,
+    ]
     told = msgspec.json.decode(json.encode(json.state(tick)))["troubles"]
     assert len(told) == 20
     assert told[0] == {

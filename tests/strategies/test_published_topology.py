@@ -15,7 +15,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation, ResolvedReservation
 from koordlite.model.pod import ResourceStatus
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Kubelet, PodCPUs, Published, Snapshot
+from koordlite.model.snapshot import Kubelet, MemoryPlace, PodCPUs, Published, Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire import Zone, ZoneResource
 from koordlite.strategies import node_reservation, topology_report
@@ -210,6 +210,63 @@ def test_when_placement_is_published(build: Any, cpus: str, age: float | None, v
 def test_a_placement_that_cannot_be_read_is_replaced(build: Any) -> None:
     seen = placed(build, published=Published({}, {keys.PLACEMENT: "not JSON"}), ages={"placement": 1.0})
     assert report(seen)["placement"].verdict == "set"
+
+
+def test_placement_tells_where_memory_may_be_and_where_it_is(build: Any) -> None:
+    place = MemoryPlace(CPUSet([0, 1]), {0: 1 << 30, 1: 1 << 20})
+    (container,) = placement(report(placed(build, memory_places={f"{GROUP}/main": place}))["placement"]).containers
+    assert (container.mems, container.memory_by_numa) == (CPUSet([0, 1]), {0: 1 << 30, 1: 1 << 20})
+
+
+def test_memory_that_moves_is_told_with_the_next_report_and_not_at_once(build: Any) -> None:
+    def used(amount: int, **part: Any) -> Snapshot:
+        return placed(build, memory_places={f"{GROUP}/main": MemoryPlace(CPUSet([0]), {0: amount})}, **part)
+
+    first = report(used(1))["placement"]
+    again = report(after(used(2, ages={"placement": 59.0}), first))["placement"]
+    assert again.verdict == "hold"
+    later = report(after(used(2, ages={"placement": 60.0}), first))["placement"]
+    assert placement(later).containers[0].memory_by_numa == {0: 2}
+    assert placement(later).generation == 1
+
+
+def test_memory_that_kubelet_promised_is_a_promise_of_kubelet(build: Any) -> None:
+    kubelet = Kubelet("none", {}, "single-numa-node", "pod", memory_nodes={("p", "main"): (1,)})
+    seen = placed(build, pods=(build.pod("p", "LS"),), kubelet=kubelet)
+    (container,) = placement(report(seen)["placement"]).containers
+    assert (container.source, container.promised_nodes, container.single_numa) == ("kubelet", (1,), True)
+    assert not container.exclusive
+
+
+@pytest.mark.parametrize(
+    ("cpus", "refused", "failed"),
+    [
+        pytest.param("1-2", (f"{GROUP}/main/cpuset.cpus",), True, id="elsewhere, and the kernel refused to mend it"),
+        pytest.param("1-2", (), False, id="elsewhere, and it may yet be mended"),
+        pytest.param("2-3", (f"{GROUP}/main/cpuset.cpus",), False, id="as promised, whatever was refused"),
+        pytest.param("1-2", (f"{GROUP}/main/cpu.shares",), False, id="another file was refused"),
+    ],
+)
+def test_a_repair_that_failed_is_told(build: Any, cpus: str, refused: tuple[str, ...], failed: bool) -> None:
+    seen = placed(build, cpus, refused_writes=dict.fromkeys(refused, "EBUSY"))
+    (container,) = placement(report(seen)["placement"]).containers
+    assert container.fix_failed is failed
+
+
+@pytest.mark.parametrize(
+    ("cpus", "listed"),
+    [
+        pytest.param("0-1", True, id="put on reserved CPUs by somebody"),
+        pytest.param("1-3", False, id="put beside them"),
+        pytest.param("0-3", False, id="never put anywhere: the whole machine is no place"),
+    ],
+)
+def test_a_container_without_a_promise_is_listed_where_nobody_may_be(build: Any, cpus: str, listed: bool) -> None:
+    reserved = ResolvedReservation(CPUSet([0]), source="list")
+    machine = Topology(tuple(CPU(n, n, 0, n // 2) for n in range(4)), ())
+    seen = placed(build, cpus, pods=(build.pod("p", "LS"),), reserved=reserved, topology=machine)
+    found = placement(report(seen)["placement"]).containers
+    assert [container.source for container in found] == (["none"] if listed else [])
 
 
 def test_pods_without_a_promise_are_not_listed(build: Any) -> None:

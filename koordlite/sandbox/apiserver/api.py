@@ -26,7 +26,7 @@ from koordlite.sandbox.apiserver import (
 )
 from koordlite.sandbox.apiserver.cluster import Cluster, Writing
 from koordlite.sandbox.apiserver.negotiation import Form
-from koordlite.sandbox.apiserver.requests import Request, Target, target
+from koordlite.sandbox.apiserver.requests import Request, Target, judged, target
 from koordlite.sandbox.apiserver.resources import Resource
 from koordlite.sandbox.apiserver.store import Object
 from koordlite.sandbox.apiserver.users import ADMIN, ANONYMOUS, User
@@ -131,9 +131,10 @@ class Api:
             if not self._authorizer.judge_path(user, request.path, at.verb).allowed:
                 raise authorizer.denied_path(user, request.path, at.verb)
             return
-        verdict = self._authorizer.judge(user, at)
+        named = judged(at, request)
+        verdict = self._authorizer.judge(user, named)
         if not verdict.allowed:
-            raise authorizer.denied(user, at, verdict.reason)
+            raise authorizer.denied(user, named, verdict.reason)
 
     def _document(self, request: Request) -> Answer:
         found = discovery.document(request.path, self.cluster.catalog, self._settings.address)

@@ -32,6 +32,8 @@ class Objects:
         """Every object in the YAML and JSON files of a folder."""
         paths = [path for path in sorted(folder.rglob("*")) if path.suffix in (".yaml", ".yml", ".json")]
         documents = [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
+        # A file for kubectl, which lies beside the objects and is none.
+        documents = [item for item in documents if item.get("kind") != "Kustomization"]
         documents.sort(key=lambda item: item.get("kind") != "CustomResourceDefinition")
         return self.load(*documents)
 

@@ -74,6 +74,15 @@ def target(request: Request) -> Target:
     return dataclasses.replace(found, verb=_collective(verb, found, request), group=group, version=version)
 
 
+def judged(at: Target, request: Request) -> Target:
+    """The target as authorization sees it: a list or watch of one name is one of that name (RequestInfoFactory)."""
+    if at.name or at.verb not in ("list", "watch", "deletecollection"):
+        return at
+    parts = [part.partition("=") for part in request.query.get("fieldSelector", "").split(",")]
+    names = [value.removeprefix("=") for field, _, value in parts if field == "metadata.name"]
+    return dataclasses.replace(at, name=names[0]) if names else at
+
+
 def _named(rest: list[str]) -> Target:
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_PARTS:

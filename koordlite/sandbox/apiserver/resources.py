@@ -114,6 +114,12 @@ def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource:
     return Resource("rbac.authorization.k8s.io", ("v1",), plural, kind, namespaced=namespaced)
 
 
+def _admission(plural: str, kind: str, *subresources: str) -> Resource:
+    """Kept and served, never applied: nothing here evaluates CEL."""
+    group = "admissionregistration.k8s.io"
+    return Resource(group, ("v1",), plural, kind, namespaced=False, subresources=subresources, has_generation=True)
+
+
 BUILT_IN: tuple[Resource, ...] = (
     _core("bindings", "Binding", verbs=_CREATE),
     _core("configmaps", "ConfigMap", "cm"),
@@ -179,6 +185,9 @@ BUILT_IN: tuple[Resource, ...] = (
         short=("pc",),
         has_generation=True,
     ),
+    Resource("networking.k8s.io", ("v1",), "networkpolicies", "NetworkPolicy", short=("netpol",), has_generation=True),
+    _admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "status"),
+    _admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     Resource("storage.k8s.io", ("v1",), "storageclasses", "StorageClass", namespaced=False, short=("sc",)),
     Resource("storage.k8s.io", ("v1",), "csinodes", "CSINode", namespaced=False),
     _rbac("roles", "Role", namespaced=True),

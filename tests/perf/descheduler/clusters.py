@@ -204,11 +204,23 @@ def _spec(workload: int) -> Object:
         "restartPolicy": "Always",
         "dnsPolicy": "ClusterFirst",
         "tolerations": [
-            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {
+                "key": "node.kubernetes.io/not-ready",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            },
+            {
+                "key": "node.kubernetes.io/unreachable",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            },
         ],
         "containers": [_container(workload, name) for name in ("main", "proxy")],
-        "volumes": [{"name": "kube-api-access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+        "volumes": [
+            {"name": "kube-api-access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+        ],
     }
     if workload % 10 == 1:
         line = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["size-0", "size-1", "size-2"]}
@@ -224,7 +236,11 @@ def _spec(workload: int) -> Object:
 
 
 def _container(workload: int, name: str) -> Object:
-    probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10, "failureThreshold": 3}
+    probe = {
+        "httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"},
+        "periodSeconds": 10,
+        "failureThreshold": 3,
+    }
     cpu, memory = f"{(100, 250, 500, 1000)[workload % 4]}m", f"{(256, 512, 1024, 2048)[workload % 4]}Mi"
     amounts = {"cpu": cpu, "memory": memory} if name == "main" else {"cpu": "50m", "memory": "64Mi"}
     return {

@@ -1,10 +1,11 @@
 """What a cycle of the descheduler costs: every plugin alone and all together, from files and from an API server.
 
-    python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--http] [--plugins]
+    python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--plugins] [--http 1000]
 
-Each figure comes from a process of its own, so that memory is that cycle's alone: `decide` is plugins, guards, fit and
-limits on a finished picture, `cycle` is everything from the start of the command to the plan. Seconds of life and CPU
-seconds both: the first depend on what else the machine does. The clusters are those of `clusters.py`; 30 pods a node.
+Each row comes from a process of its own, so that its memory is that cycle's alone: `read` makes the picture, `decide`
+is plugins, guards, fit and limits on the finished picture, `cycle` is everything from the process' start to the plan.
+CPU seconds are what the work costs; seconds of life depend on what else the machine does. Clusters are those of
+`clusters.py`, 30 pods a node, and the policy is `policy.yaml` without any limit, so that nothing ends early.
 """
 
 from __future__ import annotations
@@ -13,25 +14,28 @@ import argparse
 import json
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "support")]
 POLICY = HERE / "policy.yaml"
+COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "decide", "cycle", "MiB")
 
 
-def cycle(source: list[str], only: str) -> dict[str, object]:
-    """One cycle in this process, and what it cost."""
-    began, cpu_began = time.perf_counter(), time.process_time()
-    from descheduler import cli, config, cycle
+def one(source: list[str], only: str) -> dict[str, float]:
+    """One cycle in this process, and what it cost. `only`: a single plugin of the policy."""
+    began = time.perf_counter()
+    from descheduler import config, cycle
+    from descheduler.cli import parser, picture
 
-    args = cli.parser().parse_args(["plan", *source])
-    setup = chosen(config.setup(config.load(str(POLICY))), only)
-    with cli.no_collection():
-        view = cli.picture(args)
+    document = config.load(str(POLICY))
+    setup = _only(config.setup(document), only)
+    with picture.no_collection():
+        view = picture.Pictures(parser().parse_args(["plan", *source])).view(document, setup)
         read, cpu_read = time.perf_counter(), time.process_time()
         plan = cycle.plan(view, setup)
         done, cpu_done = time.perf_counter(), time.process_time()
@@ -39,10 +43,99 @@ def cycle(source: list[str], only: str) -> dict[str, object]:
         "pods": sum(len(node.all_pods) for node in view.nodes.values()),
         "evict": len(plan.evict),
         "spare": len(plan.spare),
-        "read": read - began,
+        "read cpu": cpu_read,
+        "decide cpu": cpu_done - cpu_read,
+        "cycle cpu": cpu_done,
         "decide": done - read,
         "cycle": done - began,
-        "decide cpu": cpu_done - cpu_read,
-        "cycle cpu": cpu_done - cpu_began,
-        "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "MiB": _peak_mib(),
     }
+
+
+def _peak_mib() -> float:
+    """Most resident memory of this very process: ru_maxrss would count what it was forked from."""
+    status = pathlib.Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def _only(setup: Any, name: str) -> Any:
+    import dataclasses
+
+    if not name:
+        return setup
+    profiles = [
+        dataclasses.replace(p, plugins=tuple(x for x in p.plugins if x[0].name == name)) for p in setup.profiles
+    ]
+    return dataclasses.replace(setup, profiles=tuple(p for p in profiles if p.plugins))
+
+
+def plugins() -> list[str]:
+    """Names of the policy's plugins."""
+    from descheduler import config
+
+    return [plugin.name for profile in config.setup(config.load(str(POLICY))).profiles for plugin, _ in profile.plugins]
+
+
+def measured(source: list[str], only: str = "") -> dict[str, float]:
+    """The same in a process of its own."""
+    command = [sys.executable, __file__, "--one", only, *source]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def row(name: str, found: dict[str, float]) -> None:
+    """Print one line of a table."""
+    shown = [f"{found[c]:10.0f}" if c in ("pods", "evict", "spare", "MiB") else f"{found[c]:10.2f}" for c in COLUMNS]
+    print(f"{name:45}{''.join(shown)}", flush=True)
+
+
+def from_files(sizes: list[int], folder: pathlib.Path, *, by_plugin: bool) -> None:
+    """The growth table, and below each size every plugin alone."""
+    import clusters
+
+    print(f"{'':45}{''.join(f'{c:>10}' for c in COLUMNS)}")
+    for nodes in sizes:
+        where = folder / str(nodes)
+        clusters.write(where, nodes)
+        row(f"{nodes} nodes, all plugins", measured(["--snapshot", str(where)]))
+        for name in plugins() if by_plugin else ():
+            row(f"  {name}", measured(["--snapshot", str(where)], name))
+
+
+def from_http(nodes: int, folder: pathlib.Path) -> None:
+    """The same cluster out of lists of the emulated API server, which runs in this process."""
+    import clusters
+
+    from koordlite.sandbox.apiserver import ApiServer
+
+    where = folder / str(nodes)
+    clusters.write(where, nodes)
+    with ApiServer() as server:
+        for name in ("nodes", "namespaces", "pods", "budgets"):
+            server.objects.load(*json.loads((where / f"{name}.json").read_text())["items"])
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(server.kubeconfig())
+        row(f"{nodes} nodes over HTTP", measured(["--kubeconfig", str(kubeconfig)]))
+
+
+def main() -> None:
+    """Parse and print."""
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(sys.argv[3:], sys.argv[2])))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, nargs="*", default=[100, 1000, 5000])
+    parser.add_argument("--plugins", action="store_true", help="every plugin alone, too")
+    parser.add_argument("--http", type=int, default=0, metavar="NODES", help="such a cluster from an API server, too")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="descheduler-perf-") as folder:
+        from_files(args.nodes, pathlib.Path(folder), by_plugin=args.plugins)
+        if args.http:
+            from_http(args.http, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()

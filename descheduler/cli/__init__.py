@@ -1,0 +1,132 @@
+"""The command `descheduler`. Heavy parts are imported by the command that needs them, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from descheduler.cli import picture, run
+from koordlite import __version__
+from koordlite.model.errors import InputError, KoordliteError, Problem
+
+if TYPE_CHECKING:
+    from descheduler.outcome import EvictionPlan
+
+FOUND = 3
+"""Exit code of `plan --fail-on-findings` when a pod stands wrong."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. 0: done; 2: bad input, every problem on stderr; 3: findings, with `--fail-on-findings`."""
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+    except InputError as error:
+        for problem in error.problems:
+            print(f"descheduler: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        return 0
+    except (KoordliteError, OSError) as error:
+        print(f"descheduler: {error}", file=sys.stderr)
+        return 2
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command and option."""
+    top = argparse.ArgumentParser(
+        prog="descheduler",
+        description="Finds pods that stand where they should not, and says which of them should be evicted and why.",
+    )
+    top.add_argument("--version", action="version", version=f"descheduler {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _plan(commands.add_parser("plan", help="what would be evicted, and why; nothing is (dry run)"))
+    run.add_options(commands.add_parser("run", help="a cycle, or one after the other; a dry run unless told otherwise"))
+    explain = commands.add_parser("explain", help="everything about one pod, or why it is not in the plan")
+    explain.add_argument("pod", help="namespace/name, or a name")
+    picture.add_options(explain)
+    explain.set_defaults(run=_run_explain)
+    check = commands.add_parser("check-config", help="every mistake in a policy file, and what is hardly meant")
+    check.add_argument("file", help="a DeschedulerPolicy, or a DeschedulerConfiguration of Koordinator")
+    check.set_defaults(run=_run_check)
+    listing = commands.add_parser("list-plugins", help="the plugins and what each is for")
+    listing.set_defaults(run=_run_list)
+    default = commands.add_parser("default-config", help="the policy that holds without --policy, commented")
+    default.set_defaults(run=_run_default)
+    return top
+
+
+def _plan(command: argparse.ArgumentParser) -> None:
+    picture.add_options(command)
+    command.add_argument("--output", choices=("text", "json", "html"), default="text", help="form of standard output")
+    command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
+    command.add_argument(
+        "--fail-on-findings", action="store_true", help=f"exit with {FOUND} when a pod stands wrong, evicted or spared"
+    )
+    command.set_defaults(run=_run_plan)
+
+
+def _run_plan(args: argparse.Namespace) -> int:
+    plan = picture.make(args)
+    print(_rendered(plan, args.output), end="")
+    if args.report:
+        _write_reports(plan, args.report)
+    if args.output != "text":  # The text has them itself.
+        for problem in plan.view.problems:
+            print(f"descheduler: {problem}", file=sys.stderr)
+    return FOUND if args.fail_on_findings and plan.outcomes else 0
+
+
+def _rendered(plan: EvictionPlan, form: str) -> str:
+    from descheduler.evictors import dry_run
+    from descheduler.report import document, html, text
+
+    if form == "json":
+        return document.encode(plan, dry_run.evict(plan))
+    return html.render(plan) if form == "html" else text.render(plan)
+
+
+def _write_reports(plan: EvictionPlan, path: str) -> None:
+    from descheduler.report import folder
+
+    folder.Folder(pathlib.Path(path)).write(plan)
+    for name in folder.NAMES:
+        print(f"wrote {pathlib.Path(path) / name}", file=sys.stderr)
+
+
+def _run_explain(args: argparse.Namespace) -> int:
+    from descheduler.report import explain
+
+    print(explain.render(picture.make(args), args.pod), end="")
+    return 0
+
+
+def _run_check(args: argparse.Namespace) -> int:
+    from descheduler import config
+
+    told: list[Problem] = []
+    policy = config.load(args.file, told)
+    picture.notices(told)
+    for profile in config.setup(policy).profiles:
+        names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
+        print(f"{args.file}: profile {profile.name}: plugins {names}")
+    return 0
+
+
+def _run_list(_args: argparse.Namespace) -> int:
+    from descheduler import plugins
+
+    for name, plugin in plugins.discover().items():
+        print(f"{name}\n    {plugin.doc.splitlines()[0]}")
+    return 0
+
+
+def _run_default(_args: argparse.Namespace) -> int:
+    from descheduler import policy_text
+
+    print(policy_text.default_policy(), end="")
+    return 0

@@ -1,0 +1,126 @@
+"""Where the picture comes from: files or a cluster, and which policy judges it. Options shared by commands."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from descheduler.metrics_sources.gather import Gatherer
+    from descheduler.outcome import EvictionPlan, Setup
+    from descheduler.picture import View
+    from descheduler.snapshot.files import Objects
+    from koordlite.kube.access import Api
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """The options that say what to look at, and by which policy."""
+    source = command.add_mutually_exclusive_group()
+    source.add_argument(
+        "--snapshot",
+        metavar="PATH",
+        nargs="+",
+        help="files or folders made by `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json`; YAML will do. "
+        "Without it the cluster is asked",
+    )
+    source.add_argument(
+        "--kubeconfig",
+        "--client-connection-kubeconfig",
+        metavar="FILE",
+        help="the cluster to ask; without it the pod's service account, else the file named by KUBECONFIG",
+    )
+    command.add_argument("--context", help="context of the kubeconfig; without it the current one")
+    command.add_argument(
+        "--policy",
+        "--policy-config-file",
+        "--config",
+        metavar="FILE",
+        help="a DeschedulerPolicy or DeschedulerConfiguration; without one see `default-config`",
+    )
+    command.add_argument(
+        "--now", metavar="TIME", default="", help="RFC 3339 time of the snapshot; without it the newest time in it"
+    )
+
+
+class Pictures:
+    """`loop.Source` for the command line: the files are read, or the cluster is asked, anew each time."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """ConfigError when there is no way to the cluster; it is not asked yet."""
+        self._paths, self._now = args.snapshot, _moment(args.now)
+        self.api: Api | None = None if args.snapshot else _connect(args)
+        """The cluster; None when there are only files."""
+        self._gatherer: Gatherer | None = None
+
+    def view(self, document: Any, setup: Setup) -> View:
+        """The picture, with the measurements that the policy's plugins need; most policies need none."""
+        from descheduler.metrics_sources import gather
+        from descheduler.snapshot import assemble
+
+        view = assemble.view(self._objects(), self._now)
+        if not gather.wanted(setup):
+            return view
+        if self._gatherer is None:
+            self._gatherer = gather.of_policy(getattr(document, "metrics_providers", ()), self.api)
+        return self._gatherer.measured(view, setup)
+
+    def _objects(self) -> Objects:
+        if self.api is None:
+            from descheduler.snapshot import files
+
+            return files.read(self._paths)
+        from descheduler.snapshot import cluster
+
+        return cluster.read(self.api)
+
+
+def _connect(args: argparse.Namespace) -> Api:
+    from koordlite.kube import access
+
+    return access.connect(args.kubeconfig, args.context, user_agent="descheduler")
+
+
+def make(args: argparse.Namespace) -> EvictionPlan:
+    """One plan by these options."""
+    from descheduler import config, cycle
+
+    told: list[Problem] = []
+    document = config.load(args.policy, told) if args.policy else config.default()
+    notices(told)
+    setup = config.setup(document)
+    with no_collection():
+        return cycle.plan(Pictures(args).view(document, setup), setup)
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Nothing is thrown away while a plan is made, and to look for it in millions of objects takes seconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def notices(told: Iterable[Problem]) -> None:
+    """Tell what is no mistake in a policy, but worth a look."""
+    for notice in told:
+        print(f"descheduler: note: {notice}", file=sys.stderr)
+
+
+def _moment(text: str) -> str:
+    from descheduler import times
+
+    try:
+        return text and times.show(times.parse(text))
+    except ValueError as error:
+        do = "write a time like 2026-01-01T00:00:00Z"
+        raise InputError(Problem("command line", "--now", text, str(error), do)) from error

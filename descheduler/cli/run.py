@@ -1,0 +1,354 @@
+"""`descheduler run`: one cycle, or one after the other until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import pathlib
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.model.errors import ConfigError, InputError, Problem
+
+if TYPE_CHECKING:
+    from descheduler.cli.picture import Pictures
+    from descheduler.loop import Evict, Round, Tell
+    from descheduler.policy_file import PolicyFile
+    from descheduler.recall import Recall
+    from koordlite.kube.election import Election
+
+LOG = logging.getLogger("descheduler")
+_LISTEN = "127.0.0.1:10258"
+FAILED = 1
+"""Exit code of a single cycle that came to no plan."""
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Every option of `run`. Names are upstream's where upstream has one."""
+    from descheduler.cli import picture
+
+    picture.add_options(command)
+    command.add_argument(
+        "--dry-run",
+        nargs="?",
+        const="true",
+        default="true",
+        choices=("true", "false"),
+        help="false: evict. Without it nothing is",
+    )
+    command.add_argument(
+        "--descheduling-interval",
+        metavar="TIME",
+        default="0s",
+        help="time between the starts of two cycles, like 5m; 0s: one cycle, then end",
+    )
+    command.add_argument(
+        "--report", metavar="DIR", help="write plan.txt, plan.json and plan.html there after each cycle"
+    )
+    command.add_argument(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        default=_LISTEN,
+        help=f"where metrics, health and report are served while it loops; off: nowhere. Default {_LISTEN}",
+    )
+    command.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
+    command.add_argument("-v", "--verbose", action="store_true", help="log decisions that stay the same, too")
+    command.add_argument(
+        "--memory-namespace",
+        metavar="NAMESPACE",
+        default="kube-system",
+        help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
+    )
+    command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
+    _add_election(command)
+    command.set_defaults(run=run)
+
+
+def _add_election(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("leader election", "defaults are upstream's")
+    group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
+    group.add_argument("--leader-elect-lease-duration", metavar="TIME", default="137s")
+    group.add_argument("--leader-elect-renew-deadline", metavar="TIME", default="107s")
+    group.add_argument("--leader-elect-retry-period", metavar="TIME", default="26s")
+    group.add_argument("--leader-elect-resource-name", metavar="NAME", default="descheduler")
+    group.add_argument("--leader-elect-resource-namespace", metavar="NAMESPACE", default="kube-system")
+
+
+class Wakeable:
+    """Waits that a stop ends for good, and a wish to reload ends early."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._woken = threading.Event()
+
+    def listen(self) -> None:
+        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a wish to reload: the policy, and so a cycle at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: self.end())
+        signal.signal(signal.SIGHUP, lambda *_: self.wake())
+
+    def end(self) -> None:
+        """Stop."""
+        self.stop.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """End the wait that is, or the next one."""
+        self._woken.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Pass so many seconds, or fewer; True when it is time to stop."""
+        self._woken.wait(seconds)
+        self._woken.clear()
+        return self.stop.is_set()
+
+
+def run(args: argparse.Namespace) -> int:
+    """Cycles until told to stop; 0, or 1 when the only cycle failed."""
+    from descheduler.cli.picture import Pictures
+    from descheduler.loop import Loop
+    from descheduler.policy_file import PolicyFile
+    from koordlite.host.clock import RealClock
+
+    policy = PolicyFile(args.policy)
+    interval = _seconds(args.descheduling_interval, "--descheduling-interval") or policy.interval_seconds
+    _check(args, interval)
+    _start_log(args)
+    wakeable = Wakeable()
+    wakeable.listen()
+    pictures = Pictures(args)
+    _tell_notices(policy.notices)
+    with contextlib.ExitStack() as stack:
+        leads = stack.enter_context(_elected(args, pictures, wakeable))
+        evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
+        recall = _recall(args, pictures, leads, single=not interval)
+        loop = Loop(pictures, policy, RealClock(wakeable.stop), evict=evict, leads=leads, recall=recall)
+        tell = stack.enter_context(_listeners(args, pictures, interval))
+        if interval:
+            loop.run(tell, interval_seconds=interval, wait=wakeable.wait)
+            return 0
+        told = _without_collection(loop.once)
+        tell(told)
+        return FAILED if told.error else 0
+
+
+def _recall(args: argparse.Namespace, pictures: Pictures, leads: Callable[[], bool], *, single: bool) -> Recall:
+    """What cycles remember: on the cluster when they evict, else as long as this process lasts."""
+    from descheduler.memory_store import Store
+    from descheduler.recall import Recall
+
+    evicts = args.dry_run == "false"
+    store = Store(pictures.api, args.memory_namespace) if evicts and pictures.api else None
+    return Recall(store, leads=leads, single=single)
+
+
+def _seconds(text: str, option: str) -> float:
+    from descheduler import durations
+
+    try:
+        return durations.seconds(text)
+    except ValueError as error:
+        raise InputError(Problem("command line", option, text, str(error), "write a time like 5m or 90s")) from error
+
+
+def _check(args: argparse.Namespace, interval: float) -> None:
+    problems = []
+    if args.leader_elect and not interval:
+        do = "set --descheduling-interval, or leave --leader-elect out"
+        why = "leaderElection must be used with deschedulingInterval"
+        problems.append(Problem("command line", "--leader-elect", "", why, do))
+    if args.snapshot and (args.dry_run == "false" or args.leader_elect):
+        option = "--leader-elect" if args.leader_elect else "--dry-run"
+        do = "leave it out, or name a cluster by --kubeconfig"
+        problems.append(Problem("command line", option, args.dry_run, "files have no API server to ask", do))
+    if problems:
+        raise InputError(problems)
+
+
+def _start_log(args: argparse.Namespace) -> None:
+    from descheduler.narrate import JsonFormatter
+
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if args.log_format == "json" else text)
+    logging.basicConfig(level=logging.DEBUG if args.verbose else logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("urllib3").setLevel(logging.INFO)
+
+
+def _tell_notices(notices: list[Problem]) -> None:
+    from descheduler.narrate import line
+
+    for notice in notices:
+        LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
+
+
+@contextlib.contextmanager
+def _elected(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -> Iterator[Callable[[], bool]]:
+    """Whether this process leads, asked at any moment."""
+    if not args.leader_elect:
+        yield lambda: True
+        return
+    election = _election(args, pictures, wakeable)
+    election.start()
+    try:
+        yield election.candidate.is_leader
+    finally:
+        election.stop()
+
+
+def _election(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -> Election:
+    from descheduler.narrate import line
+    from koordlite.host.clock import RealClock
+    from koordlite.kube.election import Election
+    from koordlite.kube.lease import Candidate, LeaseSettings
+
+    assert pictures.api is not None
+    try:
+        settings = LeaseSettings(
+            namespace=args.leader_elect_resource_namespace,
+            name=args.leader_elect_resource_name,
+            identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
+            duration_seconds=round(_seconds(args.leader_elect_lease_duration, "--leader-elect-lease-duration")),
+            renew_seconds=_seconds(args.leader_elect_renew_deadline, "--leader-elect-renew-deadline"),
+            retry_seconds=_seconds(args.leader_elect_retry_period, "--leader-elect-retry-period"),
+        )
+    except ValueError as error:
+        do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
+        raise InputError(Problem("command line", "--leader-elect-lease-duration", "", str(error), do)) from error
+    clock = RealClock()
+
+    def gained() -> None:
+        LOG.info("%s", line(event="lease", result="gained"))
+        wakeable.wake()
+
+    def lost() -> None:
+        LOG.warning("%s", line(event="lease", result="lost", text="nothing more is evicted"))
+
+    candidate = Candidate(pictures.api, settings, monotonic=clock.monotonic, wall=clock.wall)
+    return Election(candidate, gained=gained, lost=lost)
+
+
+@contextlib.contextmanager
+def _evictor(
+    args: argparse.Namespace,
+    pictures: Pictures,
+    wakeable: Wakeable,
+    leads: Callable[[], bool],
+    policy: PolicyFile,
+    *,
+    single: bool,
+) -> Iterator[Evict | None]:
+    """Evicts by the API, or by migration jobs, which are worked on until the end; None in a dry run."""
+    if args.dry_run == "true":
+        yield None
+        return
+    from descheduler import config
+    from descheduler.evictors.carrier import Carrier
+    from descheduler.leading import LeaderApi, waiting
+    from descheduler.narrate import Lines
+    from koordlite.host.clock import RealClock
+
+    assert pictures.api is not None
+    gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
+    rules = config.setup(policy.document).migration
+    carrier = Carrier(gate, wait, wall=RealClock().wall, tell=Lines().job, rules=rules)
+    if single:
+        yield carrier
+        carrier.settle()
+        return
+    carrier.start()
+    try:
+        yield carrier
+    finally:
+        carrier.stop()
+
+
+@contextlib.contextmanager
+def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) -> Iterator[Tell]:
+    """Everybody who is told of a round, one after the other."""
+    from descheduler.narrate import Narrator
+    from descheduler.report import folder
+
+    with contextlib.ExitStack() as stack:
+        listeners: list[Tell] = [Narrator().tell]
+        if args.report:
+            listeners.append(folder.Folder(pathlib.Path(args.report)).tell)
+        if interval and args.listen != "off":
+            listeners.append(stack.enter_context(_served(args.listen, interval)))
+        if pictures.api is not None and not args.no_events:
+            listeners.append(stack.enter_context(_events(pictures)))
+
+        def tell(told: Round) -> None:
+            for listener in listeners:
+                listener(told)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def _served(listen: str, interval: float) -> Iterator[Tell]:
+    from descheduler.http import Endpoints
+    from descheduler.metrics import Metrics
+    from koordlite.host.clock import RealClock
+    from koordlite.http import Server
+
+    address, _, port = listen.rpartition(":")
+    if not port.isdigit():
+        raise InputError(Problem("command line", "--listen", listen, "no port", "write ADDRESS:PORT, or off"))
+    metrics = Metrics()
+    endpoints = Endpoints(metrics.registry, interval_seconds=interval, monotonic=RealClock().monotonic)
+    try:
+        server = Server(address.strip("[]"), int(port), endpoints.answer)
+    except ConfigError as error:
+        why = error.problems[0].why
+        do = "choose another port, 0 for any free one, or off"
+        raise InputError(Problem("command line", "--listen", listen, why, do)) from error
+
+    def tell(told: Round) -> None:
+        metrics.observe(told)
+        endpoints.publish(told)
+
+    server.start()
+    LOG.info("listening on %s", server.url)
+    try:
+        yield tell
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def _events(pictures: Pictures) -> Iterator[Tell]:
+    from descheduler import telling
+    from koordlite.host.clock import RealClock
+    from koordlite.kube.events import Events
+
+    assert pictures.api is not None
+    clock = RealClock()
+    instance = os.environ.get("POD_NAME") or socket.gethostname()
+    events = Events(
+        pictures.api, controller=telling.CONTROLLER, instance=instance, monotonic=clock.monotonic, wall=clock.wall
+    )
+    events.start()
+
+    def tell(told: Round) -> None:
+        for event in telling.events(told):
+            events.tell(event)
+
+    try:
+        yield tell
+    finally:
+        events.stop()
+
+
+def _without_collection(once: Callable[[], Round]) -> Round:
+    from descheduler.cli import picture
+
+    with picture.no_collection():
+        return once()

@@ -1,0 +1,123 @@
+"""Carries plans out: pods of profiles with MigrationController get jobs, the others are asked for at once.
+
+Jobs are worked on between the cycles, by a thread of its own, for as long as this process leads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from descheduler import durations
+from descheduler.evictors import api as eviction_api
+from descheduler.evictors import cordons
+from descheduler.evictors.api import Wait
+from descheduler.evictors.migration import CREATOR, Migrations, Progress
+from descheduler.evictors.migration_api import Api
+from descheduler.migration_args import MigrationControllerArgs
+from descheduler.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.kube.answers import ApiError, ApiUnreachable
+
+IDLE_SECONDS = 10.0
+"""How often it is looked whether somebody made a job, while there is none."""
+_FAILED_SECONDS = 10.0
+_STOP_SECONDS = 30.0
+
+Rules = Mapping[str, MigrationControllerArgs]
+"""By profile."""
+
+
+class Carrier:
+    """`loop.Evict`, and the work on jobs that comes after it."""
+
+    def __init__(
+        self, api: Api, wait: Wait, *, wall: Callable[[], float], tell: Callable[[Progress], None], rules: Rules
+    ) -> None:
+        """`rules` are those of the policy at the start: jobs of the time before wait to be worked on."""
+        self._api, self._wait, self._wall, self._tell = api, wait, wall, tell
+        self._controllers: dict[str, Migrations] = {}
+        self._lock = threading.Lock()
+        self._woken, self._stopped = threading.Event(), False
+        self._thread: threading.Thread | None = None
+        self._follow(rules)
+
+    def __call__(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
+        """Carry the plan out; attempts come in the plan's order."""
+        closed = cordons.close(plan, self._api, self._tell)
+        attempts = self._attempted(plan)
+        cordons.open_again(closed, plan, attempts, self._api, self._tell)
+        return attempts
+
+    def _attempted(self, plan: EvictionPlan) -> tuple[Attempt, ...]:
+        with self._lock:
+            self._follow(plan.migration)
+            found = {attempt.uid: attempt for attempt in self._asked(plan)}
+        self._woken.set()
+        direct = tuple(outcome for outcome in plan.evict if outcome.profile not in plan.migration)
+        asked = eviction_api.evict(dataclasses.replace(plan, evict=direct), self._api, self._wait)
+        found |= {attempt.uid: attempt for attempt in asked}
+        return tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
+
+    def _follow(self, rules: Rules) -> None:
+        """Controllers for the profiles of the policy as it is; the first one takes care of jobs that people make."""
+        if {name: one.args for name, one in self._controllers.items()} == dict(rules):
+            return
+        self._controllers = {
+            name: Migrations(self._api, args, creator=f"{CREATOR}/{name}", adopts=number == 0)
+            for number, (name, args) in enumerate(rules.items())
+        }
+
+    def _asked(self, plan: EvictionPlan) -> Iterator[Attempt]:
+        for name, controller in self._controllers.items():
+            outcomes = [outcome for outcome in plan.evict if outcome.profile == name]
+            try:
+                yield from controller.ask(outcomes, plan.view, self._wall())
+            except (ApiError, ApiUnreachable) as error:
+                yield from (_failed(outcome, str(error)) for outcome in outcomes)
+
+    def work(self) -> float:
+        """One round of every controller; seconds until the next one is due. What went wrong is told."""
+        pause = IDLE_SECONDS
+        with self._lock:
+            for name, controller in self._controllers.items():
+                try:
+                    told = controller.work(self._wall())
+                except (ApiError, ApiUnreachable) as error:
+                    self._tell(Progress("", "", "Failed", f"jobs of profile {name} cannot be read: {error}"))
+                    pause = min(pause, _FAILED_SECONDS)
+                    continue
+                for progress in told:
+                    self._tell(progress)
+                if controller.open:
+                    pause = min(pause, durations.seconds(controller.args.arbitration_args.interval))
+        return pause
+
+    def settle(self) -> None:
+        """Work until no job is open, or until told to stop: for a run of one cycle."""
+        while self._controllers:
+            pause = self.work()
+            if not any(one.open for one in self._controllers.values()) or self._wait(max(pause, 0.1)):
+                return
+
+    def start(self) -> None:
+        """Work in a thread until `stop`."""
+        self._thread = threading.Thread(target=self._run, name="migration", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the request that is under way."""
+        self._stopped = True
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            pause = self.work()
+            self._woken.wait(pause)
+            self._woken.clear()
+
+
+def _failed(outcome: Outcome, text: str) -> Attempt:
+    return Attempt(outcome.pod.key, "Failed", {}, text=text, uid=outcome.pod.uid)

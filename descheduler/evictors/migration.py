@@ -1,0 +1,156 @@
+"""The evictor that asks for migration jobs: a pod goes when its turn comes, and when a place was reserved for it.
+
+The plan of a cycle becomes jobs (`ask`). Jobs are worked on between the cycles (`work`), a round at a time; whichever
+process does it knows all it needs from the objects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from descheduler.evictors.job_round import Round
+from descheduler.evictors.migration_api import Api, Cluster
+from descheduler.evictors.pace import Pace
+from descheduler.evictors.workloads import Finder
+from descheduler.framework import Refusal, View
+from descheduler.migration import asking, filters, object_limiter
+from descheduler.migration.filters import Traffic
+from descheduler.migration.objects import MigrationJob
+from descheduler.migration_args import MigrationControllerArgs
+from descheduler.outcome import Attempt, Outcome
+from koordlite.kube.answers import ApiError, ApiUnreachable
+
+CREATOR = "koordlite-descheduler"
+"""Who works on the jobs: the same for every copy of this program and after every restart, unlike Koordinator's, so that
+no job is orphaned."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What became of one job in a round, for logs and events."""
+
+    job: str
+    pod: str
+    """`namespace/name`."""
+    reason: str
+    """Its phase, or a word for what was done: `PassedArbitration`, `Waiting`, `Evicting`, `Removed`, `Failed`, …"""
+    text: str = ""
+
+
+class Migrations:
+    """Jobs of one profile's MigrationController.
+
+    `creator` tells them from those of others. `adopts`: jobs without a creator, which people make, are ours as well.
+    """
+
+    def __init__(self, api: Api, args: MigrationControllerArgs, *, creator: str = CREATOR, adopts: bool = True) -> None:
+        self._api = api
+        self._cluster = Cluster(api)
+        self._args = args
+        self._creator, self._adopts = creator, adopts
+        self._pace = Pace.of(args)
+        self.open = 0
+        """Jobs that had not ended when they were last looked at."""
+
+    def ask(self, outcomes: Iterable[Outcome], view: View, now: float) -> tuple[Attempt, ...]:
+        """Make a job for each pod of the plan that may have one. ApiError and ApiUnreachable when the jobs that there
+        are cannot be read; what goes wrong with a single job is in its attempt."""
+        asked = list(outcomes)
+        if not asked:
+            return ()
+        jobs = self._cluster.jobs()
+        desk = _Desk(self, self._cluster, Finder(self._api, now), jobs, view, now)
+        return tuple(desk.attempts(asked))
+
+    def work(self, now: float) -> list[Progress]:
+        """One round: let waiting jobs through, take a step with those under way, remove what has outlived its use.
+
+        ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is told, and does
+        not keep the others.
+        """
+        one = Round(self._cluster, self._args, self._pace, Finder(self._api, now), now)
+        ours = [job for job in self._cluster.jobs() if asking.ours(job, self._creator, adopts=self._adopts)]
+        self.open = sum(not job.finished for job in ours)
+        return [Progress(*entry) for entry in one.run(ours)] if ours else []
+
+    @property
+    def args(self) -> MigrationControllerArgs:
+        """The profile's arguments."""
+        return self._args
+
+    @property
+    def creator(self) -> str:
+        """Who works on the jobs."""
+        return self._creator
+
+
+@dataclasses.dataclass
+class _Desk:
+    """Where the pods of one plan ask for jobs, one after the other."""
+
+    of: Migrations
+    cluster: Cluster
+    find: Finder
+    jobs: list[MigrationJob]
+    view: View
+    now: float
+
+    def attempts(self, outcomes: list[Outcome]) -> Iterator[Attempt]:
+        known = {pod.uid: pod for pod in self.view.pods()}
+        traffic = Traffic.of(self.jobs, (known[job.pod.uid] for job in self.jobs if job.pod.uid in known))
+        for outcome in outcomes:
+            attempt = self._attempt(outcome, traffic)
+            if attempt.result == "JobCreated":
+                self.jobs.append(_as_job(attempt))
+                traffic.add(self.jobs[-1], outcome.pod)
+            yield attempt
+
+    def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:
+        pod, found = outcome.pod, outcome.main
+        wanted = asking.job(
+            pod,
+            name=str(uuid.uuid4()),
+            reason=found.reason,
+            trigger=found.plugin,
+            creator=self.of.creator,
+            args=self.of.args,
+        )
+        attempt = Attempt(pod.key, "Deferred", wanted, uid=pod.uid)
+        if not pod.object.metadata.uid:
+            return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+        try:
+            return self._asked(outcome, traffic, attempt)
+        except ApiError as error:
+            return dataclasses.replace(attempt, result="Failed", text=error.message, tries=1)
+        except ApiUnreachable as error:
+            return dataclasses.replace(attempt, result="Failed", text=str(error), tries=1)
+
+    def _asked(self, outcome: Outcome, traffic: Traffic, attempt: Attempt) -> Attempt:
+        refusal = self._refusal(outcome, traffic)
+        if refusal is not None:
+            return dataclasses.replace(attempt, text=f"{refusal.reason}: {refusal.text}")
+        if self.of.args.dry_run:
+            return dataclasses.replace(attempt, result="WouldEvict")
+        self.cluster.create_job(attempt.request)
+        return dataclasses.replace(attempt, result="JobCreated", tries=1)
+
+    def _refusal(self, outcome: Outcome, traffic: Traffic) -> Refusal | None:
+        pod, args = outcome.pod, self.of.args
+        exists = filters.job_exists(pod, traffic)
+        if exists:
+            return Refusal("MigrationJobExists", exists)
+        workload = self.find(pod)
+        refusal = filters.permanent(pod, workload, args) or filters.passing(pod, traffic, workload, args)
+        if refusal is not None:
+            return refusal
+        text = object_limiter.refusal(args, self.jobs, pod=pod, workload=workload, now=self.now)
+        return Refusal("ObjectLimiter", text) if text else None
+
+
+def _as_job(attempt: Attempt) -> MigrationJob:
+    """The job that was just made, to be counted with those there are."""
+    return msgspec.convert(attempt.request, MigrationJob)

@@ -1,0 +1,166 @@
+"""Jobs, reservations and pods of migration, read from an API server and written back as patches of what changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from descheduler.migration import objects
+from descheduler.migration.objects import MigrationJob, Reference, Reservation
+from descheduler.migration.reserving import CREATED_BY_LABEL, CREATOR
+from koordlite.kube.answers import Answer, ApiError
+from koordlite.kube.paging import Page
+from koordlite.model import wire
+
+T = TypeVar("T")
+MERGE = "application/merge-patch+json"
+_ONE_BY_ONE = 20
+"""More pods of one namespace are read as a list: a round must not take a request for each waiting job."""
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.access.Api`."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Any = ...,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
+
+    def collect(self, path: str, query: Any = ...) -> Page:
+        """A whole list."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The objects that migration reads and writes. Every method raises ApiError or ApiUnreachable."""
+
+    api: Api
+
+    def jobs(self) -> list[MigrationJob]:
+        """All jobs."""
+        _, items = self.api.collect(objects.JOBS)
+        return [msgspec.json.decode(item, type=MigrationJob) for item in items]
+
+    def reservations(self) -> dict[str, Reservation]:
+        """Reservations that were made for jobs, by name."""
+        _, items = self.api.collect(objects.RESERVATIONS, [("labelSelector", f"{CREATED_BY_LABEL}={CREATOR}")])
+        found = [msgspec.json.decode(item, type=Reservation) for item in items]
+        return {one.metadata.name: one for one in found}
+
+    def reservation(self, name: str) -> Reservation | None:
+        """One reservation; None when it is not there."""
+        return self._get(f"{objects.RESERVATIONS}/{name}", Reservation)
+
+    def pod(self, ref: Reference) -> wire.PodObject | None:
+        """The pod that has the name, whichever it is; None when there is none."""
+        return self._get(_pod(ref), wire.PodObject) if ref.namespace and ref.name else None
+
+    def pods(self, namespace: str, refs: Collection[Reference]) -> list[wire.PodObject]:
+        """Those of these pods of a namespace that are there, whichever have the names."""
+        if len(refs) <= _ONE_BY_ONE:
+            return [pod for ref in refs if (pod := self.pod(ref)) is not None]
+        _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods")
+        names = {ref.name for ref in refs}
+        found = (msgspec.json.decode(item, type=wire.PodObject) for item in items)
+        return [pod for pod in found if pod.metadata.name in names]
+
+    def whole_pod(self, ref: Reference) -> dict[str, Any] | None:
+        """The same with all its fields."""
+        return self._get(_pod(ref), dict)
+
+    def _get(self, path: str, shape: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode(self.api.request("GET", path).body, type=shape)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def priority_classes(self) -> dict[str, int]:
+        """Priority by the name of its class."""
+        _, items = self.api.collect("/apis/scheduling.k8s.io/v1/priorityclasses")
+        found = [msgspec.json.decode(item, type=wire.PriorityClassObject) for item in items]
+        return {one.metadata.name: one.value for one in found}
+
+    def create_job(self, job: Mapping[str, Any]) -> None:
+        """Make a job."""
+        self.api.request("POST", objects.JOBS, body=job)
+
+    def write_job(self, before: MigrationJob, after: MigrationJob) -> MigrationJob:
+        """Write what changed, spec and annotations first; the job as it is then. ApiError 409 when somebody else wrote
+        it meanwhile."""
+        notes = objects.patch(before.metadata, after.metadata)
+        spec = objects.patch(before.spec, after.spec)
+        written = before
+        if notes or spec:
+            written = self._patch(before, {"metadata": notes, "spec": spec}, "")
+        status = objects.patch(before.status, after.status)
+        return self._patch(written, {"status": status}, "/status") if status else written
+
+    def _patch(self, job: MigrationJob, changes: dict[str, Any], subresource: str) -> MigrationJob:
+        meta = {**changes.get("metadata", {}), "resourceVersion": job.metadata.resource_version}
+        path = f"{objects.JOBS}/{job.name}{subresource}"
+        answer = self.api.request("PATCH", path, body={**changes, "metadata": meta}, content_type=MERGE)
+        return msgspec.json.decode(answer.body, type=MigrationJob)
+
+    def create_reservation(self, reservation: Mapping[str, Any]) -> None:
+        """Make a reservation. One of that name is the same one, made before a restart."""
+        try:
+            self.api.request("POST", objects.RESERVATIONS, body=reservation)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    def delete_reservation(self, name: str) -> None:
+        """Remove a reservation; good when it is gone already."""
+        self._delete(f"{objects.RESERVATIONS}/{name}")
+
+    def delete_job(self, job: MigrationJob) -> None:
+        """Remove a job, this very one; good when it is gone already."""
+        preconditions = {"preconditions": {"uid": job.metadata.uid}}
+        self._delete(f"{objects.JOBS}/{job.name}", preconditions)
+
+    def _delete(self, path: str, options: Mapping[str, Any] | None = None) -> None:
+        try:
+            self.api.request("DELETE", path, body=options)
+        except ApiError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+
+    def evict(self, ref: Reference, options: Mapping[str, Any]) -> None:
+        """Ask the Eviction API; budgets are kept by the server."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": ref.name, "namespace": ref.namespace},
+            "deleteOptions": _options(ref, options),
+        }
+        self.api.request("POST", f"{_pod(ref)}/eviction", body=body)
+
+    def delete_pod(self, ref: Reference, options: Mapping[str, Any]) -> None:
+        """Delete a pod, whatever its budgets say."""
+        self.api.request("DELETE", _pod(ref), body=_options(ref, options))
+
+    def annotate_pod(self, ref: Reference, annotations: Mapping[str, str]) -> None:
+        """Annotate this very pod."""
+        body = {"metadata": {"uid": ref.uid, "annotations": dict(annotations)}}
+        self.api.request("PATCH", _pod(ref), body=body, content_type=MERGE)
+
+
+def _pod(ref: Reference) -> str:
+    return f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"
+
+
+def _options(ref: Reference, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete options with the uid as a precondition: a new pod of the name is never the victim."""
+    return {**given, "preconditions": {**(given.get("preconditions") or {}), "uid": ref.uid}}

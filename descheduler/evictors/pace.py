@@ -1,0 +1,44 @@
+"""How fast evictions of migration jobs are asked for, and how long a refused one is left alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+from descheduler.migration.object_limiter import Rate
+from descheduler.migration.objects import MigrationJob
+from descheduler.migration_args import MigrationControllerArgs
+from koordlite.kube import backoff
+
+_KEPT_MOMENTS = 1000
+
+
+@dataclasses.dataclass
+class Pace:
+    """How fast evictions may be asked for. A restart forgets it, which lets `burst` pods go sooner."""
+
+    rate: Rate
+    asked: list[float] = dataclasses.field(default_factory=list)
+    refused: dict[str, tuple[int, float]] = dataclasses.field(default_factory=dict)
+    """How often in a row the server refused a job's eviction, and until when it is not asked again, by uid."""
+
+    @classmethod
+    def of(cls, args: MigrationControllerArgs) -> Pace:
+        """As evictQPS and evictBurst say."""
+        return cls(Rate(float(args.evict_qps), args.evict_burst))
+
+    def turn_seconds(self, job: MigrationJob, now: float) -> float:
+        """How long the job has to wait for its eviction; 0 when it need not."""
+        _, until = self.refused.get(job.metadata.uid, (0, now))
+        missing = 1 - self.rate.left(self.asked, now)
+        return max(until - now, missing / self.rate.tokens_per_second, 0.0)
+
+    def take(self, now: float) -> None:
+        """An eviction is asked for."""
+        self.asked = [*self.asked[-_KEPT_MOMENTS:], now]
+
+    def refuse(self, job: MigrationJob, wished: float | None, now: float) -> None:
+        """The server said no: it is asked again later and later."""
+        times_refused = self.refused.get(job.metadata.uid, (0, now))[0] + 1
+        pause = backoff.pause(times_refused, random.uniform, wished=wished)
+        self.refused[job.metadata.uid] = (times_refused, now + pause)

@@ -1,0 +1,196 @@
+"""May this pod get a job, or may its job begin? Each rule says why not; empty when it has no objection.
+
+Source: Koordinator's filters of MigrationController. Unlike there, pods of all ReplicaSets of a Deployment count
+together, and which jobs were let through is read from the jobs themselves, so that a restart forgets nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+from descheduler.framework import PodView, Refusal
+from descheduler.guards import EVICT
+from descheduler.migration import pods, shares
+from descheduler.migration.objects import RUNNING, MigrationJob
+from descheduler.migration_args import MigrationControllerArgs
+
+_DEFAULT_SCHEDULER = "default-scheduler"
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What keeps a pod's number: a Deployment, StatefulSet, …"""
+
+    replicas: int
+    """As asked for, not as there are."""
+    pods: tuple[PodView, ...] = ()
+
+
+@dataclasses.dataclass
+class Traffic:
+    """Pods that are on the move, by what limits count. Grows while jobs are made or let through."""
+
+    uids: set[str] = dataclasses.field(default_factory=set)
+    keys: set[str] = dataclasses.field(default_factory=set)
+    """`namespace/name` of all jobs that have not ended."""
+    moving: dict[str, PodView] = dataclasses.field(default_factory=dict)
+    """Pods of jobs that count, by uid, as far as they are there."""
+    jobs: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Pod uid by name of each job that counts."""
+    nodes: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Moving pods by node."""
+    namespaces: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Moving pods by namespace."""
+    controllers: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    """Keys of moving pods by the uid of their controller."""
+
+    @classmethod
+    def of(cls, jobs: Iterable[MigrationJob], known: Iterable[PodView], *, arbitrating: bool = False) -> Traffic:
+        """The jobs that have not ended, with their pods. `arbitrating`: of those that nobody has begun with, only the
+        ones that were let through count."""
+        found, pods_there = cls(), list(known)
+        by_uid = {pod.uid: pod for pod in pods_there}
+        by_key = {pod.key: pod for pod in pods_there}
+        for job in jobs:
+            if not job.finished:
+                pod = by_uid.get(job.pod.uid) if job.pod.uid else by_key.get(job.pod.key)
+                found.add(job, pod, counts=not arbitrating or job.passed or job.status.phase == RUNNING)
+        return found
+
+    def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:
+        """One more job; `counts` says whether its pod is on the move, or its job only waits."""
+        self.uids |= {job.pod.uid} if job.pod.uid else set()
+        self.keys |= {job.pod.key} if job.pod.name else set()
+        if not counts:
+            return
+        self.jobs[job.metadata.uid or job.name] = job.pod.uid
+        if pod is not None and pod.uid not in self.moving:
+            self.moving[pod.uid] = pod
+            self.nodes[pod.node] += 1
+            self.namespaces[pod.pod.namespace] += 1
+            self.controllers.setdefault(pods.controller_uid(pod), set()).add(pod.key)
+
+    def others(self, pod: PodView, counts: Mapping[str, int], key: str) -> int:
+        """How many moving pods other than `pod` have this key in `counts`."""
+        return counts.get(key, 0) - (pod.uid in self.moving)
+
+
+Guard = Callable[[PodView, Traffic, Workload | None, MigrationControllerArgs], str]
+"""Says why not; empty when it has no objection."""
+
+
+def permanent(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
+    """What no waiting cures, beside the guards: its scheduler, its workload's size."""
+    asked = [word for word in _PERMANENT if word not in _OVERRULED or EVICT not in pod.pod.annotations]
+    return _first({word: _PERMANENT[word](pod, _NOTHING_MOVES, workload, args) for word in asked})
+
+
+def passing(pod: PodView, traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> Refusal | None:
+    """What will pass when others have moved. The evict annotation overrules it."""
+    if EVICT in pod.pod.annotations:
+        return None
+    return _first({word: guard(pod, traffic, workload, args) for word, guard in _PASSING.items()})
+
+
+def _first(said: Mapping[str, str]) -> Refusal | None:
+    return next((Refusal(reason, text) for reason, text in said.items() if text), None)
+
+
+def job_exists(pod: PodView, traffic: Traffic) -> str:
+    """The pod, or one of its name, is on the move already."""
+    found = pod.uid in traffic.uids or pod.key in traffic.keys
+    return "it has a migration job already" if found else ""
+
+
+def scheduler(pod: PodView, args: MigrationControllerArgs) -> str:
+    """Its scheduler would not honour the reservation."""
+    name = pod.object.spec.scheduler_name or _DEFAULT_SCHEDULER
+    if args.default_job_mode == "EvictDirectly" or name in args.scheduler_names:
+        return ""
+    return f"its scheduler {name} is none of schedulerNames, which honour reservations"
+
+
+def globally(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+    """Too many jobs at once."""
+    most, skipped = args.max_migrating_globally, "MaxMigratingGlobally" in args.skip_eviction_gates
+    count = sum(uid != pod.uid for uid in traffic.jobs.values())
+    return (
+        f"{count} jobs are under way, maxMigratingGlobally is {most}" if most and not skipped and count >= most else ""
+    )
+
+
+def per_node(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+    """Too many pods of its node at once."""
+    most, skipped = args.max_migrating_per_node, "MaxMigratingPerNode" in args.skip_eviction_gates
+    if not most or skipped or not pod.node:
+        return ""
+    count = traffic.others(pod, traffic.nodes, pod.node)
+    return f"{count} pods of {pod.node} are on the move, maxMigratingPerNode is {most}" if count >= most else ""
+
+
+def per_namespace(pod: PodView, traffic: Traffic, args: MigrationControllerArgs) -> str:
+    """Too many pods of its namespace at once."""
+    most, skipped = args.max_migrating_per_namespace, "MaxMigratingPerNamespace" in args.skip_eviction_gates
+    if not most or skipped:
+        return ""
+    count = traffic.others(pod, traffic.namespaces, pod.pod.namespace)
+    where = pod.pod.namespace
+    return f"{count} pods of {where} are on the move, maxMigratingPerNamespace is {most}" if count >= most else ""
+
+
+def per_workload(pod: PodView, traffic: Traffic, workload: Workload | None, args: MigrationControllerArgs) -> str:
+    """Too many pods of its workload on the move, or missing, at once. The pod itself counts when it is not ready."""
+    owner = pods.controller(pod)
+    if owner is None or {"MaxMigratingPerWorkload", "MaxUnavailablePerWorkload"} <= set(args.skip_eviction_gates):
+        return ""
+    if workload is None:
+        return f"how many pods its {owner.kind} wants is unknown"
+    moving = _moving(pod, traffic, workload, owner.uid)
+    most = shares.allowed(workload.replicas, args.max_migrating_per_workload)
+    if moving and len(moving) >= most and "MaxMigratingPerWorkload" not in args.skip_eviction_gates:
+        return f"{len(moving)} pods of its {owner.kind} are on the move, {most} may be"
+    missing = moving | {one.key for one in workload.pods if not pods.available(one)}
+    most = shares.allowed(workload.replicas, args.max_unavailable_per_workload)
+    if len(missing) >= most and "MaxUnavailablePerWorkload" not in args.skip_eviction_gates:
+        return f"{len(missing)} pods of its {owner.kind} are missing or on the move, {most} may be"
+    return ""
+
+
+def _moving(pod: PodView, traffic: Traffic, workload: Workload, uid: str) -> frozenset[str]:
+    """Keys of other pods of the workload that are on the move, of whichever of its ReplicaSets."""
+    siblings = {one.uid for one in workload.pods}
+    of_siblings = frozenset(traffic.moving[one].key for one in siblings if one in traffic.moving)
+    return (of_siblings | traffic.controllers.get(uid, set())) - {pod.key}
+
+
+def expected_replicas(pod: PodView, workload: Workload | None, args: MigrationControllerArgs) -> str:
+    """Its workload is so small that all of it would be missing at once."""
+    owner = pods.controller(pod)
+    skipped = args.skip_check_expected_replicas or "ExpectedReplicas" in args.skip_eviction_gates
+    if owner is None or skipped:
+        return ""
+    if workload is None:
+        return f"how many pods its {owner.kind} wants is unknown"
+    count = workload.replicas
+    most_moving = shares.allowed(count, args.max_migrating_per_workload)
+    most_missing = shares.allowed(count, args.max_unavailable_per_workload)
+    if count in (1, most_moving, most_missing):
+        return f"its {owner.kind} has {count} replicas, all of which could be missing at once"
+    return ""
+
+
+_NOTHING_MOVES = Traffic()
+_PERMANENT: dict[str, Guard] = {
+    "SchedulerIgnoresReservations": lambda pod, _traffic, _workload, args: scheduler(pod, args),
+    "TooFewReplicas": lambda pod, _traffic, workload, args: expected_replicas(pod, workload, args),
+}
+_OVERRULED = frozenset(("TooFewReplicas",))
+"""Not asked of a pod with the evict annotation."""
+_PASSING: dict[str, Guard] = {
+    "MaxMigratingGlobally": lambda pod, traffic, _workload, args: globally(pod, traffic, args),
+    "MaxMigratingPerNode": lambda pod, traffic, _workload, args: per_node(pod, traffic, args),
+    "MaxMigratingPerNamespace": lambda pod, traffic, _workload, args: per_namespace(pod, traffic, args),
+    "MaxUnavailablePerWorkload": per_workload,
+}

@@ -1,0 +1,218 @@
+"""PodMigrationJob and Reservation of scheduling.koordinator.sh/v1alpha1, as far as somebody decides on them.
+
+Both are written by patches of what changed, so that fields which are not here stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from koordlite.model import wire
+
+GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
+JOBS = f"/apis/{GROUP_VERSION}/podmigrationjobs"
+RESERVATIONS = f"/apis/{GROUP_VERSION}/reservations"
+
+PENDING, RUNNING, SUCCEEDED, FAILED, ABORTED = "Pending", "Running", "Succeeded", "Failed", "Aborted"
+"""Phases of a job."""
+
+PASSED_ARBITRATION = "descheduler.koordinator.sh/passed-arbitration"
+EVICT_REASON = "koordinator.sh/evict-reason"
+EVICT_TRIGGER = "koordinator.sh/evict-trigger"
+CREATED_BY = "koordinator.sh/job-created-by"
+EVICT_POLICY = "koordinator.sh/evict-policy"
+SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
+RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
+
+
+class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    """Camel-case names on the wire; what is empty is left out."""
+
+
+class Reference(_Object, frozen=True):
+    """An object by name; the uid says which one of that name."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Condition(_Object, frozen=True):
+    """One thing that is known of a job or a reservation."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class ReservationOptions(_Object, frozen=True):
+    """How a place is reserved for a job."""
+
+    reservation_ref: Reference | None = None
+    template: dict[str, Any] | None = None
+    """metadata and spec of the Reservation."""
+
+
+class JobSpec(_Object, frozen=True):
+    """What is asked for."""
+
+    paused: bool = False
+    ttl: str | None = None
+    mode: str = ""
+    pod_ref: Reference | None = None
+    reservation_options: ReservationOptions | None = None
+    delete_options: dict[str, Any] | None = None
+
+
+class JobStatus(_Object, frozen=True):
+    """How far it has come."""
+
+    phase: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    node_name: str = ""
+    pod_ref: Reference | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class MigrationJob(_Object, frozen=True):
+    """A PodMigrationJob: one pod is to go, and maybe a place is reserved for its successor first."""
+
+    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+    @property
+    def name(self) -> str:
+        """metadata.name; jobs have no namespace."""
+        return self.metadata.name
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """metadata.annotations."""
+        return self.metadata.annotations or {}
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more will come of it."""
+        return self.status.phase in (SUCCEEDED, FAILED, ABORTED)
+
+    @property
+    def pending(self) -> bool:
+        """Nobody has begun with it."""
+        return self.status.phase in ("", PENDING)
+
+    @property
+    def passed(self) -> bool:
+        """It was let through by arbitration."""
+        return self.annotations.get(PASSED_ARBITRATION) == "true"
+
+    @property
+    def pod(self) -> Reference:
+        """The pod to move."""
+        return self.spec.pod_ref or Reference()
+
+    @property
+    def reservation(self) -> str:
+        """Name of its reservation; empty while there is none."""
+        options = self.spec.reservation_options
+        return options.reservation_ref.name if options and options.reservation_ref else ""
+
+    @property
+    def reason(self) -> str:
+        """Why the pod is to go, in the word of the plugin."""
+        return self.annotations.get(EVICT_REASON) or "NotSet"
+
+
+class ReservationSpec(_Object, frozen=True):
+    """Whose place it is."""
+
+    owners: tuple[dict[str, Any], ...] | None = None
+    allocate_once: bool | None = None
+
+
+class ReservationStatus(_Object, frozen=True):
+    """What the scheduler made of it."""
+
+    phase: str = ""
+    node_name: str = ""
+    conditions: tuple[Condition, ...] | None = None
+    current_owners: tuple[Reference, ...] | None = None
+
+
+class Reservation(_Object, frozen=True):
+    """A place on a node that only its owners' pods take."""
+
+    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of this type."""
+        return next((c for c in self.status.conditions or () if c.type == kind), None)
+
+    @property
+    def pending(self) -> bool:
+        """The scheduler has not looked at it yet."""
+        return self.status.phase in ("", PENDING)
+
+    @property
+    def scheduled(self) -> bool:
+        """It has a node."""
+        found = self.condition("Scheduled")
+        return bool(self.status.node_name) and found is not None and found.status == "True"
+
+    @property
+    def expired(self) -> bool:
+        """Its time ran out before a pod took it."""
+        found = self.condition("Ready")
+        return self.status.phase == FAILED and found is not None and found.reason == "Expired"
+
+    @property
+    def bound(self) -> Reference | None:
+        """The pod that took it."""
+        return next(iter(self.status.current_owners or ()), None)
+
+    @property
+    def for_one_pod(self) -> bool:
+        """It waits for one given pod that is pending, not for a pod of a workload."""
+        owners = self.spec.owners or ()
+        return bool(owners) and all(
+            owner.get("object") and not owner.get("controller") and not owner.get("labelSelector") for owner in owners
+        )
+
+
+def owned_pod(owner: dict[str, Any]) -> Reference:
+    """The pod that an owner of a reservation names."""
+    return msgspec.convert(owner.get("object") or {}, Reference)
+
+
+def patch(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, Any]:
+    """JSON merge patch from one value to the other; what went is null, lists are whole."""
+    return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    changed: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner = _difference(old, value)
+            if inner:
+                changed[key] = inner
+        elif key not in before or old != value:
+            changed[key] = value
+    return changed

@@ -1,0 +1,37 @@
+"""Pods as migration sees them: values made from single objects, without a whole picture of the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from descheduler import times
+from descheduler.framework import PodView
+from koordlite.model import pod, wire
+
+
+def view(obj: wire.PodObject, now: float) -> PodView:
+    """The pod at time `now`; one without a uid has its name instead."""
+    value = pod.from_wire(obj)
+    if not value.uid:
+        value = dataclasses.replace(value, uid=value.key)
+    made = times.parse_or_none(obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, None if made is None else now - made)
+
+
+def controller(pod_view: PodView) -> wire.OwnerReference | None:
+    """Who keeps the number of such pods; None for a bare pod."""
+    return next((owner for owner in pod_view.object.metadata.owner_references or () if owner.controller), None)
+
+
+def controller_uid(pod_view: PodView) -> str:
+    """Its uid; empty for a bare pod."""
+    found = controller(pod_view)
+    return found.uid if found else ""
+
+
+def available(pod_view: PodView) -> bool:
+    """It has not ended, is not going, and is ready to serve."""
+    value = pod_view.pod
+    conditions = pod_view.object.status.conditions or ()
+    serves = any(c.type == "Ready" and c.status == "True" for c in conditions)
+    return not value.finished and not value.deleting and serves

@@ -1,0 +1,80 @@
+"""How a job's status says how far it has come: conditions, and the last of them as its word.
+
+Source: Koordinator `util.UpdateCondition` and the aborts of its PodMigrationJob controller.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import structs
+
+from descheduler import times
+from descheduler.migration import objects
+from descheduler.migration.objects import Condition, MigrationJob
+
+Kind = Literal[
+    "ReservationCreated",
+    "ReservationScheduled",
+    "Eviction",
+    "PodScheduled",
+    "PodBoundReservation",
+    "BoundPodReady",
+    "ReservationBound",
+]
+COMPLETE = "Complete"
+
+
+def condition(job: MigrationJob, kind: Kind) -> Condition | None:
+    """The condition of this type; None while nobody has said anything."""
+    return next((c for c in job.status.conditions if c.type == kind), None)
+
+
+def holds(job: MigrationJob, kind: Kind) -> bool:
+    """That condition is True."""
+    found = condition(job, kind)
+    return found is not None and found.status == "True"
+
+
+def noted(
+    job: MigrationJob,
+    kind: Kind,
+    met: bool,
+    *,
+    now: float,
+    reason: str = "",
+    message: str = "",
+    anew: bool = False,
+) -> MigrationJob:
+    """The job with a condition. The status speaks of what changed last.
+
+    Unchanged when it says so already, except where it is said `anew`: then the time of the last look is this one.
+    """
+    value: Literal["True", "False"] = "True" if met else "False"
+    old = condition(job, kind)
+    same = old is not None and (old.status, old.reason, old.message) == (value, reason, message)
+    if same and not anew:
+        return job
+    moment = times.show(now)
+    since = old.last_transition_time if old is not None and old.status == value else moment
+    entry = Condition(
+        type=kind, status=value, reason=reason, message=message, last_probe_time=moment, last_transition_time=since
+    )
+    entries = job.status.conditions
+    entries = tuple(entry if c is old else c for c in entries) if old is not None else (*entries, entry)
+    return with_status(job, status=kind, reason=reason, message=message, conditions=entries)
+
+
+def with_status(job: MigrationJob, **changes: object) -> MigrationJob:
+    """The job with parts of its status replaced."""
+    return structs.replace(job, status=structs.replace(job.status, **changes))
+
+
+def failed(job: MigrationJob, reason: str, message: str) -> MigrationJob:
+    """The job given up, and why. What it had reached stays to be read."""
+    return with_status(job, phase=objects.FAILED, reason=reason, message=message)
+
+
+def succeeded(job: MigrationJob, message: str) -> MigrationJob:
+    """The job done."""
+    return with_status(job, phase=objects.SUCCEEDED, status=COMPLETE, reason="", message=message)

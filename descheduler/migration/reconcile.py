@@ -1,0 +1,267 @@
+"""One step of one job: what the cluster holds of it in, what is to be written and done out.
+
+A step is repeated until the job has ended, by whichever process comes by: all that it needs to know is in the job. The
+status says what is going to be done before it is done, so that nothing is done twice, or left half done, by a restart.
+
+Source: Koordinator's PodMigrationJob controller. Unlike it, a pod is known by its uid (a new pod of the name is never
+the victim), an eviction whose answer was lost is asked for again, and one that has to wait for its turn waits just so
+long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from descheduler import durations, times
+from descheduler.guards import EVICT
+from descheduler.migration import objects, progress, reserving
+from descheduler.migration.objects import MigrationJob, Reference, Reservation
+from descheduler.migration.progress import noted
+from koordlite.model import wire
+
+AGAIN_SECONDS = 3.0
+"""Pause while something is waited for."""
+ASK_AGAIN_SECONDS = 30.0
+"""A pod that is still there and not going so long after its eviction was asked for is asked for again: the answer, or
+the request, was lost."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the cluster holds of one job."""
+
+    now: float
+    """Seconds since the epoch."""
+    pod: wire.PodObject | None = None
+    """The pod that has the name today, whoever it is; None when there is none."""
+    pod_raw: Mapping[str, Any] | None = None
+    """The same, whole."""
+    reservation: Reservation | None = None
+    """The reservation that the job names."""
+    bound_pod: wire.PodObject | None = None
+    """The pod that took the reservation."""
+    limited: str = ""
+    """Why no pod of its workload or namespace may go yet; empty when one may."""
+    turn_seconds: float = 0.0
+    """When the next eviction may be asked for at all."""
+    default_mode: str = "ReservationFirst"
+    """Of jobs without a mode."""
+    drop_claims: bool = False
+    """Reserve no volumes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """What is to be written and done, in this order: reservation, job, eviction, removal."""
+
+    job: MigrationJob
+    create: Mapping[str, Any] | None = None
+    """A Reservation to make."""
+    evict: bool = False
+    """Ask for the eviction of the pod with the uid of the job's podRef."""
+    remove: str = ""
+    """A reservation to delete."""
+    again_seconds: float = 0.0
+    """When to look again; 0: when something changes."""
+    error: str = ""
+    """What is wrong with the job itself, for the log."""
+
+
+Stage = Callable[[MigrationJob, Seen], "MigrationJob | Step"]
+
+
+def step(job: MigrationJob, seen: Seen) -> Step:
+    """The next step of a job."""
+    if job.spec.paused or job.finished:
+        return Step(job=job)
+    if timed_out(job, seen.now):
+        return Step(job=progress.failed(job, "Timeout", "Abort job caused by timeout"), remove=job.reservation)
+    direct = (job.spec.mode or seen.default_mode) == "EvictDirectly"
+    for stage in _DIRECT if direct else _RESERVED:
+        result = stage(job, seen)
+        if isinstance(result, Step):
+            return result
+        job = result
+    return Step(job=job)
+
+
+def timed_out(job: MigrationJob, now: float) -> bool:
+    """Its time to live is over. 0 and no time to live mean for ever."""
+    ttl, made = durations.seconds(job.spec.ttl or "0"), times.parse_or_none(job.metadata.creation_timestamp)
+    return ttl > 0 and made is not None and now - made >= ttl
+
+
+def same_pod(job: MigrationJob, pod: wire.PodObject | None) -> bool:
+    """The pod of that name is the one the job speaks of; a job that names no uid speaks of any."""
+    return pod is not None and (not job.pod.uid or job.pod.uid == pod.metadata.uid)
+
+
+def _begin(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    if not job.pending:
+        return job
+    ref = job.pod
+    if not ref.namespace or not ref.name:
+        return _failed(job, "InvalidPodRef", "podRef needs a namespace and a name", error=True)
+    if seen.pod is None:
+        return _failed(job, "MissingPod", f'there is no Pod "{ref.key}"', error=True)
+    if not same_pod(job, seen.pod):
+        return _failed(job, "MissingPod", f'Pod "{ref.key}" is gone, another one has its name', error=True)
+    known = structs.replace(ref, uid=seen.pod.metadata.uid)
+    started = structs.replace(job, spec=structs.replace(job.spec, pod_ref=known))
+    return progress.with_status(started, phase=objects.RUNNING)
+
+
+def _wait_for_limit(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    asked = progress.condition(job, "Eviction") is not None
+    if not seen.limited or asked or EVICT in job.annotations:
+        return job
+    return Step(job=job, again_seconds=AGAIN_SECONDS)
+
+
+def _reserve(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    if job.reservation:
+        return noted(job, "ReservationCreated", True, now=seen.now)
+    if seen.pod_raw is None or not same_pod(job, seen.pod):
+        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+    chosen = reserving.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
+    named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=chosen))
+    return Step(job=named, create=reserving.reservation(chosen))
+
+
+def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    place = seen.reservation
+    if place is None:
+        return _failed(job, "MissingReservation", f'Reservation "{job.reservation}" is gone')
+    told = place.condition("Scheduled")
+    unschedulable = told is not None and told.status == "False" and told.reason == "Unschedulable"
+    if told is not None and unschedulable:
+        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=told.message)
+    if place.pending:
+        return Step(job=job, again_seconds=AGAIN_SECONDS)
+    if place.expired:
+        return _failed(job, "ReservationExpired", "Reservation expired")
+    if not place.scheduled:
+        why = told.message if told is not None and told.message else "Reservation has no node"
+        return _failed(job, "Unschedulable", why)
+    return _on_its_node(job, place, seen)
+
+
+def _on_its_node(job: MigrationJob, place: Reservation, seen: Seen) -> MigrationJob | Step:
+    node = place.status.node_name
+    here = seen.pod is not None and same_pod(job, seen.pod) and seen.pod.spec.node_name == node
+    if here and not place.for_one_pod and progress.condition(job, "Eviction") is None:
+        why = f'Reservation is on "{node}", where the Pod is already'
+        return _failed(job, "ForbiddenMigratePod", why, error=True)
+    job = progress.with_status(job, node_name=node)
+    return noted(job, "ReservationScheduled", True, now=seen.now)
+
+
+def _assign_pending(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    """A pod that never started needs no eviction: it takes the place itself."""
+    place = seen.reservation
+    if place is None or not place.for_one_pod:
+        return job
+    taken = place.bound
+    if place.status.phase == objects.SUCCEEDED and taken is not None and not _is(job.pod, taken):
+        return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
+    if seen.pod is None or not same_pod(job, seen.pod):
+        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+    scheduled = next((c for c in seen.pod.status.conditions or () if c.type == "PodScheduled"), None)
+    if scheduled is None or scheduled.status != "True":
+        job = noted(job, "PodScheduled", False, now=seen.now, reason="Unschedulable")
+        return Step(job=job, again_seconds=AGAIN_SECONDS)
+    text = f'Assign Pod "{job.pod.key}" to node "{seen.pod.spec.node_name}"'
+    return Step(job=progress.succeeded(noted(job, "PodScheduled", True, now=seen.now), text))
+
+
+def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    if progress.holds(job, "Eviction"):
+        return job
+    if seen.pod is None or not same_pod(job, seen.pod):
+        return _gone(job, seen)
+    if _under_way(job, seen):
+        return Step(job=job, again_seconds=AGAIN_SECONDS)
+    place = seen.reservation
+    if place is not None and place.status.phase == objects.SUCCEEDED:
+        return _failed(job, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
+    if seen.turn_seconds > 0:
+        return Step(job=job, again_seconds=seen.turn_seconds)
+    text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'
+    job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, anew=True)
+    return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
+
+
+def _gone(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    """The pod is not there, or is another one: because of us, or before we asked?"""
+    if job.status.status != "Eviction":
+        return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
+    return noted(job, "Eviction", True, now=seen.now, reason="EvictComplete")
+
+
+def _under_way(job: MigrationJob, seen: Seen) -> bool:
+    """Its eviction was asked for, and there is no sign that it was in vain."""
+    asked = progress.condition(job, "Eviction")
+    if asked is None or asked.reason != "Evicting":
+        return False
+    going = seen.pod is not None and seen.pod.metadata.deletion_timestamp is not None
+    since = times.parse_or_none(asked.last_probe_time)
+    return going or since is None or seen.now - since < ASK_AGAIN_SECONDS
+
+
+def _end_direct(job: MigrationJob, _seen: Seen) -> Step:
+    return Step(job=progress.succeeded(job, f'Pod "{job.pod.key}" has been evicted'))
+
+
+def _bind(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
+    taken = seen.reservation.bound if seen.reservation is not None else None
+    if taken is None:
+        job = noted(job, "PodBoundReservation", False, now=seen.now, reason="WaitForPodBindReservation")
+        return Step(job=job, again_seconds=AGAIN_SECONDS)
+    job = noted(job, "ReservationBound", True, now=seen.now)
+    return progress.with_status(job, pod_ref=taken)
+
+
+def _end_bound(job: MigrationJob, seen: Seen) -> Step:
+    if seen.bound_pod is not None and not ready(seen.bound_pod):
+        job = noted(job, "BoundPodReady", False, now=seen.now, reason="WaitForBoundPodReady")
+        return Step(job=job, again_seconds=AGAIN_SECONDS)
+    job = noted(job, "BoundPodReady", True, now=seen.now)
+    taken = job.status.pod_ref or Reference()
+    text = f'Bind Pod "{taken.key}" in Reservation "{job.reservation}"'
+    job = noted(job, "PodBoundReservation", True, now=seen.now, message=text)
+    return Step(job=progress.succeeded(job, text))
+
+
+def ready(pod: wire.PodObject) -> bool:
+    """Its condition Ready is True."""
+    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
+
+
+def eviction_refused(job: MigrationJob, why: str, *, now: float) -> MigrationJob:
+    """The job whose eviction the server refused: nothing is under way, and it will be asked for again."""
+    return noted(job, "Eviction", False, now=now, reason="FailedEvict", message=why)
+
+
+def _failed(job: MigrationJob, reason: str, message: str, *, error: bool = False) -> Step:
+    return Step(job=progress.failed(job, reason, message), error=message if error else "")
+
+
+def _is(one: Reference, other: Reference) -> bool:
+    return one.uid == other.uid if one.uid and other.uid else one.key == other.key
+
+
+_DIRECT: tuple[Stage, ...] = (_begin, _wait_for_limit, _evict, _end_direct)
+_RESERVED: tuple[Stage, ...] = (
+    _begin,
+    _wait_for_limit,
+    _reserve,
+    _schedule,
+    _assign_pending,
+    _evict,
+    _bind,
+    _end_bound,
+)

@@ -1,0 +1,148 @@
+"""One pod leaves each node whose resources are used unevenly, so that what is left can still be used.
+
+A node with 90 % of its CPUs and 20 % of its memory requested has memory that nobody can use. The pod that evens it out
+most leaves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Generator, Mapping
+
+from descheduler import room
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
+from koordlite.model.settings import bounded
+
+NAME = "FragmentationAware"
+POINT = "balance"
+
+_ANYWHERE = Namespaces()
+
+
+def _not_empty_and_unique(names: tuple[str, ...]) -> None:
+    if not names:
+        raise ValueError("resources must not be empty")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"resources names {', '.join(twice)} twice")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `FragmentationAware`."""
+
+    paused: bool = False
+    """Judge nothing."""
+    dry_run: bool = False
+    """Report only, no pod leaves."""
+    node_selector: LabelSelector | None = None
+    """Only these nodes are judged, and only these count as places to go; null: all."""
+    evictable_namespaces: Namespaces = _ANYWHERE
+    """Whose pods may leave; those of the others still count as requests."""
+    node_fit: bool = True
+    """Only a pod that fits on another of the nodes leaves."""
+    resources: tuple[str, ...] = dataclasses.field(default=("cpu", "memory"), metadata={"check": _not_empty_and_unique})
+    """What is to be used evenly."""
+    imbalance_threshold: float = bounded(0.15, ge=0)
+    """A node whose imbalance is above this is judged: standard deviation of the requested parts, 0 to 0.5."""
+    min_improvement_threshold: float = bounded(0.02, ge=0)
+    """A pod leaves only if the imbalance shrinks by more than this."""
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """A finding for the pod of each uneven node that evens it out most."""
+    if config.paused:
+        yield Note(node="", reason="Paused", text="FragmentationAware is paused")
+        return
+    chosen = config.node_selector
+    nodes = tuple(node for node in handle.nodes if chosen is None or chosen.matches(node.node.labels))
+    for node in nodes:
+        stop = yield from _even_out(node, nodes, config, handle)
+        if stop:
+            return
+
+
+def imbalance(requested: Mapping[str, int], allocatable: Mapping[str, int]) -> float:
+    """How unevenly a node's resources are requested: population standard deviation of requested / allocatable.
+
+    >>> imbalance({"cpu": 3, "memory": 1}, {"cpu": 4, "memory": 4})
+    0.25
+
+    Resources that the node does not have are left out. Source: Koordinator `FragmentationAware`.
+    """
+    parts = [requested.get(name, 0) / amount for name, amount in allocatable.items() if amount > 0]
+    return statistics.pstdev(parts) if parts else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Uneven:
+    """A node as far as the chosen resources are concerned, in nano-units."""
+
+    node: NodeView
+    allocatable: Mapping[str, int]
+    requested: Mapping[str, int]
+
+    @classmethod
+    def of(cls, node: NodeView, config: Config, handle: Handle) -> _Uneven:
+        held = room.schedulable_amounts(node)
+        staying = [pod for pod in node.pods if not handle.going(pod)]
+        return cls(
+            node,
+            {name: held[name].nano for name in config.resources if name in held},
+            {name: sum(_nano(pod, name) for pod in staying) for name in config.resources},
+        )
+
+    @property
+    def imbalance(self) -> float:
+        return imbalance(self.requested, self.allocatable)
+
+    def without(self, pod: PodView) -> float:
+        """The imbalance after the pod has left."""
+        return imbalance({name: have - _nano(pod, name) for name, have in self.requested.items()}, self.allocatable)
+
+
+def _nano(pod: PodView, resource: str) -> int:
+    amount = pod.pod.requests.get(resource)
+    return amount.nano if amount else 0
+
+
+def _even_out(
+    node: NodeView, nodes: tuple[NodeView, ...], config: Config, handle: Handle
+) -> Generator[Finding | Note, Verdict | None, bool]:
+    """Name the best pod that may leave; at most one goes. Returns whether the limit of the cycle is reached."""
+    uneven = _Uneven.of(node, config, handle)
+    before = uneven.imbalance
+    if before <= config.imbalance_threshold:
+        return False
+    gains = [(before - uneven.without(pod), pod) for pod in node.pods if _may_leave(pod, config, handle)]
+    better = [(gain, pod) for gain, pod in gains if gain > config.min_improvement_threshold]
+    for gain, pod in sorted(better, key=lambda entry: (-entry[0], entry[1].key)):
+        if not handle.movable(pod) or (config.node_fit and handle.first_fit(pod, nodes) is None):
+            continue
+        verdict = yield _finding(pod, uneven, gain, config)
+        if config.dry_run or verdict is None or verdict.evicted or verdict.stop in ("node", "total"):
+            return verdict is not None and verdict.stop == "total"
+    return False
+
+
+def _may_leave(pod: PodView, config: Config, handle: Handle) -> bool:
+    chosen = config.evictable_namespaces.chosen(pod.pod.namespace)
+    return chosen and not handle.going(pod) and handle.evictable(pod)
+
+
+def _finding(pod: PodView, uneven: _Uneven, gain: float, config: Config) -> Finding:
+    before = uneven.imbalance
+    parts = {name: 100 * uneven.requested[name] / held for name, held in uneven.allocatable.items() if held}
+    shown = ", ".join(f"{name} {part:.1f}%" for name, part in parts.items())
+    return Finding(
+        pod=pod.uid,
+        reason="ResourcesFragmented",
+        severity="exposed" if config.dry_run else "hard",
+        promise=f"the imbalance of {uneven.node.name} is at most {config.imbalance_threshold:g}",
+        fact=f"requested there: {shown}; imbalance {before:.3f}, without this pod {before - gain:.3f}",
+        cure="dryRun of FragmentationAware is on: it stays" if config.dry_run else "it leaves for another node",
+        evidence={"node": uneven.node.name, "imbalance": round(before, 4), "gain": round(gain, 4)},
+        weight=gain,
+    )

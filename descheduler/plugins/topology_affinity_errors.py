@@ -1,0 +1,100 @@
+"""Pods that kubelet refused for their topology pile up: the scheduler sends them to a node that cannot align them.
+
+The scheduler counts a node's CPUs, kubelet counts those of one NUMA node. Each refused pod stays as it is, Failed, and
+its owner makes the next one. The report says on which node the two disagree and what is free there; the pods are
+deleted when that is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from descheduler import durations, pod_states, times
+from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, View
+from descheduler.room import Room
+from koordlite.model.settings import bounded
+
+NAME = "TopologyAffinityErrors"
+POINT = "deschedule"
+
+REASONS = ("TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `TopologyAffinityErrors`."""
+
+    reasons: tuple[str, ...] = REASONS
+    """Only pods that failed for one of these reasons count."""
+    min_pods: int = bounded(3, ge=1)
+    """So many pods of one owner that failed on one node within the window are a pile."""
+    window: str = durations.field("1h")
+    """Pods that were made longer ago do not count towards a pile."""
+    delete: bool = False
+    """Delete the pods of a pile, also the older ones; false only reports."""
+
+
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
+    """A note for each pile, and a finding for each pod of it."""
+    now = times.parse(view.time)
+    for node in handle.nodes:
+        for owner, pile in _piles(node, config, now):
+            yield _note(node, owner, pile, config)
+            for pod in pile:
+                yield _finding(pod, node, len(pile), delete=config.delete)
+
+
+def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, list[PodView]]]:
+    """Owners with enough refused pods, and all these pods; pods without an owner are a pile together."""
+    failed: dict[str, list[PodView]] = defaultdict(list)
+    for pod in node.ended:
+        if pod.pod.phase == "Failed" and _reason(pod, config.reasons):
+            failed[pod.owner].append(pod)
+    window = durations.seconds(config.window)
+    for owner, pods in sorted(failed.items()):
+        if sum(pod_states.age_seconds(pod, now) <= window for pod in pods) >= config.min_pods:
+            yield owner, pods
+
+
+def _reason(pod: PodView, reasons: Sequence[str]) -> str:
+    """Why kubelet refused it. Kubelet writes `UnexpectedAdmissionError` and the like with and without spaces."""
+    said = (pod.object.status.reason or "").replace(" ", "")
+    return next((reason for reason in reasons if reason == said), "")
+
+
+def _note(node: NodeView, owner: str, pile: Sequence[PodView], config: Config) -> Note:
+    text = (
+        f"scheduler and kubelet disagree on this node: {len(pile)} pods of {owner or 'no owner'} failed with "
+        f"{', '.join(sorted({_reason(pod, config.reasons) for pod in pile}))}; {_free(node)}"
+    )
+    return Note(node=node.name, reason="TopologyErrorPile", text=text)
+
+
+def _free(node: NodeView) -> str:
+    """What each NUMA node has left for pods with CPUs of their own."""
+    zones = Room.of(node).zones
+    policy = f"kubelet's topology policy is {node.topology_policy or 'unknown'}"
+    if not zones:
+        return f"{policy}, and nobody reports the node's NUMA nodes"
+    free = ", ".join(f"{amounts['cpu']} on NUMA {number}" for number, amounts in zones.items() if "cpu" in amounts)
+    return f"{policy}; free CPUs: {free or 'not reported'}"
+
+
+def _finding(pod: PodView, node: NodeView, count: int, *, delete: bool) -> Finding:
+    return Finding(
+        pod=pod.uid,
+        reason="RefusedByKubelet",
+        severity="hard" if delete else "exposed",
+        promise="the node that the scheduler chose can align the pod",
+        fact=f"kubelet of {node.name} refused it: {pod.object.status.reason}; one of {count} of its owner there",
+        cure=_CURES[delete],
+        evidence={"reason": pod.object.status.reason or "", "pile": count},
+    )
+
+
+_CURES = {
+    True: "is deleted: nothing of it runs; a scheduler that reads the node's NUMA zones would not send the next one",
+    False: "use a scheduler that reads the node's NUMA zones; `delete: true` clears the pods away",
+}

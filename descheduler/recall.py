@@ -1,0 +1,92 @@
+"""What cycles leave to each other: sightings and past evictions, in this process, and beyond it with a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from descheduler import memory
+from descheduler.calm import Loops
+from descheduler.candidate import Sightings
+from descheduler.memory_store import Kept
+from descheduler.outcome import Attempt, EvictionPlan
+from koordlite.model.errors import InputError, KoordliteError, Problem
+
+
+class Store(Protocol):
+    """Where what is known outlives the process."""
+
+    def load(self) -> Kept:
+        """What was kept. InputError when it is damaged, other KoordliteErrors and OSError when it cannot be had."""
+
+    def save(self, kept: Kept) -> None:
+        """Keep it; KoordliteError or OSError when that failed."""
+
+
+class Recall:
+    """Given to each cycle, and told what it did."""
+
+    def __init__(
+        self, store: Store | None = None, *, leads: Callable[[], bool] = lambda: True, single: bool = False
+    ) -> None:
+        """`single`: there is one cycle and no store, so findings cannot be seen again. `leads` is asked before each
+        write: who has lost the lease meanwhile keeps nothing."""
+        self._store, self._leads, self._single = store, leads, single and store is None
+        self._kept = Kept()
+        self._known = store is None
+        self._damaged = False
+        self.problems: tuple[Problem, ...] = ()
+        """What is wrong with the store; what is known in this process holds meanwhile."""
+
+    @property
+    def history(self) -> memory.History:
+        """Past evictions by owner."""
+        return self._kept.history
+
+    @property
+    def sightings(self) -> Sightings | None:
+        """In how many pictures in a row each finding will have been seen, if this one has it too; None when this
+        picture is all there is."""
+        return None if self._single else self._kept.sightings
+
+    def begin(self, *, leads: bool) -> None:
+        """Before a cycle. Who begins to lead reads what the leader before has kept.
+
+        Other errors than a damaged store are raised: to go on would be to forget every loop.
+        """
+        if self._store is None or not leads:
+            self._known = self._store is None
+            return
+        if not self._known:
+            self.problems, self._damaged = (), False
+            try:
+                self._kept = self._store.load()
+            except InputError as error:
+                self.problems, self._damaged = tuple(error.problems), True
+            self._known = True
+
+    def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
+        """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
+        history = memory.after(self._kept.history, plan, attempts, loops) if keep else self._kept.history
+        self._kept = Kept(history, seen_again(self._kept.sightings, plan))
+        if self._store is None or not keep or self._damaged or not self._leads():
+            return
+        try:
+            self._store.save(self._worth_keeping(plan))
+            self.problems = ()
+        except (KoordliteError, OSError) as error:
+            do = "let the service account get, create and patch this ConfigMap; the history holds in this process"
+            self.problems = (Problem("configmap descheduler-memory", "data", "", str(error), do),)
+
+    def _worth_keeping(self, plan: EvictionPlan) -> Kept:
+        """Counts that some finding still waits for; all others would only make the ConfigMap change each time."""
+        asked = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
+        counts = self._kept.sightings
+        waiting = {key: min(counts[key], most) for key, most in asked.items() if most > 1 and key in counts}
+        return Kept(self._kept.history, waiting)
+
+
+def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:
+    """In how many pictures in a row each finding will have been seen if the next picture has it too."""
+    found = {(outcome.pod.uid, finding.reason) for outcome in plan.outcomes for finding in outcome.findings}
+    return {key: before.get(key, 1) + 1 for key in found}

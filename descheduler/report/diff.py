@@ -1,0 +1,141 @@
+"""What changed since an earlier report: pods named anew, no longer named, and pods with another answer.
+
+The earlier report is the JSON one. Reports of other versions are not compared with: the difference says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from descheduler.outcome import EvictionPlan, Outcome
+from descheduler.report.document import API_VERSION
+
+Change = Literal["new", "over", "toEvict", "toSpare", "otherReason"]
+WORDS: dict[Change, str] = {
+    "new": "named for the first time",
+    "over": "no longer named",
+    "toEvict": "to evict, was spared",
+    "toSpare": "spared, was to be evicted",
+    "otherReason": "spared for another reason",
+}
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class _Pod(msgspec.Struct, frozen=True, rename="camel"):
+    pod: str
+    uid: str
+    node: str
+    verdict: str
+    spared_because: tuple[_Reason, ...] = ()
+
+
+class Earlier(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of an earlier report."""
+
+    api_version: str
+    time: str
+    evict: tuple[_Pod, ...]
+    spare: tuple[_Pod, ...]
+
+    @property
+    def pods(self) -> dict[str, _Pod]:
+        """Every pod that was named, by uid."""
+        return {pod.uid: pod for pod in (*self.evict, *self.spare)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One pod whose answer changed."""
+
+    change: Change
+    pod: str
+    uid: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """Two reports compared."""
+
+    since: str
+    """Time of the earlier one; empty when there is none to compare with."""
+    rows: tuple[Row, ...] = ()
+    """By kind of change, then in the order of the plans."""
+    same: int = 0
+    """Pods with the same answer."""
+    why_not: str = ""
+    """Why the earlier report could not be compared with."""
+
+
+def read(data: bytes) -> Earlier:
+    """The earlier report; ValueError when it is none, or of another version."""
+    found = msgspec.json.decode(data, type=Earlier)
+    if found.api_version != API_VERSION:
+        raise ValueError(f"it is of version {found.api_version}, not {API_VERSION}")
+    return found
+
+
+def compare(earlier: Earlier, plan: EvictionPlan) -> Difference:
+    """What is different in `plan`."""
+    before = earlier.pods
+    rows = [*_named(plan, before), *_over(plan, before)]
+    order = list(WORDS)
+    rows.sort(key=lambda row: order.index(row.change))
+    changed = {row.uid for row in rows}
+    same = sum(outcome.pod.uid not in changed for outcome in plan.outcomes)
+    return Difference(earlier.time, tuple(rows), same)
+
+
+def document(difference: Difference) -> dict[str, object]:
+    """The difference as plain data."""
+    return {
+        "since": difference.since,
+        "whyNot": difference.why_not,
+        "unchanged": difference.same,
+        "changes": [
+            {"change": row.change, "pod": row.pod, "uid": row.uid, "text": row.text} for row in difference.rows
+        ],
+    }
+
+
+def _named(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
+    for outcome in plan.outcomes:
+        then = before.get(outcome.pod.uid)
+        change = _change(outcome, then)
+        if change:
+            yield Row(change, outcome.pod.key, outcome.pod.uid, _text(outcome, then))
+
+
+def _change(outcome: Outcome, then: _Pod | None) -> Change | None:
+    if then is None:
+        return "new"
+    if outcome.verdict != then.verdict:
+        return "toEvict" if outcome.verdict == "evict" else "toSpare"
+    reasons = [reason.reason for reason in then.spared_because]
+    return "otherReason" if [r.reason for r in outcome.reasons][:1] != reasons[:1] else None
+
+
+def _text(outcome: Outcome, then: _Pod | None) -> str:
+    wrong = f"{outcome.main.reason} on {outcome.pod.node}"
+    if outcome.verdict == "evict":
+        return f"{wrong}: to evict"
+    spared = f"spared: {outcome.reasons[0].reason}"
+    old = then.spared_because[0].reason if then and then.spared_because else ""
+    was = f", was {old}" if old and old != outcome.reasons[0].reason else ""
+    return f"{wrong}: {spared}{was}"
+
+
+def _over(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:
+    named = {outcome.pod.uid for outcome in plan.outcomes}
+    gone = {uid: pod for uid, pod in before.items() if uid not in named}
+    present = {pod.uid: pod.node for node in plan.view.nodes.values() for pod in node.all_pods if pod.uid in gone}
+    for uid, pod in gone.items():
+        left = f"nothing is wrong with it on {present[uid]}" if uid in present else f"it is gone from {pod.node}"
+        yield Row("over", pod.pod, uid, left)

@@ -1,0 +1,58 @@
+"""Kubelet's topology manager as a NodeResourceTopology tells it: attributes before the older list of policies.
+
+Source: scheduler-plugins `nodeconfig.TopologyManager`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model import nrt
+
+_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+_SCOPES = ("container", "pod")
+_MOST_NODES = 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What one source says; empty or None where it says nothing that can be read."""
+
+    policy: str = ""
+    scope: str = ""
+    max_numa_nodes: int | None = None
+
+    def over(self, other: Told) -> Told:
+        """This, with what it leaves open from `other`."""
+        return Told(self.policy or other.policy, self.scope or other.scope, self.max_numa_nodes or other.max_numa_nodes)
+
+
+DEFAULT = Told("none", "container", 8)
+"""Kubelet's own defaults."""
+
+
+def by_attributes(attributes: Iterable[Mapping[str, str]]) -> Told:
+    """What the attributes say; a word or number that kubelet does not know counts as not said."""
+    values = {a.get("name", ""): a.get("value", "") for a in attributes}
+    policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
+    return Told(
+        policy if policy in _POLICIES else "",
+        scope if scope in _SCOPES else "",
+        _count(values.get("topologyManagerMaxNUMANodes", "")),
+    )
+
+
+def by_policies(words: Sequence[str]) -> Told:
+    """What the first word of `topologyPolicies` says; the others are not looked at."""
+    if not words or (words[0] not in _NOTHING and nrt.kubelet_topology_manager(words[0])[0] == "none"):
+        return Told()
+    return Told(*nrt.kubelet_topology_manager(words[0]))
+
+
+_NOTHING = ("None",)
+
+
+def _count(text: str) -> int | None:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    return min(number, _MOST_NODES) if number > 1 else None

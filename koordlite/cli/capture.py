@@ -1,0 +1,57 @@
+"""`koordlite capture`: one picture with the files it came from."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import pathlib
+
+from koordlite import config
+from koordlite.agent import Agent
+from koordlite.cli import machine as machines
+from koordlite.cli import recording
+from koordlite.host import bundle
+from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.record import capture as captures
+from koordlite.record import onefile
+from koordlite.record.mask import Mask, Names
+from koordlite.record.moment import Moment
+from koordlite.replay import again
+
+
+def capture(args: argparse.Namespace) -> int:
+    """Look twice, a second apart, and keep what was seen. Nothing on the machine is changed."""
+    folder = pathlib.Path(args.output)
+    if folder.exists():
+        raise InputError(Problem("command line", "--output", args.output, "it exists", "name a folder to be made"))
+    settings = config.with_modes(machines.settings(args), "observe")
+    machine = machines.machine(args, settings)
+    with contextlib.closing(machine):
+        watching = captures.Watching(machine.host.files)
+        host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
+        moment = _look(Agent(host, machine.cluster, settings), host)
+        mask = _mask(moment) if args.mask else None
+        captures.write(folder, watching, machine.cluster.view(), mask.value if mask else None)
+        path = folder / captures.MOMENT
+        head = recording.head(machine, settings)
+        if mask:
+            onefile.masked(path, head, lambda: [moment], decide=again.decided_anew())
+        else:
+            onefile.write(path, head, [moment])
+    print(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}")
+    return 0
+
+
+def _look(agent: Agent, host: bundle.Host) -> Moment:
+    agent.tick()
+    host.clock.wait(1.0)
+    tick = agent.tick()
+    if agent.judged is None:
+        raise KoordliteError(tick.because)
+    return agent.judged
+
+
+def _mask(moment: Moment) -> Mask:
+    names = Names()
+    names.take_in(moment.seen)
+    return Mask(names)

@@ -1,0 +1,68 @@
+"""`koordlite explain SUBJECT`: ask a running agent, a flight record, or one look at the machine that is named."""
+
+from __future__ import annotations
+
+import argparse
+import time
+import urllib.parse
+from collections.abc import Callable
+
+from koordlite.cli import asking, looking, moment_word
+from koordlite.cli import machine as machines
+from koordlite.model.errors import InputError, Problem
+from koordlite.report import json, since
+from koordlite.report.explain import explain as explained
+from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.pausing import moment
+from koordlite.report.tick import Tick
+
+SUBJECTS = (
+    "node, pod NAME, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
+    "a strategy, a reason, or part of a file name"
+)
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Print the answer. 2 when there is nothing of that name."""
+    subject = " ".join(args.subject)
+    if args.record or args.at or args.since:
+        print(_of_record(subject, args), end="")
+    elif looking.named(args):
+        tick = looking.look(args)
+        print(_said(subject, lambda: explained(subject, tick, NOTHING, output=args.output)), end="")
+    else:
+        query = urllib.parse.urlencode({"subject": subject, "output": args.output})
+        print(asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}"), end="")
+    return 0
+
+
+def _of_record(subject: str, args: argparse.Namespace) -> str:
+    from koordlite.cli import recorded
+
+    path = args.record or machines.settings(args).record.folder
+    tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
+    if not args.since:
+        return _at(subject, tick, past, args.output)
+    then, _ = recorded.at(path, _when(args.since, "--since", tick.wall))
+    if args.output == "json":
+        found = _said(subject, lambda: json.encode({"version": 1, **since.document(subject, then, tick)}).decode())
+    else:
+        found = _said(subject, lambda: since.render(subject, then, tick))
+    return found
+
+
+def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
+    head = "" if output == "json" else f"as recorded at {moment(tick.wall)}\n\n"
+    return head + _said(subject, lambda: explained(subject, tick, past, output=output))
+
+
+def _when(text: str | None, option: str, now: float) -> float | None:
+    return None if text is None else moment_word.seconds(text, option, now=now)
+
+
+def _said(subject: str, say: Callable[[], str]) -> str:
+    try:
+        return say()
+    except ValueError as error:
+        do = f"ask for {SUBJECTS}"
+        raise InputError(Problem("command line", "SUBJECT", subject, str(error), do)) from error

@@ -1,0 +1,35 @@
+"""`koordlite log-level`: show or change which decisions a running agent logs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from koordlite import config
+from koordlite.cli import asking
+
+
+def log_level(args: argparse.Namespace) -> int:
+    """Print the levels in force, after the change if one is asked for."""
+    url = f"{(args.url or asking.default_url()).rstrip('/')}/loglevel"
+    folder = args.state_dir or config.Agent().state_dir
+    if args.level is None:
+        found = asking.get(url, folder)
+    else:
+        wish = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
+        found = asking.put(url, wish, folder)
+    for line in _lines(json.loads(found)):
+        print(line)
+    return 0
+
+
+def _lines(levels: dict[str, Any]) -> list[str]:
+    rows = {"everything else": levels["default"]}
+    rows |= {f"strategy {name}": held for name, held in levels["strategies"].items()}
+    rows |= {f"pod {name}": held for name, held in levels["pods"].items()}
+    return [f"{name}: {held['level']}{_rest(held)}" for name, held in rows.items()]
+
+
+def _rest(held: dict[str, Any]) -> str:
+    return f" for {held['forSeconds']:.0f} s more" if "forSeconds" in held else ""

@@ -1,0 +1,72 @@
+"""`koordlite pause` and `koordlite resume`: let the agent of this machine only look on for a while."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import pathlib
+import time
+
+from koordlite import config
+from koordlite.host import pause_file
+from koordlite.model import duration
+from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.model.pause import ANNOTATION, Pause
+
+LONGEST_SECONDS = 30 * 24 * 3600.0
+"""A pause that nobody remembers ends by itself."""
+
+
+def pause(args: argparse.Namespace) -> int:
+    """Ask for a pause; an earlier one is replaced."""
+    seconds, because = _seconds(args.duration), args.because.strip()
+    if not because:
+        do = "say for whom it is, or what has to be waited for"
+        raise InputError(Problem("command line", "--because", args.because, "it says nothing", do))
+    wanted = Pause(until=time.time() + seconds, because=because, release=args.release)
+    folder = _folder(args)
+    try:
+        pause_file.write(folder, wanted)
+    except OSError as error:
+        raise KoordliteError(_refused(folder, error)) from error
+    in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
+    print(f"paused until {_shown(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
+    return 0
+
+
+def resume(args: argparse.Namespace) -> int:
+    """End the pause. 1 when there was none."""
+    folder = _folder(args)
+    try:
+        ended = pause_file.remove(folder)
+    except OSError as error:
+        raise KoordliteError(_refused(folder, error)) from error
+    if not ended:
+        print(f"there was no pause in {folder}; the annotation {ANNOTATION} of the Node pauses as well")
+        return 1
+    print("the pause has ended")
+    return 0
+
+
+def _seconds(text: str) -> float:
+    do = "write a time like 45m, 2h or 1h30m, at most 720h"
+    try:
+        seconds = duration.parse(text) / duration.SECOND
+    except ValueError as error:
+        raise InputError(Problem("command line", "DURATION", text, str(error), do)) from error
+    if not 1 <= seconds <= LONGEST_SECONDS:
+        raise InputError(Problem("command line", "DURATION", text, "too short or too long", do))
+    return seconds
+
+
+def _folder(args: argparse.Namespace) -> pathlib.Path:
+    settings = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    return pathlib.Path(args.state_dir or settings.agent.state_dir)
+
+
+def _refused(folder: pathlib.Path, error: OSError) -> str:
+    return f"{folder}: {error.strerror or error}; run it as the user of the agent, or name its --state-dir"
+
+
+def _shown(wall: float) -> str:
+    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,79 @@
+"""`koordlite record`: a flight record in one file, of the time to come or out of the agent's own."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import pathlib
+import signal
+import tempfile
+import threading
+import time
+
+from koordlite import __version__, config
+from koordlite.agent import Agent
+from koordlite.cli import machine as machines
+from koordlite.cli import moment_word, recording
+from koordlite.model import duration
+from koordlite.model.errors import InputError, Problem
+from koordlite.record import onefile
+from koordlite.record.reader import Record
+from koordlite.record.segment import Head
+from koordlite.replay import again
+
+
+def record(args: argparse.Namespace) -> int:
+    """Write the file. 1 when it holds no moment."""
+    path = pathlib.Path(args.output)
+    if path.exists():
+        raise InputError(Problem("command line", "--output", args.output, "the file exists", "name another one"))
+    count = _look_on(args, path) if args.duration else _take_out(args, path)
+    print(f"{path}: {count} moments, {path.stat().st_size} bytes{', masked' if args.mask else ''}")
+    return 0 if count else 1
+
+
+def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
+    """Out of a record that is there, also while its agent writes on."""
+    settings = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    found = Record(pathlib.Path(args.source or settings.record.folder))
+    since = moment_word.seconds(args.last, "--last", now=time.time())
+    for _ in found.moments(since=since):
+        break  # One look, for the head.
+    head = found.head or Head(koordlite=__version__)
+    if args.mask:
+        return onefile.masked(path, head, lambda: found.moments(since=since), decide=again.decided_anew())
+    return onefile.write(path, head, found.moments(since=since))
+
+
+def _look_on(args: argparse.Namespace, path: pathlib.Path) -> int:
+    """With an agent that only observes. To be masked it has to be complete first, so it goes to a private file."""
+    seconds = _seconds(args.duration)
+    with contextlib.ExitStack() as stack:
+        raw = path
+        if args.mask:
+            raw = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordlite-"))) / "record"
+        head = _observe(args, raw, seconds)
+        if not args.mask:
+            return sum(1 for _ in Record(path).moments())
+        return onefile.masked(path, head, Record(raw).moments, decide=again.decided_anew())
+
+
+def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    settings = config.with_modes(machines.settings(args), "observe")
+    machine = machines.machine(args, settings, stop)
+    with contextlib.closing(machine):
+        head = recording.head(machine, settings)
+        agent = Agent(machine.host, machine.cluster, settings)
+        with contextlib.closing(onefile.OneFile(path, head)) as file:
+            agent.run(lambda tick: file.add(agent.judged) if agent.judged else None, seconds=seconds)
+    return head
+
+
+def _seconds(text: str) -> float:
+    try:
+        return duration.parse(text) / duration.SECOND
+    except ValueError as error:
+        raise InputError(Problem("command line", "--for", text, str(error), "write 90s, 30m or 1h")) from error

@@ -1,0 +1,88 @@
+"""A flight record as explanations want it: the tick at a moment, and the hour before it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+
+from koordlite import reflex
+from koordlite.apply.foreign import ForeignWriters
+from koordlite.model.decision import BlockChange, CgroupChange, Decision
+from koordlite.model.errors import InputError, Problem
+from koordlite.record.moment import Moment
+from koordlite.record.reader import Record
+from koordlite.report import tick as ticks
+from koordlite.report.history import History
+from koordlite.report.past import Past, Remembered
+from koordlite.report.tick import Tick
+
+PAST_SECONDS = 3600.0
+NEWEST_PIECES = 2
+MOST_MOMENTS = 4000
+"""An hour of ticks, and surges between them."""
+
+
+def at(path: str, wall: float | None) -> tuple[Tick, Remembered]:
+    """The last tick up to `wall` (seconds since the epoch; None: of the record), and what was before it.
+
+    InputError when the record has nothing up to then; RecordError when it is none.
+    """
+    held = _moments(path, wall)
+    if not held:
+        do = "see when it begins with an earlier or later time, or leave the time out for its last moment"
+        raise InputError(Problem(path, "record", "", "it has no moment of that time", do))
+    past, history, last = Past(), History({}, {}), Tick(time=0.0)
+    for tick in _ticks(held):
+        past.add(tick, history.add(tick))
+        last = tick
+    return last, past.remembered()
+
+
+def _moments(path: str, wall: float | None) -> collections.deque[Moment]:
+    held: collections.deque[Moment] = collections.deque(maxlen=MOST_MOMENTS)
+    for moment in _newest(path) if wall is None else Record(pathlib.Path(path)).moments(since=wall - PAST_SECONDS):
+        if wall is not None and moment.wall > wall:
+            break
+        held.append(moment)
+    return held
+
+
+def _newest(path: str) -> Iterator[Moment]:
+    """The moments of the last pieces: a day is not read for its last hour."""
+    for file in Record(pathlib.Path(path)).files()[-NEWEST_PIECES:]:
+        yield from Record(file).moments()
+
+
+def _ticks(held: collections.deque[Moment]) -> Iterator[Tick]:
+    """The ticks the agent reported then. Who else wrote is found out as the agent does."""
+    others = ForeignWriters()
+    started, decisions = held[0].seen.time, tuple[Decision, ...]()
+    for moment in held:
+        foreign = others.look(moment.seen)
+        decisions = reflex.merged(decisions, moment.decisions) if moment.woken else moment.decisions
+        yield dataclasses.replace(_tick(moment, decisions, started), foreign=foreign, woken=moment.woken)
+        _note(moment, others)
+
+
+def _tick(moment: Moment, decisions: tuple[Decision, ...], started: float) -> Tick:
+    return ticks.build(
+        moment.seen,
+        decisions,
+        applied=moment.applied,
+        modes={name: section.mode for name, section in moment.settings.items()},
+        started=started,
+        wall=moment.wall,
+    )
+
+
+def _note(moment: Moment, others: ForeignWriters) -> None:
+    """Tell what we wrote."""
+    done = {step.place for step in moment.applied if step.ok}
+    for change in (change for decision in moment.decisions for change in decision.changes):
+        if isinstance(change, CgroupChange | BlockChange) and change.place in done:
+            if change.gives_back:
+                others.forget(change.place)
+            else:
+                others.wrote(change)

@@ -1,0 +1,82 @@
+"""The flight record of `koordlite run`: every round goes into the folder, and a folder that fails stops nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pathlib
+from collections.abc import Callable, Iterator
+
+from koordlite import __version__
+from koordlite.agent import Agent
+from koordlite.cli.machine import Machine
+from koordlite.config import Settings
+from koordlite.host.files import RealFiles
+from koordlite.model.errors import KoordliteError
+from koordlite.record.moment import Moment
+from koordlite.record.segment import Head
+from koordlite.record.store import Recorder
+from koordlite.report.history import DecisionEvent
+from koordlite.report.tick import Tick
+
+LOG = logging.getLogger(__name__)
+MIB = 1 << 20
+Listener = Callable[[Tick, tuple[DecisionEvent, ...]], None]
+
+
+@contextlib.contextmanager
+def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str | None) -> Iterator[Listener]:
+    """Listens to ticks and keeps what they judged. `named` is a folder given for this run: it is required then.
+
+    An emulated or captured machine is recorded only where a folder was named.
+    """
+    recorder = _open(machine, settings, named)
+    if recorder is None:
+        yield lambda tick, news: None
+        return
+    keep = keeper(recorder)
+
+    def listen(tick: Tick, news: tuple[DecisionEvent, ...]) -> None:
+        if agent.judged is not None:
+            keep(agent.judged)
+
+    try:
+        yield listen
+    finally:
+        recorder.close()
+
+
+def keeper(recorder: Recorder) -> Callable[[Moment], None]:
+    """Adds moments; why one could not be kept is logged when it comes up, not each tick it lasts."""
+    said = ""
+
+    def keep(moment: Moment) -> None:
+        nonlocal said
+        try:
+            recorder.add(moment)
+            said = ""
+        except OSError as error:
+            if str(error) != said:
+                LOG.error("the flight record has a gap: %s", error)
+            said = str(error)
+
+    return keep
+
+
+def head(machine: Machine, settings: Settings) -> Head:
+    """What the pieces say of themselves."""
+    return Head(koordlite=__version__, node=settings.agent.node, machine=machine.name)
+
+
+def _open(machine: Machine, settings: Settings, named: str | None) -> Recorder | None:
+    wanted = settings.record
+    if not named and (wanted.mode == "off" or not isinstance(machine.host.files, RealFiles)):
+        return None
+    folder = pathlib.Path(named or wanted.folder)
+    try:
+        return Recorder(folder, head(machine, settings), max_bytes=wanted.max_mib * MIB)
+    except (OSError, KoordliteError) as error:
+        if named or wanted.mode == "required":
+            raise
+        LOG.warning("there is no flight record: %s", error)
+        return None

@@ -1,0 +1,119 @@
+"""`koordlite replay`: a flight record judged again, with its own settings or with others."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from koordlite import config
+from koordlite.cli import machine as machines
+from koordlite.cli import moment_word
+from koordlite.kube import manifest_files
+from koordlite.model import declared, slo_config, wire
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.settings import Mode
+from koordlite.model.slo import Threshold
+from koordlite.record.reader import Record
+from koordlite.replay import again, compare, html, json, text
+from koordlite.replay.otherwise import Other
+from koordlite.report.json import encode
+
+_THRESHOLD = "resource-threshold-config"
+
+
+def replay(args: argparse.Namespace) -> int:
+    """Without other settings: 1 when a decision does not come out as recorded. With others: what would differ."""
+    record = Record(pathlib.Path(args.record or config.FlightRecord().folder))
+    since = moment_word.seconds(args.since, "--since", now=time.time()) if args.since else None
+    other = _other(args)
+    if other is None:
+        found = again.check(record.moments(since=since))
+        _print(args.output, check=found, record=record)
+        return 0 if found.same else 1
+    _print(args.output, compared=compare.compare(record.moments(since=since), other), record=record)
+    return 0
+
+
+def _print(
+    output: str, *, record: Record, check: again.Check | None = None, compared: compare.Comparison | None = None
+) -> None:
+    """Exactly one of `check` and `compared` is there."""
+    title = f"koordlite replay of {record.path.name}"
+    if output == "json":
+        found = json.check(check, record.problems) if check else None
+        sys.stdout.buffer.write(encode(found or json.comparison(_there(compared), record.problems)))
+    elif output == "html":
+        shown = html.check(check, record.problems, title=title) if check else None
+        print(shown or html.comparison(_there(compared), record.problems, title=title))
+    else:
+        told = text.check(check, record.problems) if check else None
+        print(told or text.comparison(_there(compared), record.problems), end="")
+
+
+def _there(compared: compare.Comparison | None) -> compare.Comparison:
+    assert compared is not None
+    return compared
+
+
+def _other(args: argparse.Namespace) -> Other | None:
+    """What the options say is otherwise; None when they say nothing."""
+    if not (args.config or args.set or args.mode or args.strategy):
+        return None
+    data: Mapping[str, str] | None = None
+    chosen: config.Settings | None = None
+    for path in map(pathlib.Path, args.config):
+        read = _config_map(path)
+        if read is None:
+            chosen = config.load(path)
+        else:
+            data = read
+    return Other(
+        settings=chosen.strategies if chosen else None,
+        modes=_modes(args),
+        config=data,
+        threshold=_threshold(args.set),
+    )
+
+
+def _modes(args: argparse.Namespace) -> Mapping[str, Mode]:
+    """What `--mode` and `--strategy` say, by strategy."""
+    chosen = machines.with_modes(config.default(), args)
+    named = {text.partition("=")[0] for text in args.strategy}
+    return {name: section.mode for name, section in chosen.strategies.items() if args.mode or name in named}
+
+
+def _config_map(path: pathlib.Path) -> Mapping[str, str] | None:
+    """data of the ConfigMap in a manifest; None when the file is something else: a koordlite.yaml."""
+    try:
+        objects = manifest_files.read(path)
+    except InputError:
+        return None
+    return next((found.data or {} for found in objects if isinstance(found, wire.ConfigMapObject)), None)
+
+
+def _threshold(given: list[str]) -> dict[str, object]:
+    """`cpuSuppressThresholdPercent=70` and the like as fields of `Threshold`, read as the ConfigMap would be."""
+    names = {declared.camel(field.name): field.name for field in dataclasses.fields(Threshold)}
+    for pair in given:
+        if pair.partition("=")[0] not in names:
+            do = f"write NAME=VALUE with NAME one of {', '.join(names)}"
+            raise InputError(Problem("command line", "--set", pair, "no field of resource-threshold-config", do))
+    values = {name: _value(text) for name, _, text in (pair.partition("=") for pair in given)}
+    document = msgspec.json.encode({"clusterStrategy": values}).decode()
+    read = slo_config.effective({_THRESHOLD: document}, labels={}, annotations={}, owner="command line")
+    if read.problems:
+        raise InputError(read.problems)
+    return {names[name]: getattr(read.threshold, names[name]) for name in values}
+
+
+def _value(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,138 @@
+"""The agent's HTTP server for `koordlite run`: what it answers from, who may ask, and the log of decisions."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.cli.machine import Machine
+from koordlite.config import Http, Settings
+from koordlite.kube.cluster import KubeCluster
+from koordlite.report.decision_log import DecisionLog, Levels
+from koordlite.report.history import DecisionEvent
+from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.http.answers import Plain
+    from koordlite.http.certificate import Certificate
+    from koordlite.http.guard import Guard, Review
+    from koordlite.kube.reviews import Reviewer
+    from koordlite.report.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+News = tuple[DecisionEvent, ...]
+Listener = Callable[[Tick, News], None]
+
+
+@contextlib.contextmanager
+def served(machine: Machine, settings: Settings, *, folder: str) -> Iterator[Listener]:
+    """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none."""
+    levels = Levels(settings.strategies)
+    log = DecisionLog(levels)
+    with contextlib.ExitStack() as stack:
+        publish = stack.enter_context(_server(machine, settings, levels, folder)) if settings.http.enable else None
+
+        def listen(tick: Tick, news: News) -> None:
+            log.tell(tick.decisions, news)
+            if publish:
+                publish(tick, news)
+
+        yield listen
+
+
+@contextlib.contextmanager
+def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -> Iterator[Listener]:
+    from koordlite.http.server import Server
+    from koordlite.report.endpoints import Endpoints
+    from koordlite.report.past import Past
+
+    metrics = _metrics(machine.remote, settings.http)
+    endpoints = Endpoints(
+        period_seconds=settings.agent.interval_seconds,
+        stale_seconds=settings.agent.stale_seconds,
+        registry=metrics.registry,
+        levels=levels,
+    )
+    with _token(folder) as token:
+        http = settings.http
+        server = Server(
+            http.address,
+            http.port,
+            endpoints.answer,
+            change=endpoints.change,
+            guard=_guard(http, token, machine.remote),
+            certificate=_certificate(http),
+        )
+        past = Past()
+
+        def publish(tick: Tick, news: News) -> None:
+            past.add(tick, news)
+            metrics.observe_tick(tick)
+            endpoints.publish(tick, past.remembered())
+
+        server.start()
+        LOG.info("listening on %s", server.url)
+        try:
+            yield publish
+        finally:
+            server.close()
+
+
+def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:
+    from koordlite.report.kubelet_metrics import KubeletMetrics
+    from koordlite.report.metrics import Metrics
+
+    metrics = Metrics(started=time.time(), per_cpu=settings.metrics_per_cpu)
+    if remote:
+        metrics.registry.register(KubeletMetrics(remote.kubelet_times))
+    return metrics
+
+
+@contextlib.contextmanager
+def _token(folder: str) -> Iterator[str]:
+    """A fresh token in `folder`, or nothing where it cannot be kept: then nobody on this machine can change levels."""
+    from koordlite.http import local_token
+
+    token = ""
+    try:
+        token = local_token.make(folder) if folder else ""
+    except OSError as error:
+        LOG.info("there is no token for changes over HTTP: %s", error)
+    try:
+        yield token
+    finally:
+        if token:
+            local_token.forget(folder, token)
+
+
+def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
+    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.kube.reviews import Reviewer
+
+    exposed = not is_loopback(http.address)
+    if exposed and not http.tls_cert_file:
+        LOG.warning("tokens are sent to %s in the clear: name a certificate with http.tlsCertFile", http.address)
+    return Guard(exposed=exposed, local_token=token, review=_review(Reviewer(remote.api)) if remote else None)
+
+
+_STATUS = {"unknown": 401, "forbidden": 403, "unanswered": 503, "busy": 429}
+
+
+def _review(reviewer: Reviewer) -> Review:
+    """The reviewer's verdicts as answers. Permissions are for the first part of a path: /explain for all below it."""
+    from koordlite.http.answers import Plain
+
+    def review(token: str, verb: str, path: str) -> Plain | None:
+        found = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0])
+        return None if found.standing == "allowed" else Plain(_STATUS[found.standing], found.why)
+
+    return review
+
+
+def _certificate(http: Http) -> Certificate | None:
+    from koordlite.http.certificate import Certificate
+
+    return Certificate(http.tls_cert_file, http.tls_key_file) if http.tls_cert_file else None

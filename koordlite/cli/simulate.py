@@ -1,0 +1,62 @@
+"""`koordlite simulate`: scenarios on the emulated node in compressed time."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import pathlib
+import sys
+
+from koordlite import config
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.report import simulation as reports
+from koordlite.report import simulation_html, simulation_json
+from koordlite.report.json import encode
+from koordlite.simulation import reading, runner
+from koordlite.simulation.reading import Play
+
+
+def simulate(args: argparse.Namespace) -> int:
+    """Play the scenarios. 1 when something that was expected did not come out; never when configurations are compared,
+    since what is expected was written for one of them."""
+    # What goes wrong on the emulated node is part of the play, and in the report.
+    logging.getLogger("koordlite").setLevel(logging.CRITICAL)
+    plays = _plays(args)
+    runs = [runner.play(each, seed=args.seed) for each in plays]
+    if args.html:
+        title = f"{runs[0].name}, simulated"
+        pathlib.Path(args.html).write_text(simulation_html.document(runs, title=title), encoding="utf-8")
+    if args.output == "json":
+        sys.stdout.buffer.write(encode(simulation_json.document(runs)))
+        sys.stdout.buffer.flush()
+    elif args.compare:
+        print(reports.compared(runs), end="")
+    else:
+        print("\n".join(map(reports.text, runs)), end="")
+    return 0 if args.compare or all(run.ok for run in runs) else 1
+
+
+def _plays(args: argparse.Namespace) -> list[Play]:
+    """Every file is read before the first scenario is played, so that all mistakes are told at once."""
+    plays: list[Play] = []
+    problems: list[Problem] = []
+    for name in args.scenario:
+        try:
+            plays.append(_chosen(reading.load(pathlib.Path(name)), args))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    if not args.compare:
+        return plays
+    if len(plays) > 1:
+        do = "name one scenario, or leave --compare out"
+        raise ConfigError(Problem("command line", "--compare", " ".join(args.compare), "several scenarios", do))
+    return [reading.variant(plays[0], pathlib.Path(name)) for name in args.compare]
+
+
+def _chosen(play: Play, args: argparse.Namespace) -> Play:
+    settings = config.load(pathlib.Path(args.config)) if args.config else play.settings
+    written = dataclasses.replace(play.scenario, mode=args.mode) if args.mode else play.scenario
+    return dataclasses.replace(play, settings=settings, scenario=written)

@@ -1,0 +1,51 @@
+"""`koordlite status`: one screen on a running agent, or on one look at the machine that is named."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+
+from koordlite.cli import asking, looking
+from koordlite.model.errors import KoordliteError
+from koordlite.report import recent
+from koordlite.report import status as screens
+from koordlite.report.json import encode, state
+from koordlite.report.tick import Tick
+
+EXIT_CODES = {"degraded": 1, "paused": 3}
+"""By status; 0 for all others. 2 is an agent that does not answer."""
+
+
+def status(args: argparse.Namespace) -> int:
+    """Print the answer. 0 while all is well, 1 when the agent is degraded, 3 while it is paused."""
+    if looking.named(args):
+        return _show(looking.look(args), args.output)
+    found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
+    if args.output == "json":
+        print(found, end="")
+        return EXIT_CODES.get(json.loads(found).get("status", ""), 0)
+    return _show(_read(found), args.output)
+
+
+def colored() -> bool:
+    """Whether colours are wanted: on a terminal, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _read(found: str) -> Tick:
+    try:
+        return recent.tick(json.loads(found))
+    except ValueError as error:
+        raise KoordliteError(f"what answers there is no agent of this version: {error}") from error
+
+
+def _show(tick: Tick, output: str) -> int:
+    if output == "json":
+        sys.stdout.buffer.write(encode(state(tick)))
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns
+        print(screens.screen(tick, width=width, color=colored()), end="")
+    return EXIT_CODES.get(tick.status, 0)

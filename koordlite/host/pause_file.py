@@ -1,0 +1,88 @@
+"""The pause that `koordlite pause` asks for: one file in the state folder, replaced as a whole.
+
+It outlives the agent, so that a restart stays paused. On tmpfs it dies with the boot, as what is in force does.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+import msgspec
+
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pause import By, Pause
+
+NAME = "pause.json"
+_ADVICE = 'write {"until": "2026-01-31T18:00:00Z", "because": "…", "inForce": "keep"}'
+_KEPT = "what held before stays"
+
+
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The form of the file, and of the annotation."""
+
+    until: datetime.datetime
+    because: str = ""
+    in_force: str = msgspec.field(default="keep", name="inForce")
+
+
+def parse(text: str | bytes, *, owner: str, field: str, by: By) -> Pause:
+    """The pause that `text` writes; InputError names `owner` and `field`."""
+
+    def wrong(why: str) -> InputError:
+        shown = text if isinstance(text, str) else text.decode(errors="replace")
+        return InputError(Problem(owner, field, shown, why, f"{_ADVICE}; {_KEPT}"))
+
+    try:
+        written = msgspec.json.decode(text, type=_Written)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise wrong(str(error)) from error
+    if written.until.tzinfo is None:
+        raise wrong("the time has no zone: end it with Z or an offset")
+    if written.in_force not in ("keep", "release"):
+        raise wrong(f"inForce is {written.in_force!r}, and not keep or release")
+    if not written.because.strip():
+        raise wrong("it does not say because of what")
+    release = written.in_force == "release"
+    return Pause(until=written.until.timestamp(), because=written.because.strip(), release=release, by=by)
+
+
+def encode(pause: Pause) -> str:
+    """The text that `parse` reads, to the second."""
+    until = datetime.datetime.fromtimestamp(round(pause.until), tz=datetime.UTC)
+    in_force = "release" if pause.release else "keep"
+    return msgspec.json.encode(_Written(until=until, because=pause.because, in_force=in_force)).decode()
+
+
+def read(folder: Path) -> Pause | None:
+    """The pause asked for in the state folder; None when there is none. InputError when the file cannot be read."""
+    path = folder / NAME
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InputError(Problem(str(path), "file", "", why, f"make it readable, or remove it; {_KEPT}")) from error
+    return parse(raw, owner=str(path), field="content", by="command")
+
+
+def write(folder: Path, pause: Pause) -> None:
+    """Ask for a pause; an earlier one is replaced. OSError when the folder cannot be written."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = folder / f".{NAME}.new"
+    with open(aside, "w", encoding="utf-8") as file:
+        file.write(f"{encode(pause)}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, folder / NAME)
+
+
+def remove(folder: Path) -> bool:
+    """Take the pause back; False when there was none."""
+    try:
+        os.unlink(folder / NAME)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,64 @@
+"""The server's TLS certificate: read from files, and read again when they are replaced, as cert-manager does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+from koordlite.model.errors import ConfigError, Problem
+
+LOG = logging.getLogger(__name__)
+CHECK_SECONDS = 10.0
+"""How soon a replaced file is noticed."""
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Certificate:
+    """A certificate with its key. ConfigError from the constructor when they cannot be used."""
+
+    def __init__(self, certificate_file: str, key_file: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._files, self._now = (certificate_file, key_file or certificate_file), now
+        self._lock = threading.Lock()
+        try:
+            self._stamp, self._context = self._stamps(), self._load()
+        except (OSError, ValueError) as error:
+            names = " and ".join(dict.fromkeys(self._files))
+            do = "name a certificate and its key in PEM format, or leave both out for plain HTTP"
+            raise ConfigError(Problem("koordlite.yaml", "http.tlsCertFile", names, str(error), do)) from error
+        self._checked = now()
+
+    def context(self) -> ssl.SSLContext:
+        """For the next connection. A replacement that cannot be used is logged, and the last good one stays."""
+        with self._lock:
+            if self._now() - self._checked >= CHECK_SECONDS:
+                self._checked = self._now()
+                self._renew()
+            return self._context
+
+    def _renew(self) -> None:
+        try:
+            stamp = self._stamps()
+            if stamp == self._stamp:
+                return
+            self._context, self._stamp = self._load(), stamp
+        except (OSError, ValueError) as error:
+            LOG.error("the certificate of the HTTP server was replaced by one that cannot be used: %s", error)
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(*self._files, password=_no_password)
+        return context
+
+    def _stamps(self) -> _Stamp:
+        found = (os.stat(path) for path in self._files)
+        return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
+
+
+def _no_password() -> str:
+    """OpenSSL would ask at the terminal."""
+    raise ValueError("the key is protected by a password")

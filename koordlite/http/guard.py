@@ -1,0 +1,54 @@
+"""Who may ask: everybody on this machine may look, others show a token, and nobody changes anything without one.
+
+A token is the local one, which root finds in a file (`local_token`), or one that the cluster's API server vouches for
+(`Review`). Health is told to everybody: kubelet's probes have no token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Callable
+
+from koordlite.http.answers import Plain
+
+OPEN = frozenset({"/healthz", "/readyz"})
+Review = Callable[[str, str, str], Plain | None]
+"""Token, verb (`get`, `put`) and path to a refusal, or None for yes."""
+
+
+class Guard:
+    """Judges requests; called from many threads."""
+
+    def __init__(self, *, exposed: bool, local_token: str = "", review: Review | None = None) -> None:
+        """`exposed`: others than this machine can connect. Without token and review nobody can prove anything."""
+        self._exposed, self._local, self._review = exposed, local_token, review
+
+    def refusal(self, verb: str, path: str, authorization: str) -> Plain | None:
+        """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty."""
+        if verb == "get" and (path in OPEN or not self._exposed):
+            return None
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return self._unknown("a bearer token is needed")
+        # Compared as bytes: a token from outside may hold anything.
+        if self._local and hmac.compare_digest(token.encode(errors="replace"), self._local.encode()):
+            return None
+        if self._review is None:
+            return self._unknown("this is not the token of this agent, and there is no API server to ask about others")
+        return self._review(token, verb, path)
+
+    def _unknown(self, why: str) -> Plain:
+        known = [*(["the one in the agent's token file"] if self._local else [])]
+        known += ["that of a service account of the cluster"] if self._review else []
+        accepted = f"; accepted: {', or '.join(known)}" if known else "; this agent accepts none"
+        return Plain(401, why + accepted, {"WWW-Authenticate": 'Bearer realm="koordlite"'})
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to `address`. A name other than localhost counts as not."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

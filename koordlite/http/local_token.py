@@ -1,0 +1,39 @@
+"""A token for people on the same machine: a new one each start, in a file that only its owner can read."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import secrets
+
+NAME = "http-token"
+"""File in the agent's folder."""
+
+
+def make(folder: str) -> str:
+    """Write a fresh token into `folder` and return it. OSError when that cannot be done."""
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    token = secrets.token_urlsafe(32)
+    place = pathlib.Path(folder, NAME)
+    fresh = place.with_name(f"{NAME}.new")
+    fresh.unlink(missing_ok=True)
+    # O_EXCL follows no link that somebody put there meanwhile.
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{token}\n")
+    fresh.replace(place)
+    return token
+
+
+def read(folder: str) -> str:
+    """The token of the agent whose folder this is. OSError when there is none, or it is not ours to read."""
+    return pathlib.Path(folder, NAME).read_text(encoding="ascii").strip()
+
+
+def forget(folder: str, token: str) -> None:
+    """Remove the file, unless another agent has put its own there since."""
+    try:
+        if read(folder) == token:
+            pathlib.Path(folder, NAME).unlink()
+    except (OSError, UnicodeDecodeError):
+        return  # It is gone, or not ours: either way there is nothing to remove.

@@ -1,0 +1,239 @@
+"""The listener: GET and HEAD for answers, PUT for changes, a bounded number of connections, bad requests in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+import socket
+import socketserver
+import ssl
+import sys
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from koordlite.http.answers import Answer, Plain
+from koordlite.http.certificate import Certificate
+from koordlite.http.guard import Guard
+from koordlite.model.errors import ConfigError, Problem
+
+LOG = logging.getLogger(__name__)
+CONNECTIONS = 64
+"""At the same time; more are closed unheard."""
+BODY_BYTES = 4096
+"""No change needs more."""
+QUERY_FIELDS = 20
+_IDLE_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+"""How soon `close` is noticed."""
+
+Ask = Callable[[str, Mapping[str, str], str], Answer]
+"""Path, query parameters and Accept header to an answer; called from many threads."""
+Change = Callable[[str, bytes], Answer]
+"""Path and body of a PUT to an answer."""
+
+
+class Server:
+    """Listens from construction, serves from `start` to `close`. Port 0 takes a free one; `port` says which."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        answer: Ask,
+        *,
+        change: Change | None = None,
+        guard: Guard | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
+        """ConfigError when the address or the port cannot be had. Without `guard` everybody may look, nobody change."""
+        self._certificate = certificate
+        self._server = _listen(address, port)
+        self._server.certificate = certificate
+        hooks = _Hooks(answer, change, guard or _LOOK_ONLY)
+        self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks})
+        self.address, self.port = address, int(self._server.server_address[1])
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where to point a browser."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http{'s' if self._certificate else ''}://{host}:{self.port}"
+
+    def start(self) -> None:
+        """Serve in a thread of its own."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving and free the port."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+_LOOK_ONLY = Guard(exposed=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Hooks:
+    """What answers requests, and who may ask."""
+
+    ask: Ask
+    change: Change | None
+    guard: Guard
+
+
+class _Listener(ThreadingHTTPServer):
+    """One thread a connection; none of them outlives the process or holds up a stop."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = CONNECTIONS
+    certificate: Certificate | None = None
+
+    def __init__(self, *args: Any) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(*args)
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for this machine's name, which can take seconds and is used for nothing."""
+        socketserver.TCPServer.server_bind(self)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, while there are not too many."""
+        if not self._free.acquire(blocking=False):
+            LOG.debug("too many connections, that of %s is closed", client_address)
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve the connection and make room for the next."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve; the handshake is here, where it holds up nobody else."""
+        if self.certificate is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(_IDLE_SECONDS)
+        with self.certificate.context().wrap_socket(request, server_side=True) as secure:
+            super().finish_request(secure, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Into the log; a client that went away, or speaks no TLS, is no error of ours."""
+        gone = isinstance(sys.exception(), ConnectionError | TimeoutError | ssl.SSLError)
+        LOG.log(logging.DEBUG if gone else logging.ERROR, "request of %s failed", client_address, exc_info=not gone)
+
+
+class _Request(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "koordlite"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    hooks: _Hooks
+
+    def do_GET(self) -> None:
+        """Answer with content."""
+        self._read(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """Answer with headers only."""
+        self._read(with_body=False)
+
+    def do_PUT(self) -> None:
+        """Change something."""
+        self._send(self._changed(), with_body=True)
+
+    def do_POST(self) -> None:
+        """Nothing is made or removed here; the same for every other word that is HTTP's."""
+        self.close_connection = True
+        allowed = "GET, HEAD, PUT" if self.hooks.change else "GET, HEAD"
+        self._send(Plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}), with_body=True)
+
+    do_DELETE = do_PATCH = do_OPTIONS = do_POST
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Into the log at debug level: scrapes are no news. What a client sent cannot begin a line of the log."""
+        LOG.debug("%s %s", self.address_string(), ascii(format % args))
+
+    def _read(self, *, with_body: bool) -> None:
+        if self._claims_body():
+            self.close_connection = True  # What follows is not the next request.
+        self._send(self._answer(), with_body=with_body)
+
+    def _answer(self) -> Answer:
+        try:
+            url = urllib.parse.urlsplit(self.path)
+            fields = urllib.parse.parse_qsl(url.query, keep_blank_values=True, max_num_fields=QUERY_FIELDS)
+        except ValueError as error:
+            return Plain(400, f"this is no address: {error}")
+        return self._refusal("get", url.path) or self.hooks.ask(url.path, dict(fields), self.headers.get("Accept", ""))
+
+    def _changed(self) -> Answer:
+        body = self._body()
+        if isinstance(body, Plain):
+            self.close_connection = True
+            return body
+        path = self.path.partition("?")[0]
+        if self.hooks.change is None:
+            return Plain(405, "nothing can be changed here", {"Allow": "GET, HEAD"})
+        return self._refusal("put", path) or self.hooks.change(path, body)
+
+    def _refusal(self, verb: str, path: str) -> Plain | None:
+        return self.hooks.guard.refusal(verb, path, self.headers.get("Authorization", ""))
+
+    def _claims_body(self) -> bool:
+        return self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers
+
+    def _body(self) -> bytes | Plain:
+        """The content, or why it is not read. Two lengths could be read in two ways by two programs: neither holds."""
+        lengths = self.headers.get_all("Content-Length", [])
+        if "Transfer-Encoding" in self.headers or len(lengths) != 1:
+            return Plain(411, "say once how long the content is, with Content-Length")
+        text = lengths[0].strip()
+        if not (text.isascii() and text.isdigit()):
+            return Plain(400, "Content-Length is no number")
+        if len(text) > len(str(BODY_BYTES)) or int(text) > BODY_BYTES:
+            return Plain(413, f"more than {BODY_BYTES} bytes")
+        body = self.rfile.read(int(text))
+        return body if len(body) == int(text) else Plain(400, "the content is shorter than Content-Length says")
+
+    def _send(self, answer: Answer, *, with_body: bool) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        for name, text in getattr(answer, "headers", {}).items():
+            self.send_header(name, text)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(answer.body)
+
+
+def _listen(address: str, port: int) -> _Listener:
+    class Listener(_Listener):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    try:
+        return Listener((address, port), _Request)
+    except (OSError, OverflowError) as error:
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = "another process listens there" if taken else str(error)
+        do = "choose another port, 0 for any free one, or set http.enable to false"
+        raise ConfigError(Problem("koordlite.yaml", "http", f"{address}:{port}", why, do)) from error

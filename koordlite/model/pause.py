@@ -1,0 +1,38 @@
+"""A pause: for a while an agent only looks on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+ANNOTATION = "agent.koordlite.io/pause"
+"""On the Node: a JSON object with `until` (RFC 3339), `because`, and `inForce`: keep or release."""
+
+By = Literal["command", "annotation"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Nothing is written until it ends: decisions are made and reported as in mode observe."""
+
+    until: float
+    """When it ends by itself, in seconds since the epoch."""
+    because: str
+    """The words of whoever asked for it."""
+    release: bool = False
+    """Whether what is in force is given back. Otherwise it stays as it stands."""
+    by: By = "command"
+    """Who asked: `koordlite pause` on this machine, or the annotation of the Node."""
+
+    def holds(self, wall: float) -> bool:
+        """Whether it has not ended at `wall`, in seconds since the epoch."""
+        return wall < self.until
+
+
+def together(*asked: Pause | None) -> Pause | None:
+    """What holds when several were asked for: the one that ends last, and a release where any of them says so."""
+    found = [pause for pause in asked if pause is not None]
+    if not found:
+        return None
+    last = max(found, key=lambda pause: pause.until)
+    return dataclasses.replace(last, release=any(pause.release for pause in found))

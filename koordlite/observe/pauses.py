@@ -1,0 +1,41 @@
+"""Whether the agent is paused: the file of `koordlite pause` and the Node's annotation, and when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from koordlite.host import pause_file
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pause import ANNOTATION, Pause, together
+
+
+class Pauses:
+    """Looks each tick. What cannot be read is told as a problem, and the last good wish stays until it ends."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` is the state folder; without one only the annotation counts."""
+        self._folder = folder
+        self._command: Pause | None = None
+        self._annotation: Pause | None = None
+        self.problems: tuple[Problem, ...] = ()
+        """What was wrong at the last look."""
+
+    def look(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
+        """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""
+        problems: list[Problem] = []
+        try:
+            self._command = pause_file.read(self._folder) if self._folder else None
+        except InputError as error:
+            problems += error.problems
+        try:
+            self._annotation = self._annotation if annotations is None else _annotated(annotations, owner)
+        except InputError as error:
+            problems += error.problems
+        self.problems = tuple(problems)
+        return together(*(each for each in (self._command, self._annotation) if each and each.holds(wall)))
+
+
+def _annotated(annotations: Mapping[str, str], owner: str) -> Pause | None:
+    text = annotations.get(ANNOTATION)
+    return None if text is None else pause_file.parse(text, owner=owner, field=ANNOTATION, by="annotation")

@@ -1,0 +1,152 @@
+"""One picture with what it was taken from: a folder that `koordlite run --recorded` takes for a machine.
+
+files.json     every file and folder that was looked at: content, or the kernel's refusal
+cluster.json   what the cluster said, in the form of `record.plain`
+moment.record  the picture itself and what was decided on it, as a flight record
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.ports import ClusterView, Files
+from koordlite.record import words
+from koordlite.record.damage import Damage, RecordError
+from koordlite.record.plain import Builder, plain
+
+FILES, CLUSTER, MOMENT = "files.json", "cluster.json", "moment.record"
+VERSION = 1
+_SEEN, _UNREAD = "0o444", "0o000"
+
+
+class Watching:
+    """Files that remember what was asked of them and what came back; nothing can be changed through them."""
+
+    def __init__(self, inner: Files) -> None:
+        self._inner = inner
+        self.items: dict[str, dict[str, object]] = {}
+        """By path, in the form of `host.recorded`."""
+        self.raw: dict[str, bytes] = {}
+        """Contents that are no text, by path."""
+
+    def read(self, path: str) -> bytes:
+        """As `ports.Files`."""
+        try:
+            data = self._inner.read(path)
+        except OSError as error:
+            self._refused(path, error)
+            raise
+        self._note(path, data)
+        return data
+
+    def list(self, path: str) -> Sequence[str]:
+        """As `ports.Files`."""
+        try:
+            names = self._inner.list(path)
+        except OSError as error:
+            self._refused(path, error)
+            raise
+        self.items[path] = {"dir": True}
+        for name in names:
+            known: dict[str, object] = {"dir": True} if name.endswith("/") else {"mode": _UNREAD}
+            self.items.setdefault(posixpath.join(path, name.rstrip("/")), known)
+        return names
+
+    def write(self, path: str, data: bytes) -> None:
+        """Always EROFS."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def mkdir(self, path: str) -> None:
+        """Always EROFS."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def rmdir(self, path: str) -> None:
+        """Always EROFS."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def _note(self, path: str, data: bytes) -> None:
+        try:
+            self.items[path] = {"mode": _SEEN, "content": data.decode()}
+        except UnicodeDecodeError:
+            self.raw[path] = data
+
+    def _refused(self, path: str, error: OSError) -> None:
+        """What is not there is left out of a capture, and so is not there again."""
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR) and error.errno is not None:
+            self.items.setdefault(path, {"mode": _SEEN, "error": os.strerror(error.errno)})
+
+
+def write(folder: Path, watching: Watching, view: ClusterView, mask: Callable[[Any], Any] | None = None) -> None:
+    """Fill the new folder `folder`; `mask` gives texts and objects with pseudonyms. FileExistsError when it exists."""
+    show = mask or (lambda value: value)
+    folder.mkdir(mode=0o700)
+    items = {path: _shown(item, show) for path, item in sorted(watching.items.items())}
+    (folder / FILES).write_bytes(msgspec.json.format(msgspec.json.encode(items), indent=1))
+    for path, data in watching.raw.items():
+        target = folder / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    parts = {name: plain(show(value)) for name, value in _fields(view).items()}
+    document = {"version": VERSION, "classes": words.table(), "view": parts}
+    (folder / CLUSTER).write_bytes(msgspec.json.encode(document))
+
+
+def is_capture(folder: Path) -> bool:
+    """Whether `folder` was written by `write`."""
+    return (folder / CLUSTER).is_file() and (folder / FILES).is_file()
+
+
+class CapturedCluster:
+    """`ports.Cluster` of a capture: always the same view, and nothing can be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        """RecordError when the folder's file cannot be understood."""
+        self._path = folder / CLUSTER
+        try:
+            document = msgspec.json.decode(self._path.read_bytes(), type=_Document)
+            parts = {name: Builder(document.classes).build(value) for name, value in document.view.items()}
+            self._view = ClusterView(**parts)
+        except (msgspec.DecodeError, Damage, TypeError, ValueError, IndexError, KeyError) as error:
+            raise RecordError(
+                f"{self._path}: this is no capture this version can read: {error}; take it again"
+            ) from error
+
+    def view(self) -> ClusterView:
+        """The captured moment."""
+        return self._view
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Always EROFS."""
+        raise OSError(errno.EROFS, "a captured cluster cannot be changed", str(self._path))
+
+    def evict(self, pod: EvictPod) -> None:
+        """Always EROFS."""
+        raise OSError(errno.EROFS, "a captured cluster cannot be changed", str(self._path))
+
+
+class _Document(msgspec.Struct, frozen=True):
+    version: int
+    classes: list[list[Any]]
+    view: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise ValueError(f"it has the format {self.version}, this koordlite reads format {VERSION}")
+
+
+def _fields(view: ClusterView) -> Mapping[str, Any]:
+    return {field.name: getattr(view, field.name) for field in dataclasses.fields(view)}
+
+
+def _shown(item: Mapping[str, object], show: Callable[[Any], Any]) -> dict[str, object]:
+    content = item.get("content")
+    return {**item, "content": show(content)} if isinstance(content, str) else dict(item)

@@ -1,0 +1,196 @@
+"""The difference between two values, and a value from an older one and the difference.
+
+Most of a picture is the same as a second ago, and most of the rest are numbers that moved a little. None: the same.
+A number: so much more than before. A list says by its first element what it is:
+
+    NEW       the whole value
+    FIELDS    of an object: number of a field, difference, …
+    ALIGNED   of a tuple or mapping: which old items it still has, their differences, and the items that came
+    MEMBERS   of a set: who left, who came
+    CENTI     of a number with two decimals: so many hundredths more
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from koordlite.record import words
+from koordlite.record.gaps import gaps
+from koordlite.record.plain import plain
+
+NEW, FIELDS, ALIGNED, MEMBERS, CENTI = range(5)
+SPARSE, COLUMNS, NUMBERS = range(3)
+"""How differences of aligned items are written: those that changed with their distance; objects of whole numbers
+field by field; whole numbers."""
+NOTHING: Mapping[str, Any] = types.MappingProxyType({})
+"""A mapping without anything that stays the same object."""
+_MOST = 1 << 62
+_LABELS = ("uid", "subject", "place", "id", "name", "pid", "field")
+
+
+def difference(new: Any, old: Any) -> Any:
+    """What has to be known besides `old` to have `new`."""
+    if new is old:
+        return None
+    kind = type(new)
+    if kind is not type(old):
+        return [NEW, plain(new)]
+    if kind is tuple:
+        return _tuple(new, old)
+    return None if new == old else _changed(kind, new, old)
+
+
+def _changed(kind: type, new: Any, old: Any) -> Any:
+    if kind is int and -_MOST < new - old < _MOST:
+        return new - old
+    if kind is float:
+        return _decimals(new, old)
+    return _fields(new, old) if kind in words.vocabulary() else _collection(new, old)
+
+
+def _decimals(new: float, old: float) -> list[Any]:
+    """Pressure has two decimals: as whole hundredths it takes two bytes instead of nine."""
+    if abs(new) < 1e6 and abs(old) < 1e6:
+        now, then = round(new * 100), round(old * 100)
+        if now / 100 == new and then / 100 == old:
+            return [CENTI, now - then]
+    return [NEW, new]
+
+
+def _fields(new: Any, old: Any) -> list[Any]:
+    word = words.vocabulary()[type(new)]
+    if word.is_enum:
+        return [NEW, plain(new)]
+    parts: list[Any] = [FIELDS]
+    for number, (now, then) in enumerate(zip(word.values(new), word.values(old), strict=True)):
+        if now is not then:
+            changed = difference(now, then)
+            if changed is not None:
+                parts += (number, changed)
+    return parts
+
+
+def _collection(new: Any, old: Any) -> list[Any]:
+    if isinstance(new, Mapping):
+        return _aligned(list(new), list(old), list(new.values()), list(old.values()), keyed=True)
+    if isinstance(new, frozenset):
+        return [MEMBERS, plain(tuple(sorted(old - new))), plain(tuple(sorted(new - old)))]
+    return [NEW, plain(new)]
+
+
+def _tuple(new: tuple[Any, ...], old: tuple[Any, ...]) -> list[Any] | None:
+    """Most often the same items stand in the same order: that is found without sorting them by their labels."""
+    if len(new) == len(old) and all(
+        now is then or _label(now) == _label(then) for now, then in zip(new, old, strict=True)
+    ):
+        changed = _items(list(new), list(old))
+        return None if changed is None else [ALIGNED, None, changed]
+    return _aligned(_labels(new), _labels(old), list(new), list(old), keyed=False)
+
+
+def _labels(items: Iterable[Any]) -> list[Any]:
+    """Labels, numbered where several items have the same."""
+    counts: collections.Counter[Any] = collections.Counter()
+    found = []
+    for item in items:
+        label = _label(item)
+        found.append((label, counts[label]))
+        counts[label] += 1
+    return found
+
+
+def _label(item: Any) -> Any:
+    """What tells an item of a tuple from its neighbours: a decision by rule and subject, a pod by its uid."""
+    kind = type(item)
+    label = _LABELLERS.get(kind)
+    if label is None:
+        label = _LABELLERS[kind] = _labeller(kind)
+    return label(item)
+
+
+_LABELLERS: dict[type, Callable[[Any], Any]] = {}
+"""By class, worked out once."""
+
+
+def _labeller(kind: type) -> Callable[[Any], Any]:
+    if kind in (int, str):
+        return lambda item: item
+    word = words.vocabulary().get(kind)
+    name = next((name for name in _LABELS if word and name in word.fields), None)
+    if word is None or name is None:
+        return id
+    return operator.attrgetter(name, *{"strategy"}.intersection(word.fields))
+
+
+def _aligned(keys: Sequence[Any], old_keys: Sequence[Any], new: list[Any], old: list[Any], *, keyed: bool) -> list[Any]:
+    """Items in their new order. Where no item came, left or moved, the order is not written."""
+    if keys == old_keys:
+        return [ALIGNED, None, _items(new, old)]
+    at = {key: index for index, key in enumerate(old_keys)}
+    order: list[int | None] = []
+    came: list[Any] = []
+    expected = 0
+    for key, value in zip(keys, new, strict=True):
+        index = at.get(key)
+        order.append(None if index is None else index - expected)
+        if index is not None:
+            expected = index + 1
+        else:
+            came += (plain(key), plain(value)) if keyed else (plain(value),)
+    kept = [(value, old[at[key]]) for key, value in zip(keys, new, strict=True) if key in at]
+    return [ALIGNED, order, _items([now for now, _ in kept], [then for _, then in kept]), came]
+
+
+def _items(new: list[Any], old: list[Any]) -> list[Any] | None:
+    """The differences of items that belong together."""
+    if all(map(operator.is_, new, old)):
+        return None
+    kinds = set(map(type, new)) | set(map(type, old))
+    if len(kinds) == 1 and len(new) > 1:
+        written = _numbers(new, old) if kinds == {int} else _columns(new, old, kinds.pop())
+        if written is not None:
+            return written
+    return _sparse(new, old)
+
+
+def _numbers(new: list[int], old: list[int]) -> list[Any] | None:
+    return [NUMBERS, gaps(new, old)] if _small(new) and _small(old) else None
+
+
+def _small(numbers: Sequence[int]) -> bool:
+    return min(numbers) > -_MOST and max(numbers) < _MOST
+
+
+def _columns(new: list[Any], old: list[Any], kind: type) -> list[Any] | None:
+    """Objects of nothing but whole numbers: a column a field takes the least room and time."""
+    word = words.vocabulary().get(kind)
+    if word is None or word.is_enum or not all(type(value) is int for value in word.values(new[0])):
+        return None
+    columns: list[Any] = [COLUMNS]
+    for now, then in zip(_turned(word, new), _turned(word, old), strict=True):
+        if set(map(type, now)) != {int} or set(map(type, then)) != {int} or not (_small(now) and _small(then)):
+            return None
+        columns.append(gaps(list(now), list(then)))
+    return columns
+
+
+def _turned(word: words.Word, items: list[Any]) -> Iterator[tuple[Any, ...]]:
+    """A tuple a field."""
+    return zip(*map(word.values, items), strict=True)
+
+
+def _sparse(new: list[Any], old: list[Any]) -> list[Any] | None:
+    parts: list[Any] = [SPARSE]
+    skipped = 0
+    for now, then in zip(new, old, strict=True):
+        changed = None if now is then else difference(now, then)
+        if changed is None:
+            skipped += 1
+        else:
+            parts += (skipped, changed)
+            skipped = 0
+    return parts if len(parts) > 1 else None

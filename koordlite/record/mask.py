@@ -1,0 +1,225 @@
+"""Names and labels as pseudonyms, the same everywhere in a record, so that it can be shown to others.
+
+Masked are the names of the node, namespaces, pods, containers and host applications, labels and annotations that are
+not Koordinator's or ours, the ConfigMap's own text, and all of these wherever they stand inside other text. Uids,
+cgroup paths, CPU models and numbers stay: rules need them, and they name nobody. Pseudonyms sort as the names do, so
+rules that go by name decide alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from koordlite.model import wire
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.node import Node
+from koordlite.model.pod import ContainerInfo, Pod
+from koordlite.model.slo import SLO, HostApplication
+from koordlite.model.snapshot import Place, PodCPUs, Snapshot
+from koordlite.record import words
+from koordlite.record.moment import Moment
+
+T = TypeVar("T")
+_OURS = re.compile(r"(^|\.)(koordinator\.sh|koordlite\.io)\Z")
+"""Domains of labels and annotations that rules read."""
+_PUBLIC = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io)\Z")
+"""Domains whose keys everybody knows; the values are names."""
+_SHORTEST = 3
+"""Shorter names are masked where they stand as names, but not looked for inside other text."""
+
+
+@dataclasses.dataclass
+class Names:
+    """Every name of a record, by kind."""
+
+    nodes: set[str] = dataclasses.field(default_factory=set)
+    namespaces: set[str] = dataclasses.field(default_factory=set)
+    pods: set[str] = dataclasses.field(default_factory=set)
+    containers: set[str] = dataclasses.field(default_factory=set)
+    applications: set[str] = dataclasses.field(default_factory=set)
+    keys: set[str] = dataclasses.field(default_factory=set)
+    values: set[str] = dataclasses.field(default_factory=set)
+
+    def take_in(self, seen: Snapshot) -> None:
+        """Add the names of a picture."""
+        for pod in seen.pods:
+            self.namespaces.add(pod.namespace)
+            self.pods.add(pod.name)
+            self.containers.update(container.name for container in pod.containers)
+            self._take_metadata(pod.labels, pod.annotations)
+        if seen.node:
+            self.nodes.add(seen.node.name)
+            self._take_metadata(seen.node.labels, seen.node.annotations)
+        self.applications.update(application.name for application in seen.slo.host_applications)
+
+    def _take_metadata(self, *texts: Mapping[str, str]) -> None:
+        for key, value in (pair for each in texts for pair in each.items()):
+            domain = key.rpartition("/")[0]
+            if not _OURS.search(domain):
+                self.values.add(value)
+                if not _PUBLIC.search(domain):
+                    self.keys.add(key)
+
+
+class Mask:
+    """Gives moments with pseudonyms. Objects that did not change from one moment to the next stay the same ones."""
+
+    def __init__(self, names: Names) -> None:
+        kinds = (
+            ("value", names.values),
+            ("key", names.keys),
+            ("app", names.applications),
+            ("container", names.containers),
+            ("pod", names.pods),
+            ("namespace", names.namespaces),
+            ("node", names.nodes),
+        )
+        self._maps = {kind: _pseudonyms(kind, found) for kind, found in kinds}
+        everywhere = {name: new for each in self._maps.values() for name, new in each.items()}
+        sought = sorted((n for n in everywhere if len(n) >= _SHORTEST and n not in _VOCABULARY), key=len, reverse=True)
+        self._everywhere = everywhere
+        self._sought = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, sought))})(?![\w-])") if sought else None
+        self._kept: dict[int, tuple[Any, Any]] = {}
+        self._fresh: dict[int, tuple[Any, Any]] = {}
+        self._special: Mapping[type, Callable[[Any], Any]] = {
+            Pod: self._pod,
+            Node: self._node,
+            ContainerInfo: lambda each: dataclasses.replace(each, name=self._of("container", each.name)),
+            Place: self._place,
+            PodCPUs: self._pod_cpus,
+            HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
+            SLO: self._slo,
+            wire.ObjectMeta: self._object_meta,
+            wire.Container: self._container,
+            wire.ContainerStatus: self._container,
+        }
+
+    def moment(self, moment: Moment) -> Moment:
+        """`moment` with pseudonyms."""
+        self._kept, self._fresh = self._fresh, {}
+        masked: Moment = self._masked(moment)
+        usage = dataclasses.replace(masked.seen.usage, host_apps=self._keyed("app", masked.seen.usage.host_apps))
+        groups = self._keyed("app", masked.seen.host_groups)
+        return dataclasses.replace(masked, seen=dataclasses.replace(masked.seen, usage=usage, host_groups=groups))
+
+    def value(self, value: Any) -> Any:
+        """Anything a record or capture holds, with pseudonyms."""
+        return self._masked(value)
+
+    def text(self, text: str) -> str:
+        """Names inside other text."""
+        return self._sought.sub(lambda found: self._everywhere[found[1]], text) if self._sought else text
+
+    def _masked(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, (int, float, CPUSet)):
+            return value
+        kept = self._kept.get(id(value)) or self._fresh.get(id(value))
+        if kept is None or kept[0] is not value:
+            special = self._special.get(type(value), self._parts)
+            kept = value, special(value)
+        self._fresh[id(value)] = kept
+        return kept[1]
+
+    def _parts(self, value: Any) -> Any:
+        """Part by part; what has nothing to mask stays the same object."""
+        if isinstance(value, tuple):
+            parts = tuple(map(self._masked, value))
+            return parts if any(a is not b for a, b in zip(parts, value, strict=True)) else value
+        if isinstance(value, (frozenset, list)):
+            return type(value)(map(self._masked, value))
+        if isinstance(value, Mapping):
+            changed = {key: self._masked(each) for key, each in value.items()}
+            return changed if any(changed[key] is not each for key, each in value.items()) else value
+        word = words.vocabulary()[type(value)]
+        return value if word.is_enum else self._object(word, value)
+
+    def _object(self, word: words.Word, value: Any) -> Any:
+        before = word.values(value)
+        after = tuple(map(self._masked, before))
+        same = all(a is b for a, b in zip(after, before, strict=True))
+        return value if same else word.made(**dict(zip(word.fields, after, strict=True)))
+
+    def _pod(self, pod: Pod) -> Pod:
+        return dataclasses.replace(
+            pod,
+            namespace=self._of("namespace", pod.namespace),
+            name=self._of("pod", pod.name),
+            labels=self._metadata(pod.labels),
+            annotations=self._metadata(pod.annotations),
+            containers=self._masked(pod.containers),
+            problems=self._masked(pod.problems),
+        )
+
+    def _node(self, node: Node) -> Node:
+        return dataclasses.replace(
+            node,
+            name=self._of("node", node.name),
+            labels=self._metadata(node.labels),
+            annotations=self._metadata(node.annotations),
+            problems=self._masked(node.problems),
+        )
+
+    def _object_meta(self, meta: wire.ObjectMeta) -> wire.ObjectMeta:
+        """The kind of object is not known here: a name is one of a pod or of the node."""
+        kind = "node" if meta.name in self._maps["node"] and not meta.namespace else "pod"
+        return structs.replace(
+            meta,
+            name=self._of(kind, meta.name),
+            namespace=self._of("namespace", meta.namespace),
+            labels=self._metadata(meta.labels or {}),
+            annotations=self._metadata(meta.annotations or {}),
+            owner_references=None,
+        )
+
+    def _container(self, container: T) -> T:
+        masked: T = self._parts(container)
+        return structs.replace(masked, name=self._of("container", getattr(container, "name", "")))  # type: ignore[type-var]
+
+    def _place(self, place: Place) -> Place:
+        return dataclasses.replace(place, containers=self._keyed("container", place.containers))
+
+    def _pod_cpus(self, held: PodCPUs) -> PodCPUs:
+        return dataclasses.replace(held, containers=self._keyed("container", held.containers))
+
+    def _slo(self, slo: SLO) -> SLO:
+        """Its own text goes: it names selectors, and no rule reads it."""
+        applications, problems = self._masked(slo.host_applications), self._masked(slo.problems)
+        return dataclasses.replace(slo, good={}, kept={}, host_applications=applications, problems=problems)
+
+    def _metadata(self, given: Mapping[str, str]) -> dict[str, str]:
+        found = {}
+        for key, value in given.items():
+            ours = _OURS.search(key.rpartition("/")[0])
+            name = self._maps["key"].get(key, key)
+            found[name] = self.text(value) if ours else self._of("value", value)
+        return found
+
+    def _keyed(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {self._of(kind, name): each for name, each in given.items()}
+
+    def _of(self, kind: str, name: str) -> str:
+        return self._maps[kind].get(name, name)
+
+
+def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:
+    """They sort as the names do."""
+    found = sorted(name for name in names if name)
+    width = len(str(len(found)))
+    return {name: f"{kind}-{number:0{width}d}" for number, name in enumerate(found, 1)}
+
+
+def _vocabulary() -> frozenset[str]:
+    """Words that stand in records whatever pods are called."""
+    fields = (name for word in words.vocabulary().values() for name in word.fields)
+    return frozenset((*fields, *_COMMON))
+
+
+_COMMON = ("true", "false", "none", "cpu", "memory", "pod", "node", "kubepods", "besteffort", "burstable")
+_VOCABULARY = _vocabulary()

@@ -1,0 +1,31 @@
+"""What is recorded of one round: all that its decisions follow from, and the decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.decision import Decision
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.reaction import FreshUse
+from koordlite.model.settings import StrategySettings
+from koordlite.model.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One round of the agent. Whoever decides on it again gets the same decisions."""
+
+    wall: float
+    """Seconds since the epoch, for people."""
+    seen: Snapshot
+    """The picture as the strategies were given it, with what they remember."""
+    settings: Mapping[str, StrategySettings]
+    """Section by strategy name, as in force for this round."""
+    recent: FreshUse | None = None
+    """CPU use since a surge, which the rule that answered the surge looks at; None without one."""
+    woken: bool = False
+    """A round before its time: only `decisions` of the rule that answers surges, and only those that were allowed."""
+    decisions: tuple[Decision, ...] = ()
+    applied: tuple[AppliedStep, ...] = ()
+    """The writes that were tried."""

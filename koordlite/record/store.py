@@ -1,0 +1,100 @@
+"""The folder of a running recorder: pieces up to a bound, of which the oldest goes when there is no room left.
+
+Nothing is synced to disk: a process that dies loses nothing, a machine that dies loses what it had not yet written, and
+a reader finds all that is whole. One write a moment.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from koordlite.record.damage import RecordError
+from koordlite.record.moment import Moment
+from koordlite.record.reader import SUFFIX
+from koordlite.record.segment import Head, Writer
+
+PIECES = 16
+"""So many fill the bound, and the oldest of them goes at once. Each begins with a whole picture."""
+LOCK = "lock"
+
+
+class Recorder:
+    """Adds moments to a folder that it alone writes."""
+
+    def __init__(self, folder: Path, head: Head, *, max_bytes: int) -> None:
+        """Makes the folder. RecordError when another process records there, OSError when it cannot be written."""
+        self._folder, self._head, self._max_bytes = folder, head, max_bytes
+        self._writer: Writer | None = None
+        self._file: int | None = None
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = _lock(folder)
+        self._sizes = collections.OrderedDict((path, path.stat().st_size) for path in sorted(folder.glob(f"*{SUFFIX}")))
+
+    @property
+    def bytes_held(self) -> int:
+        """What all pieces take on disk."""
+        return sum(self._sizes.values())
+
+    def add(self, moment: Moment) -> None:
+        """Append `moment`. After an OSError the next one begins a new piece; what was written stays readable."""
+        try:
+            if self._writer is None or self._current() >= self._max_bytes // PIECES:
+                self._begin()
+            assert self._writer is not None
+            self._append(self._writer.frame(moment))
+        except OSError:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Let the folder go."""
+        self._end()
+        os.close(self._lock)
+
+    def _current(self) -> int:
+        return next(reversed(self._sizes.values()), 0)
+
+    def _begin(self) -> None:
+        self._end()
+        last = next(reversed(self._sizes), None)
+        number = int(last.stem) + 1 if last else 1
+        path = self._folder / f"{number:08d}{SUFFIX}"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._sizes[path] = 0
+        self._writer = Writer(self._head)
+        self._append(self._writer.start)
+
+    def _append(self, data: bytes) -> None:
+        assert self._file is not None
+        self._make_room(len(data))
+        path = next(reversed(self._sizes))
+        written = os.write(self._file, data)
+        self._sizes[path] += written
+        if written < len(data):
+            raise OSError(28, os.strerror(28), str(path))
+
+    def _make_room(self, size: int) -> None:
+        while len(self._sizes) > 1 and self.bytes_held + size > self._max_bytes:
+            oldest, _ = self._sizes.popitem(last=False)
+            with contextlib.suppress(FileNotFoundError):
+                oldest.unlink()
+
+    def _end(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+        self._file = self._writer = None
+
+
+def _lock(folder: Path) -> int:
+    """A handle that nobody else has; the kernel takes it back when the process ends."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise RecordError(f"{folder}: another process records there; name another folder") from None
+    return handle

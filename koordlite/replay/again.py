@@ -1,0 +1,103 @@
+"""The decisions on a recorded moment, made by the same rules in the same order as in the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+
+from koordlite import reflex, strategies
+from koordlite.model.decision import Decision
+from koordlite.model.snapshot import Snapshot
+from koordlite.record.moment import Moment
+from koordlite.strategies import Strategy
+
+
+class Judge:
+    """Decides on one moment after the other. What did not change from one to the next is not decided anew."""
+
+    def __init__(self) -> None:
+        self._answers = strategies.Answers()
+
+    def decisions(self, moment: Moment) -> tuple[Decision, ...]:
+        """What the agent decides that sees `moment`, with the settings that are in it."""
+        if moment.woken:
+            return reflex.allowed(self._of(reflex.rule(), moment.seen, moment))
+        return strategies.in_turn(
+            moment.seen,
+            moment.settings,
+            lambda rule, shown: self._of(rule, reflex.sight(rule, shown, moment.recent), moment),
+        )
+
+    def _of(self, rule: Strategy, seen: Snapshot, moment: Moment) -> tuple[Decision, ...]:
+        try:
+            return self._answers.of(rule, seen, moment.settings)
+        except Exception as error:  # noqa: BLE001 - the agent answers so as well, and goes on
+            return (strategies.failed(rule, error),)
+
+
+def decided_anew() -> Callable[[Moment], Moment]:
+    """Gives moments with the decisions that follow from their pictures: a mask changes the pictures."""
+    judge = Judge()
+    return lambda moment: dataclasses.replace(moment, decisions=judge.decisions(moment))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A decision that came out otherwise than it was recorded."""
+
+    wall: float
+    """When, in seconds since the epoch."""
+    strategy: str
+    subject: str
+    recorded: Decision | None
+    """None: the record has none."""
+    again: Decision | None
+    """None: there is none."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What came of judging a whole record again."""
+
+    rounds: int
+    decisions: int
+    first: float | None
+    """Seconds since the epoch of the first and last moment; None without one."""
+    last: float | None
+    mismatches: tuple[Mismatch, ...]
+    """The first of them."""
+    wrong: int
+    """How many there are."""
+
+    @property
+    def same(self) -> bool:
+        """Whether every decision came out as recorded."""
+        return self.wrong == 0
+
+
+def check(moments: Iterable[Moment], *, keep: int = 20) -> Check:
+    """Judge every moment with its own settings and compare; `keep` so many mismatches."""
+    judge, found = Judge(), list[Mismatch]()
+    rounds = decisions = wrong = 0
+    first = last = None
+    for moment in moments:
+        again = judge.decisions(moment)
+        rounds, decisions, last = rounds + 1, decisions + len(moment.decisions), moment.wall
+        first = moment.wall if first is None else first
+        for mismatch in _mismatches(moment, again):
+            wrong += 1
+            if len(found) < keep:
+                found.append(mismatch)
+    return Check(rounds=rounds, decisions=decisions, first=first, last=last, mismatches=tuple(found), wrong=wrong)
+
+
+def _mismatches(moment: Moment, again: tuple[Decision, ...]) -> Iterator[Mismatch]:
+    """Decision by decision, in order; their order is part of the answer."""
+    if again == moment.decisions:
+        return
+    for number in range(max(len(again), len(moment.decisions))):
+        recorded = moment.decisions[number] if number < len(moment.decisions) else None
+        anew = again[number] if number < len(again) else None
+        named = recorded or anew
+        if recorded != anew and named is not None:
+            yield Mismatch(moment.wall, named.strategy, named.subject, recorded, anew)

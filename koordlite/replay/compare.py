@@ -1,0 +1,241 @@
+"""What would have differed: a recorded run against the same node under other settings."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model.decision import Change, Decision, EvictPod
+from koordlite.record.moment import Moment
+from koordlite.replay.again import Judge
+from koordlite.replay.gauge import Gauge, gauge, landed
+from koordlite.replay.otherwise import Course, Other
+from koordlite.report.summary import kind
+
+MOST_POINTS = 2000
+MOST_TURNS = 400
+LONGEST_STEP_SECONDS = 60.0
+"""What lies further apart is a gap of the record, and counts for nothing."""
+HELD_DOWN_PERCENT = 95
+"""Best effort that uses so much of its limit could have used more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two courses."""
+
+    be_cpu_seconds_allowed: float
+    """What the limit would have let best effort use."""
+    seconds_above_threshold: float
+    """How long the node used more than this side's own threshold; of the other side at least."""
+    seconds_above_threshold_most: float
+    """The same, had best effort used all that the other limit allows beyond."""
+    be_limit_min: int | None
+    be_limit_max: int | None
+    writes: int
+    writes_by_kind: Mapping[str, int]
+    evictions: tuple[str, ...]
+    """Pods as NAMESPACE/NAME."""
+    reasons: Mapping[str, int]
+    """Reason of decisions → in how many rounds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turn:
+    """From this moment on a subject was decided otherwise than recorded, or the same again."""
+
+    wall: float
+    strategy: str
+    subject: str
+    recorded: Decision | None
+    other: Decision | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Point:
+    """Both courses at one moment."""
+
+    recorded: Gauge
+    other: Gauge
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything reports say about two courses. CPU-seconds are seconds of one CPU."""
+
+    rounds: int
+    seconds: float
+    """Without gaps of the record."""
+    be_cpu_seconds_used: float
+    """As recorded."""
+    be_cpu_seconds_lost: float
+    """Work that was done and that the other limit would not have allowed."""
+    be_cpu_seconds_gained: float
+    """At most so much more, had the work that was held down used all that the other limit allows beyond."""
+    ls_seconds_above_threshold: float
+    """How long all but best effort was above the recorded threshold by itself: no limit could have helped."""
+    recorded: Side
+    other: Side
+    points: Sequence[Point]
+    turns: Sequence[Turn]
+    """When a subject began to be decided otherwise; the first of them."""
+    turns_seen: int
+
+
+def compare(moments: Iterable[Moment], other: Other) -> Comparison:
+    """Go through a record once, on both courses."""
+    judge, course, sums = Judge(), Course(other), _Sums()
+    for moment in moments:
+        shown = course.seen(moment)
+        decisions = judge.decisions(shown)
+        changes = course.carried_out(shown, decisions)
+        mine = landed(moment)
+        point = Point(gauge(moment, mine), gauge(shown, changes))
+        sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
+    return sums.comparison()
+
+
+class _Tally:
+    """What one side adds up to."""
+
+    def __init__(self) -> None:
+        self.allowed = self.above = self.above_most = 0.0
+        self._limits: list[int] = []
+        self._kinds: collections.Counter[str] = collections.Counter()
+        self._reasons: collections.Counter[str] = collections.Counter()
+        self._evicted: dict[str, str] = {}
+
+    def add(self, now: Gauge, changes: Iterable[Change], decisions: Iterable[Decision]) -> None:
+        """One round."""
+        if now.be_limit is not None:
+            self._limits = [min([*self._limits[:1], now.be_limit]), max([*self._limits[1:], now.be_limit])]
+        for change in changes:
+            if isinstance(change, EvictPod):
+                self._evicted[change.uid] = f"{change.namespace}/{change.name}"
+            else:
+                self._kinds[kind(change.place)] += 1
+        self._reasons.update({decision.reason for decision in decisions})
+
+    def side(self) -> Side:
+        """The sums so far."""
+        low, high = self._limits or (None, None)
+        return Side(
+            be_cpu_seconds_allowed=self.allowed,
+            seconds_above_threshold=self.above,
+            seconds_above_threshold_most=self.above_most,
+            be_limit_min=low,
+            be_limit_max=high,
+            writes=self._kinds.total(),
+            writes_by_kind=dict(sorted(self._kinds.items())),
+            evictions=tuple(self._evicted.values()),
+            reasons=dict(self._reasons.most_common()),
+        )
+
+
+class _Sums:
+    """Both sides and what lies between them; it does not grow with the record."""
+
+    def __init__(self) -> None:
+        self._sides = _Tally(), _Tally()
+        self._before: Point | None = None
+        self._points: list[Point] = []
+        self._stride, self._rounds = 1, 0
+        self._seconds = self._used = self._lost = self._gained = self._ls_above = 0.0
+        self._apart: dict[tuple[str, str], bool] = {}
+        self._turns: list[Turn] = []
+        self._turns_seen = 0
+
+    def add(
+        self,
+        now: Point,
+        *,
+        changed: tuple[Iterable[Change], Iterable[Change]],
+        decided: tuple[Sequence[Decision], Sequence[Decision]],
+    ) -> None:
+        """One round; recorded first, then the other."""
+        if self._before is not None:
+            self._add_time(self._before, now)
+        self._before = now
+        for side, shown, changes, decisions in zip(
+            self._sides, (now.recorded, now.other), changed, decided, strict=True
+        ):
+            side.add(shown, changes, decisions)
+        self._add_turns(now.recorded.wall, *decided)
+        self._add_point(now)
+        self._rounds += 1
+
+    def comparison(self) -> Comparison:
+        """What it came to."""
+        recorded, other = self._sides
+        return Comparison(
+            rounds=self._rounds,
+            seconds=self._seconds,
+            be_cpu_seconds_used=self._used,
+            be_cpu_seconds_lost=self._lost,
+            be_cpu_seconds_gained=self._gained,
+            ls_seconds_above_threshold=self._ls_above,
+            recorded=recorded.side(),
+            other=other.side(),
+            points=self._points,
+            turns=self._turns,
+            turns_seen=self._turns_seen,
+        )
+
+    def _add_time(self, before: Point, now: Point) -> None:
+        """Use is a mean since the round before; the limit of that time is the one that round left."""
+        seconds = now.recorded.wall - before.recorded.wall
+        if not 0 < seconds <= LONGEST_STEP_SECONDS:
+            return
+        was, would = before.recorded.be_limit or 0, before.other.be_limit or 0
+        used = now.recorded.be_cpu or 0
+        lost = max(0, used - would)
+        gained = max(0, would - max(was, used)) if used * 100 >= was * HELD_DOWN_PERCENT else 0
+        self._seconds += seconds
+        self._used += used * seconds / 1000
+        self._lost += lost * seconds / 1000
+        self._gained += gained * seconds / 1000
+        recorded, other = self._sides
+        recorded.allowed += was * seconds / 1000
+        other.allowed += would * seconds / 1000
+        node, threshold = now.recorded.node_cpu, now.recorded.threshold
+        recorded.above += seconds * _over(node, 0, threshold)
+        recorded.above_most = recorded.above
+        other.above += seconds * _over(node, -lost, now.other.threshold)
+        other.above_most += seconds * _over(node, gained - lost, now.other.threshold)
+        self._ls_above += seconds * _over(now.recorded.prod_cpu, 0, threshold)
+
+    def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:
+        if recorded == other:
+            mine, theirs = {}, {}
+        else:
+            mine, theirs = _by_subject(recorded), _by_subject(other)
+        for key in dict.fromkeys((*mine, *theirs, *self._apart)):
+            apart = _said(mine.get(key)) != _said(theirs.get(key))
+            if apart != self._apart.get(key, False):
+                self._turns_seen += 1
+                if len(self._turns) < MOST_TURNS:
+                    self._turns.append(Turn(wall, *key, mine.get(key), theirs.get(key)))
+            self._apart[key] = apart
+        self._apart = {key: True for key, apart in self._apart.items() if apart}
+
+    def _add_point(self, now: Point) -> None:
+        """Thinned to every second, fourth … round as the record grows."""
+        if self._rounds % self._stride == 0:
+            self._points.append(now)
+        if len(self._points) > MOST_POINTS:
+            self._points = self._points[::2]
+            self._stride *= 2
+
+
+def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision]:
+    return {(decision.strategy, decision.subject): decision for decision in decisions}
+
+
+def _said(decision: Decision | None) -> tuple[object, ...] | None:
+    """Numbers differ all the time; a turn is another answer."""
+    return None if decision is None else (decision.verdict in ("evict", "skip", "refuse", "release"), decision.reason)
+
+
+def _over(use: int | None, more: int, threshold: int | None) -> bool:
+    return use is not None and threshold is not None and use + more > threshold

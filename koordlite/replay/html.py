@@ -1,0 +1,191 @@
+"""What a replay came to, as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koordlite.model.decision import Decision
+from koordlite.model.errors import Problem
+from koordlite.replay import text
+from koordlite.replay.again import Check
+from koordlite.replay.compare import Comparison, Point, Side
+from koordlite.report import chart, page, units
+from koordlite.report.chart import Line
+from koordlite.report.page import Markup, el
+from koordlite.report.sentence import sentence, terms
+
+MAX_POINTS = 720
+MAX_TURNS = 200
+
+
+def comparison(found: Comparison, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
+    """The page of a comparison."""
+    points = _thinned(found.points)
+    return page.page(
+        title,
+        _tiles(found),
+        _timeline(points),
+        _difference(points),
+        _sides(found),
+        _turns(found),
+        _unread(problems),
+        lead=_lead(found),
+        foot="Made by koordlite replay. Use is as recorded; limits are as they would have been.",
+    )
+
+
+def check(found: Check, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
+    """The page of a check."""
+    lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} otherwise", "bad")
+    rows = [
+        (text.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
+        for m in found.mismatches
+    ]
+    heads = ("when", "about", "recorded", "again")
+    table = page.table(heads, rows, empty="every decision comes out as recorded", stacked=True)
+    tiles = page.tiles(page.tile("Rounds", found.rounds), page.tile("Decisions", found.decisions))
+    return page.page(title, tiles, page.section("Decisions", table), _unread(problems), lead=lead)
+
+
+def _lead(found: Comparison) -> str:
+    if not found.points:
+        return "The record is empty."
+    first, last = found.points[0].recorded.wall, found.points[-1].recorded.wall
+    return f"{found.rounds} rounds from {text.moment(first)} to {text.moment(last)}, judged again with other settings"
+
+
+def _tiles(found: Comparison) -> Markup:
+    recorded, other = found.recorded, found.other
+    more = other.be_cpu_seconds_allowed - recorded.be_cpu_seconds_allowed
+    lost, gained = found.be_cpu_seconds_lost, found.be_cpu_seconds_gained
+    alone = f"LS alone {units.span(found.ls_seconds_above_threshold)}"
+    was_above = f"{text.above(recorded)} as recorded; {alone}"
+    return page.tiles(
+        page.tile("BE allowed more" if more >= 0 else "BE allowed less", text.seconds(abs(more)), _of(found)),
+        page.tile("BE would have gained", text.seconds(gained), "at most, while it was held down", tone=_good(gained)),
+        page.tile("BE would have lost", text.seconds(lost), "not allowed any more", tone=_bad(lost)),
+        page.tile("Above the threshold", text.above(other), was_above),
+        page.tile("Writes", other.writes, f"{recorded.writes} as recorded"),
+        page.tile("Evictions", len(other.evictions), f"{len(recorded.evictions)} as recorded", tone=_bad(_more(found))),
+    )
+
+
+def _of(found: Comparison) -> str:
+    return f"{text.seconds(found.recorded.be_cpu_seconds_allowed)} as recorded"
+
+
+def _more(found: Comparison) -> int:
+    return max(0, len(found.other.evictions) - len(found.recorded.evictions))
+
+
+def _good(amount: float) -> str:
+    return "good" if amount > 0 else ""
+
+
+def _bad(amount: float) -> str:
+    return "bad" if amount > 0 else ""
+
+
+def _timeline(points: Sequence[Point]) -> Markup:
+    lines = [
+        Line("best effort (BE) used", "var(--be)", [p.recorded.be_cpu for p in points], area=True),
+        Line("limit of BE, recorded", "var(--limit)", [p.recorded.be_limit for p in points], step=True, dashed=True),
+        Line("limit of BE, otherwise", "var(--good)", [p.other.be_limit for p in points], step=True),
+        Line("latency-sensitive (LS)", "var(--prod)", [p.recorded.prod_cpu for p in points]),
+        Line("threshold, recorded", "var(--aid)", [p.recorded.threshold for p in points], step=True, dashed=True),
+        Line("threshold, otherwise", "var(--aid)", [p.other.threshold for p in points], step=True),
+    ]
+    drawing = chart.timeline(
+        _times(points),
+        lines,
+        label="CPU use and the limit of best effort as recorded and as it would have been, over time",
+        show_time=units.clock,
+        show=units.cores,
+        height_px=320,
+    )
+    return page.section("CPU", drawing, note="Cores over time. Point at the drawing for the numbers of a moment.")
+
+
+def _difference(points: Sequence[Point]) -> Markup:
+    gained = [_apart(point, 1) for point in points]
+    lost = [_apart(point, -1) for point in points]
+    drawing = chart.timeline(
+        _times(points),
+        [
+            Line("more for BE", "var(--good)", gained, step=True, area=True),
+            Line("less for BE", "var(--bad)", lost, step=True, area=True),
+        ],
+        label="by how many cores the limit of best effort would have been higher or lower, over time",
+        show_time=units.clock,
+        show=units.cores,
+        height_px=140,
+    )
+    return page.section("By how much the limit differs", drawing, note="Cores over time.")
+
+
+def _apart(point: Point, sign: int) -> int | None:
+    was, would = point.recorded.be_limit, point.other.be_limit
+    return None if was is None or would is None else max(0, sign * (would - was))
+
+
+def _sides(found: Comparison) -> Markup:
+    rows = [
+        ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
+        ("limit of BE, cores", *(_limits(side) for side in _both(found))),
+        ("node above the threshold", *(text.above(side) for side in _both(found))),
+        ("writes", *(_kinds(side) for side in _both(found))),
+        ("evictions", *(", ".join(side.evictions) or "none" for side in _both(found))),
+    ]
+    reasons = dict.fromkeys((*found.recorded.reasons, *found.other.reasons))
+    counts = [(reason, found.recorded.reasons.get(reason, 0), found.other.reasons.get(reason, 0)) for reason in reasons]
+    differing = [row for row in counts if row[1] != row[2]]
+    table = page.table(("reason", "rounds, recorded#", "otherwise#"), differing, empty="the same reasons as often")
+    numbers = page.table(("", "recorded", "otherwise"), rows, stacked=True)
+    return page.section("Both in numbers", numbers, el("h3", "Reasons"), table)
+
+
+def _both(found: Comparison) -> tuple[Side, Side]:
+    return found.recorded, found.other
+
+
+def _turns(found: Comparison) -> Markup:
+    shown = found.turns[:MAX_TURNS]
+    rows = [
+        (text.moment(t.wall), page.join(t.subject, el("br"), t.strategy), _decision(t.recorded), _decision(t.other))
+        for t in shown
+    ]
+    note = f"When a subject began or ceased to be decided for another reason: {len(shown)} of {found.turns_seen}."
+    heads = ("when", "about", "recorded", "otherwise")
+    table = page.table(heads, rows, empty="No subject was decided for another reason.", stacked=True)
+    return page.section("Decisions", table, note=note if rows else None)
+
+
+def _decision(decision: Decision | None) -> Markup:
+    if decision is None:
+        return el("span", "nothing")
+    numbers = page.details("numbers", page.facts(terms(decision))) if decision.evidence else None
+    return page.join(page.badge(decision.verdict), f" {decision.reason}: {sentence(decision)}", numbers)
+
+
+def _unread(problems: Iterable[Problem]) -> Markup | None:
+    rows = [(p.object, p.field, p.why, p.do) for p in problems]
+    if not rows:
+        return None
+    return page.section("Not read", page.table(("file", "where", "what is wrong", "what to do"), rows, stacked=True))
+
+
+def _kinds(side: Side) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in side.writes_by_kind.items()) or "none"
+
+
+def _limits(side: Side) -> str:
+    return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
+
+
+def _times(points: Sequence[Point]) -> list[float]:
+    return [point.recorded.wall - points[0].recorded.wall for point in points]
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    stride = -(-len(points) // MAX_POINTS) or 1
+    return list(points[::stride])

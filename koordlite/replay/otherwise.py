@@ -1,0 +1,183 @@
+"""A recorded node under other settings: what the rules would have seen, had their earlier answers been carried out.
+
+Use is as it was recorded: nobody knows what work would have used that was never let run. What follows from decisions
+moves with them: values in cgroups, what strategies remember, batch amounts of the Node, pods that were evicted. The
+rest (resctrl, disks, kernel settings) is seen as recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from koordlite.model import slo_config
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Change, Decision, EvictPod, NodeResourceChange
+from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.slo import SLO
+from koordlite.model.snapshot import Cgroup, Found, Published, Snapshot
+from koordlite.record.moment import Moment
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """What is to be otherwise."""
+
+    settings: Mapping[str, StrategySettings] | None = None
+    """Sections of strategies; None: those of the record."""
+    modes: Mapping[str, Mode] = dataclasses.field(default_factory=dict)
+    """By strategy, over all else."""
+    config: Mapping[str, str] | None = None
+    """data of the ConfigMap slo-controller-config; None: what is in the record."""
+    threshold: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    """Single fields of `resource-threshold-config`, over all else."""
+
+
+class Course:
+    """The node as it would have gone on. Moments go in in their order."""
+
+    def __init__(self, other: Other) -> None:
+        self._other = other
+        self._begun = False
+        self._held: dict[str, CPUSet | int] = {}
+        """Places in cgroups that hold a value of ours."""
+        self._found: dict[str, Found] = {}
+        self._remembered: dict[str, Mapping[str, float]] = {}
+        self._amounts: dict[str, int | None] = {}
+        self._synced: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self._slo: tuple[object, SLO] | None = None
+        self._chosen: tuple[object, Mapping[str, StrategySettings]] | None = None
+
+    def seen(self, moment: Moment) -> Moment:
+        """`moment` as the rules would have seen it."""
+        seen = moment.seen
+        if not self._begun:
+            self._begin(seen)
+        seen = self._without_evicted(seen)
+        seen = dataclasses.replace(
+            seen,
+            slo=self._settings_of(seen),
+            cgroups=self._cgroups(seen),
+            found={**{p: f for p, f in seen.found.items() if not _is_cgroup(f)}, **self._found},
+            ours=(seen.ours - seen.found.keys()) | self._held.keys(),
+            remembered=dict(self._remembered),
+            published=self._published(seen.published),
+        )
+        return dataclasses.replace(moment, seen=seen, settings=self._sections(moment.settings))
+
+    def carried_out(self, moment: Moment, decisions: Iterable[Decision]) -> list[Change]:
+        """Take in what was decided on `moment` (one of `seen`); gives the changes that would have been made."""
+        done: list[Change] = []
+        for decision in decisions:
+            if decision.remember is not None:
+                self._remembered[decision.strategy] = decision.remember
+            section = moment.settings.get(decision.strategy)
+            if section is not None and section.mode == "enforce":
+                done += (c for c in decision.changes if self._carry_out(c, decision.strategy, moment.seen))
+        return done
+
+    def _begin(self, seen: Snapshot) -> None:
+        """It goes on from where the record begins."""
+        self._begun = True
+        for place, found in seen.found.items():
+            value = _value(seen, place)
+            if value is not None:
+                self._held[place], self._found[place] = value, found
+        self._remembered = dict(seen.remembered)
+        self._synced = dict(seen.published.last_sync)
+
+    def _carry_out(self, change: Change, strategy: str, seen: Snapshot) -> bool:
+        if isinstance(change, CgroupChange):
+            self._write(change, strategy, seen)
+        elif isinstance(change, NodeResourceChange):
+            self._amounts[change.resource] = change.value
+            self._synced[change.place] = seen.time
+        elif isinstance(change, EvictPod):
+            if change.uid in self._gone:
+                return False
+            self._gone.add(change.uid)
+        return True
+
+    def _write(self, change: CgroupChange, strategy: str, seen: Snapshot) -> None:
+        before = _value(seen, change.place)
+        if before is not None:
+            self._found.setdefault(change.place, Found(before, strategy))
+        self._held[change.place] = change.value
+        if change.gives_back:
+            self._found.pop(change.place, None)
+            self._held.pop(change.place)
+
+    def _cgroups(self, seen: Snapshot) -> Mapping[str, Cgroup]:
+        """What the recorded agent wrote is taken back, what this one would have written stands there."""
+        values: dict[str, CPUSet | int] = {place: found.value for place, found in seen.found.items()}
+        values |= self._held
+        cgroups = dict(seen.cgroups)
+        for place, value in values.items():
+            group, _, field = place.rpartition("/")
+            if group in cgroups:
+                cgroups[group] = _with(cgroups[group], field, value)
+        return cgroups
+
+    def _published(self, published: Published) -> Published:
+        amounts = {**published.node_resources, **self._amounts}
+        return dataclasses.replace(published, node_resources=amounts, last_sync=dict(self._synced))
+
+    def _without_evicted(self, seen: Snapshot) -> Snapshot:
+        if not self._gone:
+            return seen
+        pods = tuple(pod for pod in seen.pods if pod.uid not in self._gone)
+        usage = dataclasses.replace(seen.usage, pods=self._staying(seen.usage.pods))
+        return dataclasses.replace(seen, pods=pods, places=self._staying(seen.places), usage=usage)
+
+    def _staying(self, by_uid: Mapping[str, T]) -> Mapping[str, T]:
+        return {uid: each for uid, each in by_uid.items() if uid not in self._gone}
+
+    def _sections(self, recorded: Mapping[str, StrategySettings]) -> Mapping[str, StrategySettings]:
+        """The same object as long as the record's is."""
+        if self._chosen is None or self._chosen[0] is not recorded:
+            base, modes = self._other.settings or recorded, self._other.modes
+            sections = {n: dataclasses.replace(s, mode=modes[n]) if n in modes else s for n, s in base.items()}
+            self._chosen = recorded, sections
+        return self._chosen[1]
+
+    def _settings_of(self, seen: Snapshot) -> SLO:
+        """What holds on the node by the other ConfigMap. It is read again when the node's own metadata change."""
+        node, other = seen.node, self._other
+        labels, notes = (node.labels, node.annotations) if node else ({}, {})
+        base = seen.slo
+        if other.config is not None:
+            key = (labels, notes)
+            if self._slo is None or self._slo[0] != key:
+                self._slo = key, slo_config.effective(other.config, labels=labels, annotations=notes)
+            base = self._slo[1]
+        if not other.threshold:
+            return base
+        threshold = dataclasses.replace(base.threshold, **other.threshold)  # type: ignore[arg-type]
+        return dataclasses.replace(base, threshold=threshold)
+
+
+def _is_cgroup(found: Found) -> bool:
+    return isinstance(found.value, CPUSet | int)
+
+
+def _value(seen: Snapshot, place: str) -> CPUSet | int | None:
+    group, _, field = place.rpartition("/")
+    cgroup = seen.cgroups.get(group)
+    if cgroup is None:
+        return None
+    if field == "cpuset.cpus":
+        return cgroup.cpuset
+    return cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
+
+
+def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:
+    """Of a set that is empty (v2: the parent's counts) the CPUs in effect stay as recorded."""
+    if isinstance(value, CPUSet):
+        return dataclasses.replace(cgroup, cpuset=value, effective=value or cgroup.effective)
+    if field == "cpu.quota":
+        return dataclasses.replace(cgroup, quota_us=value)
+    return dataclasses.replace(cgroup, values={**cgroup.values, field: value})

@@ -1,0 +1,115 @@
+"""What a replay came to, for a terminal."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+
+from koordlite.model.decision import Decision
+from koordlite.model.errors import Problem
+from koordlite.replay.again import Check, Mismatch
+from koordlite.replay.compare import Comparison, Side, Turn
+from koordlite.report import units
+from koordlite.report.sentence import sentence
+
+MOST_TURNS = 20
+_WIDTH = 34
+
+
+def check(found: Check, problems: Iterable[Problem] = ()) -> str:
+    """Whether the record can be judged again to the letter."""
+    return "".join(f"{line}\n" for line in (*_check(found), *_problems(problems)))
+
+
+def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> str:
+    """What would have differed."""
+    return "".join(f"{line}\n" for line in (*_comparison(found), *_problems(problems)))
+
+
+def moment(wall: float) -> str:
+    """A time of the record, UTC."""
+    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def said(decision: Decision | None) -> str:
+    """A decision in one line."""
+    return "nothing" if decision is None else f"{decision.verdict} {decision.reason}: {sentence(decision)}"
+
+
+def seconds(amount: float) -> str:
+    """CPU-seconds, in hours of one CPU where there are many."""
+    return f"{amount:,.0f} CPU-s" if amount < 36_000 else f"{amount / 3600:,.1f} CPU-h"
+
+
+def above(side: Side) -> str:
+    """Time above the threshold; two numbers where it depends on what work would have used."""
+    low, high = side.seconds_above_threshold, side.seconds_above_threshold_most
+    return units.span(low) if high - low < 0.5 else f"{units.span(low)} to {units.span(high)}"
+
+
+def _check(found: Check) -> Iterator[str]:
+    if found.first is None or found.last is None:
+        yield "the record is empty"
+        return
+    yield f"{found.rounds} rounds from {moment(found.first)} to {moment(found.last)}, {found.decisions} decisions"
+    if found.same:
+        yield "every decision comes out as recorded"
+        return
+    yield f"{found.wrong} decisions come out otherwise than recorded:"
+    for mismatch in found.mismatches:
+        yield from _mismatch(mismatch)
+
+
+def _mismatch(found: Mismatch) -> Iterator[str]:
+    yield f"  {moment(found.wall)} {found.strategy} {found.subject}"
+    yield f"    recorded: {said(found.recorded)}"
+    yield f"    again:    {said(found.again)}"
+
+
+def _comparison(found: Comparison) -> Iterator[str]:
+    recorded, other = found.recorded, found.other
+    yield f"{found.rounds} rounds, {units.span(found.seconds)}; use is as recorded, limits are as they would have been"
+    yield ""
+    yield f"{'':{_WIDTH}}{'recorded':>18}{'otherwise':>18}"
+    rows = (
+        ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
+        ("limit of BE, cores", _limits(recorded), _limits(other)),
+        ("node above the threshold", above(recorded), above(other)),
+        ("writes", str(recorded.writes), str(other.writes)),
+        ("evictions", str(len(recorded.evictions)), str(len(other.evictions))),
+    )
+    for name, mine, theirs in rows:
+        yield f"{name:{_WIDTH}}{mine:>18}{theirs:>18}"
+    yield ""
+    yield f"BE used {seconds(found.be_cpu_seconds_used)}; otherwise it would have"
+    yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was not allowed any more"
+    yield f"  gained {seconds(found.be_cpu_seconds_gained)} at most, while it was held down"
+    alone = units.span(found.ls_seconds_above_threshold)
+    yield f"LS alone was above the threshold for {alone}: no limit of BE changes that"
+    yield from _turns(found)
+
+
+def _turns(found: Comparison) -> Iterator[str]:
+    shown = found.turns[:MOST_TURNS]
+    yield ""
+    if not shown:
+        yield "no subject was decided for another reason"
+        return
+    yield f"{len(shown)} of {found.turns_seen} times that a subject began or ceased to be decided for another reason:"
+    for turn in shown:
+        yield from _turn(turn)
+
+
+def _turn(turn: Turn) -> Iterator[str]:
+    yield f"  {moment(turn.wall)} {turn.strategy} {turn.subject}"
+    yield f"    recorded:  {said(turn.recorded)}"
+    yield f"    otherwise: {said(turn.other)}"
+
+
+def _limits(side: Side) -> str:
+    return f"{units.cores(side.be_limit_min)} – {units.cores(side.be_limit_max)}"
+
+
+def _problems(problems: Iterable[Problem]) -> Iterator[str]:
+    for problem in problems:
+        yield f"not read: {problem}"

@@ -1,0 +1,67 @@
+"""Whether the agent lives and whether it is ready, as a list of checks, each with its reason in words.
+
+Alive means that rounds come: a restart helps against nothing else. Ready means that it sees what it has to see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from koordlite.report.tick import Tick
+
+LATE_PERIODS = 3
+"""A tick that is later than this many periods makes the agent unhealthy."""
+_OURS = "placement"
+"""An age that is of our own report, and no input."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """One question; `why` is empty when all is well."""
+
+    name: str
+    why: str = ""
+
+
+def alive(*, age_seconds: float | None, period_seconds: float) -> tuple[Check, ...]:
+    """Whether the loop turns. `age_seconds` is since the last tick ended; None before the first."""
+    if age_seconds is None:
+        return (Check("ticks", "no tick has ended yet"),)
+    late = age_seconds > LATE_PERIODS * period_seconds
+    why = f"the last tick ended {age_seconds:.1f} s ago; one is due every {period_seconds:g} s" if late else ""
+    return (Check("ticks", why),)
+
+
+def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:
+    """Whether the last tick saw what it needs, and was judged and written without error."""
+    # A refused pod of one strategy is no reason to call the whole agent unready; a rule that crashes is.
+    crashed = (f"{d.strategy}: {d.evidence.get('error', '')}" for d in tick.decisions if d.reason == "StrategyFailed")
+    lacking = (d for d in tick.decisions if d.reason == "ResctrlRequired")
+    return (
+        Check("node", "" if tick.node else "the Node object has not been seen yet"),
+        Check("inputs", "; ".join(_stale(tick, stale_seconds))),
+        Check("strategies", "; ".join(crashed)),
+        Check("hardware", next((f"resctrl is required: {d.evidence['why']}" for d in lacking), "")),
+        Check("picture", _blind(tick)),
+    )
+
+
+def failing(checks: Iterable[Check]) -> str:
+    """The first reason, or nothing."""
+    return next((check.why for check in checks if check.why), "")
+
+
+def text(checks: Iterable[Check]) -> str:
+    """Every check as a line, in the form of the API server's `?verbose`."""
+    return "".join(f"[{'-' if c.why else '+'}]{c.name} {c.why or 'ok'}\n" for c in checks)
+
+
+def _stale(tick: Tick, limit: float) -> Iterator[str]:
+    for name, age in sorted(tick.ages.items()):
+        if age > limit and name != _OURS:
+            yield f"{name} not confirmed for {age:.0f} s"
+
+
+def _blind(tick: Tick) -> str:
+    return tick.because if tick.because.startswith("no picture") else ""

@@ -1,0 +1,102 @@
+"""What a running agent keeps of its past for questions: news, its last write of each place, and who else wrote there.
+
+Bounded however long the agent runs; `Remembered` is one immutable value that any thread may read.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from koordlite.model.decision import Decision
+from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.report.history import DecisionEvent, Row
+from koordlite.report.tick import Tick
+
+T = TypeVar("T")
+MAX_EVENTS = 2000
+MAX_PLACES = 2000
+MAX_ROWS = 600
+KEPT_TIMES = 20
+"""Of how many foreign writes of one place the times are kept."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Write:
+    """Our last write of a place. Times as in `Tick`."""
+
+    time: float
+    wall: float
+    step: AppliedStep
+    cause: Decision | None
+    """The decision that asked for it; None when the write was not one of a decision of that tick."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ForeignWrites:
+    """What somebody else did to one place."""
+
+    last: ForeignWrite
+    count: int
+    times: tuple[float, ...]
+    """When the newest of them were found, ascending."""
+
+    @property
+    def seconds_apart(self) -> float | None:
+        """The median time between two of them; None with fewer than three."""
+        gaps = [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
+        return statistics.median(gaps) if len(gaps) > 1 else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remembered:
+    """The past at one moment."""
+
+    events: Sequence[DecisionEvent] = ()
+    """What was decided anew, the newest last."""
+    writes: Mapping[str, Write] = dataclasses.field(default_factory=dict)
+    """By place."""
+    foreign: Mapping[str, ForeignWrites] = dataclasses.field(default_factory=dict)
+    """By place."""
+    rows: Sequence[Row] = ()
+    """The numbers of the last ticks, for drawings."""
+
+
+NOTHING = Remembered()
+
+
+class Past:
+    """Collects ticks."""
+
+    def __init__(self) -> None:
+        self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self._rows: collections.deque[Row] = collections.deque(maxlen=MAX_ROWS)
+        self._writes: collections.OrderedDict[str, Write] = collections.OrderedDict()
+        self._foreign: collections.OrderedDict[str, ForeignWrites] = collections.OrderedDict()
+
+    def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
+        """Remember `tick` and what was new in it (`History.add`)."""
+        self._events.extend(news)
+        self._rows.append(Row.of(tick))
+        causes = {change.place: d for d in tick.decisions for change in d.changes} if tick.applied else {}
+        for step in tick.applied:
+            _push(self._writes, step.place, Write(tick.time, tick.wall, step, causes.get(step.place)))
+        for write in tick.foreign:
+            before = self._foreign.get(write.place, ForeignWrites(write, 0, ()))
+            times = (*before.times, tick.time)[-KEPT_TIMES:]
+            _push(self._foreign, write.place, ForeignWrites(write, before.count + 1, times))
+
+    def remembered(self) -> Remembered:
+        """The past so far, as a value."""
+        return Remembered(tuple(self._events), dict(self._writes), dict(self._foreign), tuple(self._rows))
+
+
+def _push(held: collections.OrderedDict[str, T], place: str, value: T) -> None:
+    """The newest goes last; the oldest gives way."""
+    held.pop(place, None)
+    held[place] = value
+    if len(held) > MAX_PLACES:
+        held.popitem(last=False)

@@ -1,0 +1,148 @@
+"""What a simulation came to, as values and as text."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from koordlite.report import units
+from koordlite.report.history import History
+
+Figures = Mapping[str, float | None]
+"""The numbers two runs are compared by: name → value, None where there is none."""
+
+FIGURES = {
+    "beCoreHoursUsed": "core hours best effort used",
+    "beCoreHoursAllowed": "core hours it was allowed",
+    "beLimitCoresMin": "its limit at least, cores",
+    "beLimitCoresMean": "its limit on average, cores",
+    "batchCoresMean": "what it may request on average, cores",
+    "unmetPercent": "CPU time the others wanted and did not get, %",
+    "aboveThresholdSeconds": "seconds the node used more than the threshold",
+    "lsAboveThresholdSeconds": "seconds the others alone did",
+    "writes": "writes",
+    "refusedWrites": "writes refused",
+    "foreignWrites": "values changed by others",
+    "evictions": "pods evicted",
+    "restarts": "containers killed by the kernel",
+}
+"""Name → what it counts, in the order of reports."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """An expectation and what was found."""
+
+    words: str
+    found: str
+    ok: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Happening:
+    """Something the scenario did."""
+
+    time: float
+    words: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What a pod wanted and got, over its whole life in the simulation."""
+
+    pod: str
+    """NAMESPACE/NAME."""
+    qos: str
+    wanted_core_hours: float
+    used_core_hours: float
+    end: float | None = None
+    """When it was seen last, where that is not the end."""
+    restarts: int = 0
+
+    @property
+    def unmet_percent(self) -> float:
+        """Part of what it wanted that it did not get."""
+        unmet = self.wanted_core_hours - self.used_core_hours
+        return 100 * unmet / self.wanted_core_hours if self.wanted_core_hours else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """One run."""
+
+    name: str
+    about: str
+    label: str
+    """Which configuration it was, where two are compared."""
+    machine: str
+    seconds: float
+    seed: int
+    history: History
+    workloads: tuple[Workload, ...]
+    happenings: tuple[Happening, ...]
+    checks: tuple[Check, ...]
+    figures: Figures
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything came out as expected."""
+        return all(check.ok for check in self.checks)
+
+
+def text(run: Simulated, *, width: int = 100) -> str:
+    """One run for a terminal."""
+    lines = [
+        f"{run.name}: {units.clock(run.seconds)} on {run.machine}, seed {run.seed}",
+        *textwrap.wrap(run.about, width - 2, initial_indent="  ", subsequent_indent="  "),
+        *_section("what happened", [f"{units.clock(h.time):>8}  {h.words}" for h in run.happenings]),
+        *_section("what came of it", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
+        *_section("pods", [_pod(workload) for workload in run.workloads]),
+        *_section("expected", [_check(check) for check in run.checks]),
+        *_section("problems", [f"{units.clock(p.time):>8}  {p.problem}" for p in run.history.problems.values()]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def compared(runs: Sequence[Simulated], *, width: int = 100) -> str:
+    """Runs of one scenario side by side; what differs is marked."""
+    first = runs[0]
+    wide = max(len(words) for words in FIGURES.values()) + 2
+    columns = [max(10, len(run.label) + 2) for run in runs]
+    heads = "".join(f"{run.label:>{column}}" for run, column in zip(runs, columns, strict=True))
+    lines = [f"{first.name}: {units.clock(first.seconds)} on {first.machine}, seed {first.seed}", ""]
+    lines.append(f"  {'':<{wide}}{heads}")
+    for name, words in FIGURES.items():
+        values = [shown(name, run.figures.get(name)) for run in runs]
+        cells = "".join(f"{value:>{column}}" for value, column in zip(values, columns, strict=True))
+        lines.append(f"  {words:<{wide}}{cells}{'  *' if len(set(values)) > 1 else ''}")
+    for run in runs:
+        lines += _section(f"expected, {run.label}", [_check(check) for check in run.checks])
+    return "\n".join(lines) + "\n"
+
+
+def shown(name: str, value: float | None) -> str:
+    """A figure as people read it: hours, cores and percent with decimals, the rest whole."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if "Core" in name or "core" in name or "Percent" in name else f"{value:.0f}"
+
+
+def _known(run: Simulated) -> Iterator[tuple[str, float | None]]:
+    return ((name, run.figures.get(name)) for name in FIGURES)
+
+
+def _pod(workload: Workload) -> str:
+    ended = f", gone at {units.clock(workload.end)}" if workload.end is not None else ""
+    killed = f", killed {workload.restarts} times" if workload.restarts else ""
+    used, wanted = workload.used_core_hours, workload.wanted_core_hours
+    got = f"{used:8.2f} of {wanted:8.2f} core hours, {workload.unmet_percent:5.1f} % unmet"
+    return f"{workload.pod:<24} {workload.qos:<6} {got}{ended}{killed}"
+
+
+def _check(check: Check) -> str:
+    return f"{'holds' if check.ok else 'FAILS':<6} {check.words}: {check.found}"
+
+
+def _section(title: str, rows: Sequence[str]) -> list[str]:
+    return ["", f"  {title}", *(f"    {row}" for row in rows)] if rows else []

@@ -1,0 +1,99 @@
+"""The front pages of both products in a real browser: nothing is cut off, the policy is kept, the colours are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from chromium import Browser
+from emulated import Emulated
+from prometheus_client import CollectorRegistry
+
+from descheduler import config, cycle
+from descheduler.http import Endpoints as ClusterEndpoints
+from descheduler.loop import Round
+from descheduler.snapshot import assemble, files
+from koordlite.agent import Agent
+from koordlite.cli import machine as machines
+from koordlite.cli import parser
+from koordlite.http.server import Ask
+from koordlite.report.endpoints import Answer, Endpoints
+from koordlite.report.history import History
+from koordlite.report.past import Past
+
+pytestmark = pytest.mark.xdist_group("browser")
+WIDTHS = [pytest.param(390, id="phone"), pytest.param(1280, id="desktop")]
+Serve = Callable[[Ask], str]
+
+
+@pytest.fixture
+def agent_page(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
+    """An agent that has looked at an emulated node for ten seconds."""
+    node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("cluster"))
+    node.node(reservation='{"reservedCPUs":"0"}')
+    node.pod("web", "LS", "2")
+    node.pod("crunch", "BE", "greedy")
+    args = parser().parse_args(["run", "--sandbox", "intel-2s-ht", "--cluster", str(node.folder)])
+    settings = machines.settings(args)
+    machine = machines.machine(args, settings)
+    agent, past, run = Agent(machine.host, machine.cluster, settings), Past(), History({}, {})
+    endpoints = Endpoints(period_seconds=1.0, registry=CollectorRegistry())
+    for _ in range(10):
+        tick = agent.tick()
+        past.add(tick, run.add(tick))
+        machine.host.clock.wait(1.0)
+    endpoints.publish(tick, past.remembered())
+    return serve(endpoints.answer)
+
+
+@pytest.fixture
+def cluster_page(tour: str, serve: Serve) -> str:
+    """A descheduler that has judged the cluster of the tour."""
+    setup = config.setup(config.default())
+    plan = cycle.plan(assemble.view(files.read([tour]), ""), setup)
+    told = Round(number=1, began=0.0, seconds=0.1, setup=setup, leader=True, dry_run=True, plan=plan)
+    endpoints = ClusterEndpoints(CollectorRegistry(), interval_seconds=300.0, monotonic=lambda: 0.0)
+    endpoints.publish(told)
+    return serve(endpoints.answer)
+
+
+@pytest.fixture
+def tour(pytestconfig: pytest.Config) -> str:
+    """The manifests of the tour."""
+    return str(pytestconfig.rootpath / "configs" / "tour")
+
+
+def is_fit(chromium: Browser) -> None:
+    """Nothing is wider than the window, and the browser has nothing to complain of."""
+    assert chromium.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    assert chromium.complaints == []
+    assert chromium.value("document.querySelectorAll('[style], script, [onclick], [onload]').length") == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page: str, width: int, dark: bool) -> None:
+    chromium.open(f"{agent_page}/?refresh=off", width=width, dark=dark)
+    is_fit(chromium)
+    assert chromium.value("document.querySelectorAll('.cpus li').length") > 8
+    ground = chromium.value("getComputedStyle(document.querySelector('.cpus li')).backgroundColor")
+    assert ground not in ("rgba(0, 0, 0, 0)", "transparent"), "the styles came through the policy"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_cluster_page_fits_and_obeys_its_policy(chromium: Browser, cluster_page: str, width: int) -> None:
+    chromium.open(f"{cluster_page}/", width=width)
+    is_fit(chromium)
+    assert "shop/gateway" in chromium.value("document.body.innerText")
+    assert chromium.value("document.querySelectorAll('svg rect').length") > 8
+
+
+def test_an_inline_style_would_be_seen(chromium: Browser, serve: Serve) -> None:
+    loose = Answer(200, "text/html", b"<p style='color:red'>x</p>", {"Content-Security-Policy": "default-src 'none'"})
+    chromium.open(serve(lambda path, query, accept: loose), width=390)
+    assert any("style" in said for said in chromium.complaints)
+
+
+def test_a_link_of_the_cpu_map_answers(chromium: Browser, agent_page: str) -> None:
+    chromium.open(f"{agent_page}/explain/cpu/0", width=390)
+    assert "is reserved for the system" in chromium.value("document.body.innerText")

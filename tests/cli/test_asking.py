@@ -1,0 +1,136 @@
+"""`status`, `explain` and `top` against a running agent, over its HTTP server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from emulated import Emulated
+
+Answer = Any
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an agent that has ended its first ticks."""
+    node = Emulated("small", tmp_path_factory.mktemp("cluster"))
+    node.node(reservation='{"reservedCPUs":"0"}')
+    node.pod("web", "LS", "1")
+    node.pod("crunch", "BE", "greedy")
+    words = ["run", "--sandbox", "small", "--cluster", str(node.folder), "--mode", "enforce", "--speed", "4"]
+    command = [sys.executable, "-m", "koordlite", *words, "--port", "0", "--quiet"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert process.stderr is not None
+        found = None
+        while found is None and (line := process.stderr.readline()):
+            found = re.search(r"http://[0-9.:]+", line)
+        assert found, "the agent never said where it listens"
+        wait_for(f"{found[0]}/readyz")
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+
+
+def wait_for(address: str) -> None:
+    """Until it answers with 200."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(urllib.error.URLError):
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+    raise AssertionError(f"{address} never answered")
+
+
+def test_a_running_agent_answers_every_kind_of_question(ask: Callable[..., Answer], url: str) -> None:
+    for subject, words in {
+        "node": "best effort may use [cpuSuppress, enforce]",
+        "cpu 0": "is reserved for the system",
+        "file besteffort/cpuset.cpus": "last write at",
+        "pod web": "decided about it",
+        "allocatable": "Koordinator's messages",
+        "config": "problems: none",
+        "resctrl": "groups as they are",
+    }.items():
+        said = ask("explain", *subject.split(), "--url", url)
+        assert (said.code, words in said.out) == (0, True), f"{subject}: {said.out}{said.err}"
+        found = json.loads(ask("explain", *subject.split(), "--url", url, "-o", "json").out)
+        assert found["version"] == 1
+
+
+def test_a_subject_nobody_knows_is_an_error_that_lists_them(ask: Callable[..., Answer], url: str) -> None:
+    said = ask("explain", "nonsense", "--url", url)
+    assert (said.code, said.out) == (2, "")
+    assert "nothing was decided about 'nonsense'; there are decisions about" in said.err
+
+
+def test_status_is_one_screen_without_colours_and_ends_with_0(ask: Callable[..., Answer], url: str) -> None:
+    said = ask("status", "--url", url)
+    assert (said.code, said.err) == (0, "")
+    assert "enforcing" in said.out.splitlines()[0]
+    assert len(said.out.splitlines()) <= 40
+    assert not ANSI.search(said.out)
+    assert json.loads(ask("status", "--url", url, "-o", "json").out)["kind"] == "koordlite-state"
+
+
+def test_top_prints_one_frame_where_there_is_no_terminal(ask: Callable[..., Answer], url: str) -> None:
+    said = ask("top", "--url", url)
+    assert (said.code, said.err) == (0, "")
+    for part in ("NUMA 0", "reserved", "BE may use", "pool of LS", "resctrl"):
+        assert part in said.out
+    assert not ANSI.search(said.out)
+
+
+@pytest.mark.parametrize(("columns", "colours"), [(80, True), (160, True), (80, False)])
+def test_top_fills_a_terminal_and_leaves_it_on_ctrl_c(url: str, columns: int, colours: bool) -> None:
+    screen = watch(["top", "--url", url, "--interval", "0.3"], columns=columns, lines=30, colours=colours)
+    shown = ANSI.sub("", screen)
+    for part in ("enforcing", "NUMA 0", "BE may request"):
+        assert part in shown
+    assert ("\x1b[3" in screen) is colours, "the letters carry it all without colours"
+
+
+def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
+    """What the command writes to a terminal of this size until Ctrl-C."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color"}
+    environment |= {} if colours else {"NO_COLOR": "1"}
+    command = [sys.executable, "-m", "koordlite", *words]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        screen = b""
+        while screen.count(b"NUMA 0") < 2 and select.select([ours], [], [], 20)[0]:
+            screen += os.read(ours, 1 << 16)
+        process.send_signal(2)
+        assert process.wait(timeout=20) == 0
+    os.close(ours)
+    return screen.decode(errors="replace")
+
+
+@pytest.mark.parametrize("command", [["status"], ["explain", "node"], ["top"]])
+def test_no_agent_is_said_with_what_to_do(ask: Callable[..., Answer], command: list[str]) -> None:
+    said = ask(*command, "--url", "http://127.0.0.1:9")
+    assert said.code == 2
+    assert "no agent answers" in said.err and "koordlite run" in said.err
+
+
+def test_something_else_that_answers_is_not_taken_for_an_agent(ask: Callable[..., Answer], url: str) -> None:
+    said = ask("status", "--url", f"{url}/recent?x=")
+    assert said.code == 2
+
+
+def test_too_short_an_interval_is_refused(ask: Callable[..., Answer], url: str) -> None:
+    said = ask("top", "--url", url, "--interval", "0")
+    assert (said.code, "too often" in said.err) == (2, True)

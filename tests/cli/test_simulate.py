@@ -1,0 +1,88 @@
+"""`koordlite simulate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from koordlite import cli
+
+SCENARIO = """
+duration: 30s
+pods: [{name: web, cpu: "1", requests: {cpu: "1"}}, {name: crunch, qos: BE, cpu: greedy}]
+config:
+  resource-threshold-config: {clusterStrategy: {enable: true, cpuSuppressThresholdPercent: 65}}
+expect: [{measure: beLimitCores, most: %d}]
+"""
+NAMES = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+
+
+def scenario(folder: Path, most: int = 2, name: str = "s.yaml") -> Path:
+    path = folder / name
+    path.write_text(SCENARIO % most)
+    return path
+
+
+def threshold(folder: Path, percent: int) -> Path:
+    path = folder / f"p{percent}.yaml"
+    strategy = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": percent}}
+    data = {"resource-threshold-config": json.dumps(strategy)}
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": NAMES, "data": data}))
+    return path
+
+
+def test_the_code_says_whether_it_came_out_as_expected(ask: Any, tmp_path: Path) -> None:
+    said = ask("simulate", scenario(tmp_path))
+    assert (said.code, "holds" in said.out) == (0, True)
+    said = ask("simulate", scenario(tmp_path, most=0))
+    assert (said.code, "FAILS" in said.out) == (1, True)
+
+
+def test_several_scenarios_are_played_one_after_the_other(ask: Any, tmp_path: Path) -> None:
+    said = ask("simulate", scenario(tmp_path), scenario(tmp_path, most=0, name="t.yaml"))
+    assert said.code == 1
+    assert "s: 0:30" in said.out and "t: 0:30" in said.out
+
+
+def test_mistakes_of_all_files_are_told_before_anything_is_played(ask: Any, tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("duration: never\n")
+    said = ask("simulate", tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "none.yaml")
+    assert said.code == 2
+    assert all(name in said.err for name in ("a.yaml:1", "b.yaml:1", "none.yaml"))
+    assert said.out == ""
+
+
+def test_two_configurations_are_compared(ask: Any, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    files = threshold(tmp_path, 30), threshold(tmp_path, 90)
+    said = ask("simulate", scenario(tmp_path), "--compare", *files, "--html", page)
+    assert said.code == 0
+    assert "p30" in said.out and "p90" in said.out
+    found = page.read_text()
+    assert found.count("<svg") == 2
+    assert "<script" not in found
+
+
+def test_json_holds_both_runs(capsysbinary: Any, tmp_path: Path) -> None:
+    files = threshold(tmp_path, 30), threshold(tmp_path, 90)
+    words = ["simulate", scenario(tmp_path), "--compare", *files, "-o", "json"]
+    assert cli.main([str(word) for word in words]) == 0
+    found = json.loads(capsysbinary.readouterr().out)
+    assert [run["label"] for run in found["runs"]] == ["p30", "p90"]
+    low, high = (run["figures"]["beCoreHoursUsed"] for run in found["runs"])
+    assert low < high
+
+
+def test_one_scenario_is_compared_at_a_time(ask: Any, tmp_path: Path) -> None:
+    files = threshold(tmp_path, 30), threshold(tmp_path, 90)
+    said = ask("simulate", scenario(tmp_path), scenario(tmp_path), "--compare", *files)
+    assert said.code == 2
+    assert "several scenarios" in said.err
+
+
+def test_a_configuration_replaces_the_settings(ask: Any, tmp_path: Path) -> None:
+    (tmp_path / "off.yaml").write_text("strategies: {cpuSuppress: {mode: 'off'}}\n")
+    said = ask("simulate", scenario(tmp_path), "--config", tmp_path / "off.yaml")
+    assert said.code == 1

@@ -1,0 +1,184 @@
+"""NodeResourceTopology as scheduler-plugins judges it: does a pod fit, what is left, what does the node say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from descheduler import fit_numa
+from descheduler.room import Room
+from descheduler.snapshot import topology_manager
+from koordlite.formulas import numa_fit, numa_zones
+from koordlite.model.quantity import Quantity
+from tests.conformance.adapters import adapter
+from tests.conformance.descheduler_view import picture
+
+NODE = "node"
+PREFIX = "no single NUMA node is free: "
+
+
+@adapter("nrt.filter")
+def fits(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Asked of the room that the descheduler counts on, out of the objects of the case; the NUMA question only, since
+    another filter of the scheduler asks for resources."""
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": {"pods": "110", **given["nodeAllocatable"]}, "conditions": ready}
+    node = {"metadata": {"name": NODE}, "spec": {}, "status": status}
+    report = [{**given["nrt"], "metadata": {"name": NODE}}] if given.get("nrt") else []
+    view = picture({"nodes": [node], "pods": [_pod(given["pod"])], "topologies": report})
+    pod = view.unbound[0]
+    why, _ = fit_numa.answer(pod, Room.of(view.nodes[NODE]), fit_numa.ask(pod))
+    found = {"code": "Unschedulable", "message": why.removeprefix(PREFIX)} if why else {"code": "Success"}
+    return found, expect
+
+
+def _pod(given: Any) -> Any:
+    parts = {"containers": "containers", "initContainers": "initContainers"}
+    spec: dict[str, Any] = {key: [_container(c) for c in given.get(name) or ()] for key, name in parts.items()}
+    spec["overhead"] = given.get("overhead") or {}
+    meta = {"name": "pod", "namespace": "default", "uid": "uid", **(given.get("metadata") or {})}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Pending", "qosClass": given["qosClass"]}}
+
+
+def _container(given: Any) -> Any:
+    resources = {key: given.get(key) or {} for key in ("requests", "limits")}
+    return {"name": given.get("name"), "restartPolicy": given.get("restartPolicy"), "resources": resources}
+
+
+@adapter("nrt.topology_manager_config")
+def configuration(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _config(_told(given).over(topology_manager.DEFAULT)), expect
+
+
+@adapter("nrt.topology_manager_config_partial")
+def part_of_configuration(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {key: value for key, value in _config(_told(given)).items() if value}, expect
+
+
+def _told(given: Any) -> topology_manager.Told:
+    by_policies = topology_manager.by_policies(given.get("topologyPolicies") or ())
+    return topology_manager.by_attributes(given.get("attributes") or ()).over(by_policies)
+
+
+def _config(told: topology_manager.Told) -> dict[str, Any]:
+    return {"policy": told.policy, "scope": told.scope, "maxNUMANodes": told.max_numa_nodes}
+
+
+@adapter("nrt.subtract_from_one_numa")
+def taken_from_one(given: Any, expect: Any) -> tuple[Any, Any]:
+    zones, guaranteed = _zones(given), given["qosClass"] == "Guaranteed"
+    return numa_zones.take(zones, given["numaID"], _amounts(given["requests"]), guaranteed=guaranteed), _zones(expect)
+
+
+@adapter("nrt.subtract_from_numas")
+def taken_from_several(given: Any, expect: Any) -> tuple[Any, Any]:
+    zones, amounts = _zones(given), _amounts(given["requests"])
+    return numa_zones.take_from_several(zones, given["fromNUMAs"], amounts), _zones(expect)
+
+
+@adapter("nrt.only_non_numa")
+def listed_nowhere(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"onlyNonNUMA": numa_zones.only_elsewhere(_zones(given), given["requests"])}, expect
+
+
+@adapter("nrt.pod_resources_class")
+def resources_class(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = {"nonNative": _devices(given["pod"]), "exclusive": _exclusive(given["pod"], given["nrtResources"])}
+    return {key: found[key] for key in expect}, expect
+
+
+@adapter("nrt.is_foreign_pod")
+def foreign(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Bound, and by a scheduler that is none of the profiles'."""
+    pod = given["pod"]
+    bound = bool(pod.get("nodeName")) and pod.get("schedulerName", "") not in given["profileNames"]
+    counts = not given["exclusiveOnly"] or _exclusive(pod, given["nrtResources"])
+    return {"foreign": bound and counts}, expect
+
+
+def _running(pod: Any) -> list[Mapping[str, Quantity]]:
+    """What app containers and sidecars ask for: plain init containers have ended."""
+    sidecars = [c for c in pod.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    return [_amounts(c.get("requests")) for c in (*(pod.get("containers") or ()), *sidecars)]
+
+
+def _exclusive(pod: Any, listed: Any) -> bool:
+    guaranteed = pod["qosClass"] == "Guaranteed"
+    return any(numa_zones.exclusive(amounts, guaranteed=guaranteed, listed=listed) for amounts in _running(pod))
+
+
+def _devices(pod: Any) -> bool:
+    return any(not numa_fit.is_native(name) for amounts in _running(pod) for name in amounts)
+
+
+@adapter("nrt.after_eviction")
+def after_eviction(given: Any, expect: Any) -> tuple[Any, Any]:
+    zones = {_number(zone["name"]): zone for zone in given["nrt"]["zones"]}
+    available, totals = _column(zones, "available"), _column(zones, "allocatable")
+    why = _unanswerable(given)
+    if why:
+        return why, expect.get("error")
+    try:
+        after = numa_zones.after_eviction(available, totals, list(_released(given, totals)))
+    except ValueError as error:
+        return str(error), expect.get("error")
+    wanted = {_number(zone["name"]): zone for zone in expect["nrt"]["zones"]} if "nrt" in expect else {}
+    return after, _column(wanted, "available")
+
+
+def _unanswerable(given: Any) -> str:
+    """What a scheduler says before any arithmetic."""
+    if not given["victims"]:
+        return "no victims found, cannot process eviction simulation"
+    if given["placement"] is None:
+        return "numa placement info not found, cannot process eviction simulation"
+    if not given["placement"]:
+        return "no containers found in numa placement info, cannot process eviction simulation"
+    return ""
+
+
+def _released(given: Any, totals: Mapping[int, Mapping[str, Quantity]]) -> Any:
+    place = {(p["namespace"], p["pod"], p["container"]): p["numa"] for p in given["placement"]}
+    listed = {name for zone in totals.values() for name in zone}
+    for pod in given["victims"]:
+        meta = pod["metadata"]
+        for container in pod["containers"]:
+            zone = place.get((meta.get("namespace", ""), meta["name"], container["name"]))
+            guaranteed = pod["qosClass"] == "Guaranteed"
+            amounts = _amounts(container.get("requests"))
+            yield numa_zones.Released(numa_zones.exclusive(amounts, guaranteed=guaranteed, listed=listed), zone)
+
+
+@adapter("nrt.read_fingerprint")
+def fingerprint(given: Any, expect: Any) -> tuple[Any, Any]:
+    written = (given.get("annotations") or {}).get("topology.node.k8s.io/fingerprint", "")
+    return {"fingerprint": _attributes(given).get("nodeTopologyPodsFingerprint") or written}, expect
+
+
+@adapter("nrt.read_fingerprint_method")
+def fingerprint_method(given: Any, expect: Any) -> tuple[Any, Any]:
+    method = _attributes(given).get("nodeTopologyPodsFingerprintMethod", "all")
+    return {"onlyExclusive": method == "with-exclusive-resources"}, expect
+
+
+def _attributes(given: Any) -> dict[str, str]:
+    return {a["name"]: a["value"] for a in given.get("attributes") or ()}
+
+
+def _column(zones: Mapping[int, Any], column: str) -> dict[int, dict[str, Quantity]]:
+    return {
+        number: {r["name"]: Quantity.parse(r[column]) for r in zone["resources"] if column in r}
+        for number, zone in zones.items()
+    }
+
+
+def _zones(given: Any) -> dict[int, dict[str, Quantity]]:
+    return {zone["numaID"]: dict(_amounts(zone["resources"])) for zone in given["numaNodes"]}
+
+
+def _amounts(given: Any) -> dict[str, Quantity]:
+    return {name: Quantity.parse(text) for name, text in (given or {}).items()}
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("node-"))

@@ -1,0 +1,62 @@
+"""Dashboards, alerts and the page of metrics name what the programs export, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+
+import dashboards
+import metricnames
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+_PARTS = ("_bucket", "_sum", "_count")
+
+
+@functools.cache
+def exported() -> dict[str, metricnames.Exported]:
+    """By name as scraped; a histogram by each of its three."""
+    found = {}
+    for each in (*metricnames.agent(), *metricnames.descheduler()):
+        names = [f"{each.name}{part}" for part in _PARTS] if each.kind == "histogram" else [each.name]
+        found |= dict.fromkeys(names, each)
+    return found
+
+
+def test_every_metric_that_is_asked_for_is_exported():
+    asked = {name for question in dashboards.questions() for name in question.metrics}
+    assert len(asked) > 30
+    assert asked - exported().keys() - {"up"} == set()
+
+
+def test_the_page_lists_every_metric_with_its_labels():
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert page == metricnames.page().rstrip("\n") + "\n", "run tests/support/metricnames.py > docs/metrics.md"
+
+
+@pytest.mark.parametrize(("name", "board"), dashboards.boards().items())
+def test_a_dashboard_is_laid_out_without_overlaps(name, board):
+    taken = {}
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        for place in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
+            assert place not in taken, f"{panel['title']} covers {taken.get(place)}"
+            taken[place] = panel["title"]
+
+
+@pytest.mark.parametrize(("name", "board"), dashboards.boards().items())
+def test_a_dashboard_takes_its_data_source_from_a_variable(name, board):
+    assert board["templating"]["list"][0]["type"] == "datasource"
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    assert {panel["datasource"]["uid"] for panel in panels} == {"${datasource}"}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert len({each["uid"] for each in dashboards.boards().values()}) == len(dashboards.boards())
+
+
+def test_every_alert_says_what_it_means_and_how_bad_it_is():
+    for group in dashboards.rule_groups()["groups"]:
+        for rule in group["rules"]:
+            assert rule["labels"]["severity"] in ("info", "warning", "critical")
+            assert rule["annotations"].keys() == {"summary", "description"}
+            assert rule["for"]

@@ -1,0 +1,197 @@
+"""A whole plan carried out: jobs for profiles with MigrationController, the Eviction API for the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from descheduler import config, cycle
+from descheduler.evictors.carrier import Carrier
+from descheduler.evictors.migration import Progress
+from descheduler.leading import LeaderApi
+from descheduler.narrate import Lines
+from descheduler.outcome import EvictionPlan
+from descheduler.snapshot import assemble, cluster
+from koordlite.sandbox.apiserver import Fault
+
+World = Any
+MERGE = "application/merge-patch+json"
+TWO_WAYS = """
+kind: DeschedulerConfiguration
+profiles:
+- name: directly
+  plugins:
+    deschedule: {enabled: [{name: RemovePodsViolatingNodeTaints}]}
+    evict: {enabled: [{name: DefaultEvictor}], disabled: [{name: MigrationController}]}
+    filter: {enabled: [{name: DefaultEvictor}], disabled: [{name: "*"}]}
+  pluginConfig:
+  - {name: DefaultEvictor, args: {labelSelector: {matchLabels: {app: web}}}}
+- name: by-job
+  plugins: {deschedule: {enabled: [{name: RemovePodsViolatingNodeTaints}]}}
+"""
+
+
+@pytest.fixture
+def told() -> list[Progress]:
+    return []
+
+
+def carrier(world: World, told: list[Progress], **more: Any) -> Carrier:
+    def wait(seconds: float) -> bool:
+        world.around()
+        world.clock.advance(seconds)
+        return False
+
+    parts = {"wait": wait, "wall": lambda: world.now, "tell": told.append, "rules": {}, **more}
+    return Carrier(parts.pop("api", world.api), parts.pop("wait"), **parts)
+
+
+def plan(world: World) -> EvictionPlan:
+    view = assemble.view(cluster.read(world.api))
+    return cycle.plan(view, config.setup(config.parse(TWO_WAYS, "policy")))
+
+
+def test_each_profile_has_its_own_way(world: World, told: list[Progress]) -> None:
+    for app in ("web", "db"):
+        world.deployment(app, 3)
+    world.around()
+    made = plan(world)
+    attempts = {attempt.pod: attempt.result for attempt in carrier(world, told)(made)}
+    assert list(attempts) == [outcome.pod.key for outcome in made.evict]
+    assert {attempts[f"default/web-{n}"] for n in range(3)} == {"Evicted"}
+    assert sorted(attempts[f"default/db-{n}"] for n in range(3)) == ["Deferred", "Deferred", "JobCreated"]
+
+
+def test_a_run_of_one_cycle_ends_when_its_jobs_have(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    one = carrier(world, told)
+    one(plan(world))
+    one.settle()
+    assert world.job()["status"]["phase"] == "Succeeded"
+    assert [progress.reason for progress in told][0] == "PassedArbitration"
+    assert told[-1].reason == "Complete"
+
+
+def test_jobs_of_the_time_before_are_worked_on_from_the_start(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    made = plan(world)
+    carrier(world, told)(made)
+    carrier(world, told, rules=made.migration).settle()
+    assert world.job()["status"]["phase"] == "Succeeded"
+
+
+def test_without_a_plan_or_jobs_nothing_is_written(world: World, told: list[Progress]) -> None:
+    world.server.requests.clear()
+    carrier(world, told, rules=plan(world).migration).work()
+    assert {asked.verb for asked in world.server.requests} <= {"list"}
+
+
+def test_who_does_not_lead_asks_nothing(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    made = plan(world)
+    world.server.requests.clear()
+    idle = carrier(world, told, api=LeaderApi(world.api, lambda: False), rules=made.migration)
+    idle.work()
+    assert {attempt.result for attempt in idle(made)} == {"Failed"}
+    assert list(world.server.requests) == []
+
+
+def test_a_server_without_the_kind_is_told_and_pods_stay(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    made = plan(world)
+    name = "podmigrationjobs.scheduling.koordinator.sh"
+    world.api.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    one = carrier(world, told, rules=made.migration)
+    assert {attempt.result for attempt in one(made)} == {"Failed"}
+    one.work()
+    assert "cannot be read" in told[-1].text
+
+
+def test_a_thread_works_until_it_is_stopped(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    passed = threading.Event()
+    one = carrier(world, told, tell=lambda _progress: passed.set())
+    one.start()
+    try:
+        one(plan(world))
+        assert passed.wait(10)
+    finally:
+        one.stop()
+    world.server.requests.clear()
+    assert "migration" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_job_that_waits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    lines = Lines()
+    with caplog.at_level(logging.INFO, logger="descheduler"):
+        for _ in range(3):
+            lines.job(Progress("j", "default/p", "Waiting", "limits"))
+        lines.job(Progress("j", "default/p", "PassedArbitration", "its turn"))
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO"]
+
+
+def test_one_job_that_cannot_be_written_does_not_keep_the_others(world: World, told: list[Progress]) -> None:
+    for app in ("web", "db"):
+        world.deployment(app, 3)
+    world.around()
+    migrations = world.controller(object_limiters={}, evict_qps=1000, evict_burst=10)
+    world.ask(migrations)
+    first = world.jobs()[0]["metadata"]["name"]
+    world.server.faults.add(Fault(verb="patch", resource="podmigrationjobs/status", name=first, status=500, times=1))
+    world.work(migrations, 10)
+    assert [job["status"]["phase"] for job in world.jobs()] == ["Succeeded", "Succeeded"]
+
+
+def emptied(world: World, node: str = "old") -> EvictionPlan:
+    return dataclasses.replace(plan(world), cordon=(node,))
+
+
+def closed(world: World, node: str = "old") -> bool:
+    return bool(world.get("Node", node)["spec"].get("unschedulable"))
+
+
+def test_a_node_that_is_emptied_takes_no_more_pods(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    carrier(world, told)(emptied(world))
+    assert closed(world)
+    assert told[0].text == "node old"
+
+
+def test_a_node_that_no_pod_leaves_is_opened_again(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    made = emptied(world)
+    world.server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
+    carrier(world, told)(made)
+    assert not closed(world)
+    assert [progress.reason for progress in told] == ["Cordoned", "Uncordoned"]
+
+
+def test_a_node_that_was_closed_before_stays_closed(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    world.api.request("PATCH", "/api/v1/nodes/old", body={"spec": {"unschedulable": True}}, content_type=MERGE)
+    made = emptied(world)
+    world.server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
+    carrier(world, told)(made)
+    assert closed(world)
+
+
+def test_a_node_that_cannot_be_closed_keeps_nobody(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    made = emptied(world)
+    world.server.faults.add(Fault(verb="patch", resource="nodes", status=403, times=None))
+    attempts = carrier(world, told)(made)
+    assert {attempt.result for attempt in attempts} == {"Evicted"}
+    assert "cannot be cordoned" in told[0].text

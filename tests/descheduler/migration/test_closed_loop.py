@@ -1,0 +1,242 @@
+"""Migration against an API server, with a scheduler, a controller and kubelets around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from descheduler.migration.objects import JOBS
+from descheduler.migration_args import ObjectLimiter
+from koordlite.sandbox.apiserver import Fault
+
+World = Any
+MERGE = "application/merge-patch+json"
+FREE: dict[str, ObjectLimiter] = {}
+"""No limit of pace."""
+
+
+def phases(world: World) -> list[str]:
+    return [job["status"].get("phase", "") for job in world.jobs()]
+
+
+def move(world: World, migrations: Any, rounds: int = 8) -> None:
+    assert [attempt.result for attempt in world.ask(migrations)] == ["JobCreated"]
+    world.work(migrations, rounds)
+
+
+def test_a_pod_moves_to_the_place_that_was_reserved_for_it(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    results = [attempt.result for attempt in world.ask(migrations)]
+    assert results[0] == "JobCreated"
+    world.work(migrations, 8)
+    job = world.job()
+    assert job["status"]["phase"] == "Succeeded"
+    assert job["status"]["nodeName"] == "a"
+    assert sorted(world.places().values()) == ["a", "old", "old"]
+    kinds = [condition["type"] for condition in job["status"]["conditions"]]
+    assert kinds[:3] == ["ReservationCreated", "ReservationScheduled", "Eviction"]
+
+
+def test_the_reservation_comes_before_the_eviction(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    move_ = world.controller()
+    world.ask(move_)
+    world.server.requests.clear()
+    world.work(move_, 8)
+    done = [(asked.verb, asked.resource) for asked in world.server.requests]
+    assert done.index(("create", "reservations")) < done.index(("create", "pods/eviction"))
+
+
+def test_only_one_pod_of_a_small_workload_moves_at_a_time(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    results = [attempt.result for attempt in world.ask(world.controller())]
+    assert results == ["JobCreated", "Deferred", "Deferred"]
+
+
+def test_a_workload_of_one_pod_is_left_alone(world: World) -> None:
+    world.deployment("web", 1)
+    world.around()
+    (attempt,) = world.ask(world.controller())
+    assert (attempt.result, attempt.text.split(":")[0]) == ("Deferred", "TooFewReplicas")
+
+
+def test_without_reservations_a_pod_just_goes(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller(default_job_mode="EvictDirectly")
+    world.ask(migrations)
+    world.work(migrations, 3)
+    assert phases(world) == ["Succeeded"]
+    assert sorted(world.places().values()) == ["b", "old", "old"]
+    assert world.server.objects.all("Reservation") == []
+
+
+@pytest.mark.parametrize("done", range(7))
+def test_a_restart_after_any_round_ends_the_same(world: World, done: int) -> None:
+    world.deployment("web", 3)
+    world.around()
+    before = world.controller()
+    world.ask(before)
+    world.work(before, done)
+    world.work(world.controller(), 8)
+    assert phases(world) == ["Succeeded"]
+    assert sorted(world.places().values()) == ["a", "old", "old"]
+
+
+@pytest.mark.parametrize("verb, resource", [("create", "reservations"), ("patch", "podmigrationjobs/status")])
+def test_a_write_whose_answer_is_lost_is_not_done_twice(world: World, verb: str, resource: str) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    world.server.faults.add(Fault(verb=verb, resource=resource, drop=True))
+    world.work(migrations, 9)
+    assert phases(world) == ["Succeeded"]
+    assert len(world.server.objects.all("Reservation")) == 1
+
+
+def test_a_new_pod_of_the_same_name_is_never_the_victim(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    name = world.job()["spec"]["podRef"]["name"]
+    world.work(migrations, 1)
+    world.server.objects.remove("Pod", name, "default")
+    world.pod("web", name, "old")
+    fresh = world.get("Pod", name, "default")["metadata"]["uid"]
+    world.work(migrations, 8)
+    assert world.get("Pod", name, "default")["metadata"]["uid"] == fresh
+    assert (phases(world), world.job()["status"]["reason"]) == (["Failed"], "MissingPod")
+
+
+def test_a_job_that_fails_gives_its_place_back(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    world.work(migrations, 1)
+    assert len(world.server.objects.all("Reservation")) == 1
+    world.server.objects.remove("Pod", world.job()["spec"]["podRef"]["name"], "default")
+    world.replicas.clear()
+    world.work(migrations, 3)
+    assert phases(world) == ["Failed"]
+    assert world.server.objects.all("Reservation") == []
+
+
+def test_a_disruption_budget_makes_the_job_wait_and_then_time_out(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    budget = {"metadata": {"name": "all"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}}
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    world.create(path, {"kind": "PodDisruptionBudget", **budget})
+    world.work(migrations, 6)
+    assert world.job()["status"]["reason"] == "FailedEvict"
+    assert "budget" in world.job()["status"]["message"]
+    world.work(migrations, 6, seconds=60.0)
+    assert (phases(world), world.job()["status"]["reason"]) == (["Failed"], "Timeout")
+    assert world.server.objects.all("Reservation") == []
+    assert set(world.places().values()) == {"old"}
+
+
+def test_a_waiting_job_has_a_time_to_live_too(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller(max_migrating_globally=1)
+    world.ask(migrations)
+    world.work(migrations, 1, seconds=1.0)
+    name = next(name for name in world.places() if name != world.job()["spec"]["podRef"]["name"])
+    ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
+    by_hand = {"kind": "PodMigrationJob", "metadata": {"name": "by-hand"}, "spec": {"podRef": ref, "ttl": "30s"}}
+    world.create(JOBS, by_hand)
+    world.replicas.clear()
+    world.work(migrations, 12, seconds=1.0)
+    assert "phase" not in (world.get("PodMigrationJob", "by-hand").get("status") or {})
+    world.clock.advance(30)
+    world.work(migrations, 1)
+    assert world.get("PodMigrationJob", "by-hand")["status"]["reason"] == "Timeout"
+
+
+def test_a_waiting_job_is_not_let_through_by_an_edit(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller(max_migrating_per_workload=1, object_limiters=FREE)
+    world.ask(migrations)
+    for name in ("web-1", "web-2"):
+        ref = {"namespace": "default", "name": name, "uid": world.get("Pod", name, "default")["metadata"]["uid"]}
+        world.create(JOBS, {"kind": "PodMigrationJob", "metadata": {"name": name}, "spec": {"podRef": ref}})
+    world.api.request("PATCH", f"{JOBS}/web-2", body={"metadata": {"labels": {"x": "y"}}}, content_type=MERGE)
+    migrations.work(world.now)
+    begun = [job for job in world.jobs() if (job.get("status") or {}).get("phase") == "Running"]
+    assert len(begun) == 1
+
+
+def test_jobs_of_somebody_else_are_left_alone(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    ref = {"namespace": "default", "name": "web-0", "uid": world.get("Pod", "web-0", "default")["metadata"]["uid"]}
+    meta = {"name": "theirs", "annotations": {"koordinator.sh/job-created-by": "another"}}
+    world.create(JOBS, {"kind": "PodMigrationJob", "metadata": meta, "spec": {"podRef": ref}})
+    assert world.work(world.controller(), 4) == []
+    assert "phase" not in (world.job().get("status") or {})
+
+
+def test_a_job_that_was_deleted_is_forgotten(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    world.server.objects.remove("PodMigrationJob", world.job()["metadata"]["name"])
+    assert world.work(migrations, 3) == []
+
+
+def test_old_jobs_and_their_places_are_removed(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller()
+    world.ask(migrations)
+    world.work(migrations, 8)
+    world.clock.advance(600)
+    world.work(migrations, 1)
+    assert (world.jobs(), world.server.objects.all("Reservation")) == ([], [])
+
+
+def test_the_pace_of_a_workload_holds_over_a_restart(world: World) -> None:
+    world.deployment("web", 12)
+    world.around()
+    results = [attempt.result for attempt in world.ask(world.controller())]
+    assert results.count("JobCreated") == 1
+    world.work(world.controller(), 8)
+    again = {attempt.text.split(":")[0] for attempt in world.ask(world.controller())}
+    assert again == {"ObjectLimiter"}
+    world.clock.advance(300)
+    assert "JobCreated" in {attempt.result for attempt in world.ask(world.controller())}
+
+
+def test_a_soft_eviction_only_says_that_the_pod_should_go(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    migrations = world.controller(default_job_mode="EvictDirectly", eviction_policy="SoftEviction")
+    world.ask(migrations)
+    world.work(migrations, 3)
+    name = world.job()["spec"]["podRef"]["name"]
+    note = world.get("Pod", name, "default")["metadata"]["annotations"]["scheduling.koordinator.sh/soft-eviction"]
+    assert '"reason": "TaintNotTolerated"' in note
+    assert phases(world) == ["Running"]
+    world.server.objects.remove("Pod", name, "default")
+    world.work(migrations, 1)
+    assert phases(world) == ["Succeeded"]
+
+
+def test_a_dry_run_makes_no_job(world: World) -> None:
+    world.deployment("web", 3)
+    world.around()
+    assert {attempt.result for attempt in world.ask(world.controller(dry_run=True))} == {"WouldEvict"}
+    assert world.jobs() == []

@@ -1,0 +1,154 @@
+"""The JSON report against its published schema, the same bytes for the same question, and two reports compared."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema
+import pytest
+
+from descheduler.evictors import dry_run
+from descheduler.outcome import EvictionPlan
+from descheduler.report import diff, document, folder, html, text
+from koordlite.model.nrt import ContainerPlacement
+
+Place = Callable[..., ContainerPlacement]
+SCHEMA = json.loads((pathlib.Path(__file__).parents[3] / "docs/schemas/descheduler-report.schema.json").read_text())
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+maxNoOfPodsToEvictTotal: 1
+profiles:
+  - name: p
+    pluginConfig:
+      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
+    plugins: {deschedule: {enabled: [ReservedCPUs, RemovePodsHavingTooManyRestarts]}}
+"""
+
+
+@pytest.fixture
+def troubled(cluster: Any, placed: Place) -> Any:
+    """A pod on reserved CPUs, two that restart all the time, one of them without an owner, and one that is poison."""
+    reserved = {"reservedCPUs": "0-1"}
+    cluster.node("a", reservation=reserved)
+    mine = placed("on-reserved", source="koordinator", exclusive=True, promised_cpus="0-3", cpuset="0-3")
+    cluster.report("a", reservation=reserved, containers=[mine])
+    cluster.node("b")
+    cluster.report("b")
+    cluster.pinned("on-reserved", "a", "0-3", owner="one")
+    for name, owner in (("restless", "two"), ("bare", "")):
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        cluster.pod(name, "a", owner=owner)["status"]["containerStatuses"] = [state]
+    cluster.add({"kind": "Pod", "metadata": {"name": "poison", "labels": {"a": 1}}})
+    return cluster
+
+
+def as_json(plan: EvictionPlan) -> Any:
+    return json.loads(document.encode(plan, dry_run.evict(plan)))
+
+
+def test_the_report_is_what_the_schema_says(troubled: Any) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    report = as_json(troubled.plan(POLICY))
+    jsonschema.validate(report, SCHEMA)
+    assert report["evict"] and report["spare"] and report["nodes"] and report["snapshot"]["problems"]
+
+
+@pytest.mark.parametrize("field", ["evict", "plugins", "leftByLimits", "results"])
+def test_a_report_without_a_field_is_not(troubled: Any, field: str) -> None:
+    report = as_json(troubled.plan(POLICY))
+    del report[field]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, SCHEMA)
+
+
+def test_what_each_plugin_found_and_what_limits_left(troubled: Any) -> None:
+    report = as_json(troubled.plan(POLICY))
+    by_name = {one["name"]: one for one in report["plugins"]}
+    assert by_name["RemovePodsHavingTooManyRestarts"]["findings"] == {"TooManyRestarts": 2}
+    assert by_name["ReservedCPUs"]["evict"] + by_name["ReservedCPUs"]["spare"] == 1
+    assert report["leftByLimits"] == {"LimitTotal": 1}
+    assert report["summary"]["sparedBy"]["BarePod"] == 1
+
+
+def test_the_same_question_gives_the_same_bytes_whatever_was_there_before(
+    troubled: Any, tmp_path: pathlib.Path
+) -> None:
+    written = []
+    for _ in range(2):
+        folder.Folder(tmp_path).write(troubled.plan(POLICY))
+        written.append((tmp_path / "plan.json").read_bytes())
+    assert written[0] == written[1]
+    changes = json.loads((tmp_path / "changes.json").read_text())
+    assert (changes["changes"], changes["unchanged"]) == ([], 3)
+
+
+def earlier(plan: EvictionPlan) -> diff.Earlier:
+    return diff.read(document.encode(plan, dry_run.evict(plan)).encode())
+
+
+def test_each_kind_of_change_is_told(troubled: Any) -> None:
+    before = earlier(troubled.plan(POLICY))
+    troubled.objects[:] = [o for o in troubled.objects if o["metadata"]["name"] != "bare"]
+    fresh = troubled.pod("fresh", "b")
+    fresh["status"]["containerStatuses"] = [{"name": "main", "restartCount": 9, "state": {"running": {}}}]
+    found = diff.compare(before, troubled.plan(POLICY.replace("Total: 1", "Total: 10")))
+    assert {(row.change, row.pod) for row in found.rows} == {
+        ("over", "default/bare"),
+        ("new", "default/fresh"),
+        ("toEvict", "default/restless"),
+    }
+    assert found.same == 1
+    assert [row.text for row in found.rows if row.change == "over"] == ["it is gone from a"]
+
+
+def test_a_pod_that_was_cured_is_told_from_one_that_is_gone(troubled: Any) -> None:
+    before = earlier(troubled.plan(POLICY))
+    cured = POLICY.replace("podRestartThreshold: 5", "podRestartThreshold: 500")
+    rows = diff.compare(before, troubled.plan(cured)).rows
+    assert {(row.pod, row.text) for row in rows if row.change == "over"} == {
+        ("default/bare", "nothing is wrong with it on a"),
+        ("default/restless", "nothing is wrong with it on a"),
+    }
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"{", id="cut off"),
+        pytest.param(b"[]", id="something else"),
+        pytest.param(b'{"apiVersion":"x/v9","time":"","evict":[],"spare":[]}', id="of another version"),
+    ],
+)
+def test_what_cannot_be_compared_with_is_said_and_replaced(
+    troubled: Any, tmp_path: pathlib.Path, content: bytes
+) -> None:
+    (tmp_path / "plan.json").write_bytes(content)
+    folder.Folder(tmp_path).write(troubled.plan(POLICY))
+    assert "cannot be compared with" in " ".join((tmp_path / "plan.txt").read_text().split())
+    assert json.loads((tmp_path / "changes.json").read_text())["whyNot"]
+    jsonschema.validate(json.loads((tmp_path / "plan.json").read_text()), SCHEMA)
+
+
+def test_text_and_page_tell_what_changed(troubled: Any) -> None:
+    plan = troubled.plan(POLICY)
+    found = diff.compare(earlier(troubled.plan(POLICY.replace("Total: 1", "Total: 10"))), plan)
+    told, page = text.render(plan, found), html.render(plan, found)
+    assert "SINCE THE LAST REPORT" in told and "Since the last report" in page
+    for words in ("spared, was to be evicted", "LimitTotal"):
+        assert words in told and words in page
+    assert all(len(line) <= 100 for line in told.splitlines())
+
+
+def test_a_page_of_thousands_stays_readable(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.node("b")
+    for number in range(html.PODS_SHOWN + 50):
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        cluster.pod(f"p{number}", "a", cpu="1m", memory="1Mi")["status"]["containerStatuses"] = [state]
+    page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
+    assert "and 50 more: plan.json has them all" in page
+    assert page.count("<summary>default/") == html.PODS_SHOWN

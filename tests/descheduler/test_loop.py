@@ -1,0 +1,202 @@
+"""Cycle after cycle against the emulated API server: evictions, events, leadership, reload, and failures told."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from descheduler import cli, telling
+from descheduler.cli.picture import Pictures
+from descheduler.evictors import api as evictor
+from descheduler.leading import LeaderApi, waiting
+from descheduler.loop import Loop, Round
+from descheduler.policy_file import PolicyFile
+from koordlite.kube import access
+from koordlite.sandbox.apiserver import ApiServer, Fault
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+evictionFailureEventNotification: true
+profiles:
+  - name: p
+    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
+    pluginConfig:
+      - name: RemovePodsHavingTooManyRestarts
+        args: {podRestartThreshold: 5}
+"""
+NOBODY = POLICY.replace("podRestartThreshold: 5", "podRestartThreshold: 500")
+
+
+class Ticking:
+    """`ports.Clock` that only moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 0.25
+        return self.now
+
+    def wall(self) -> float:
+        return 1767225600.0 + self.now
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return False
+
+
+def node(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str, restarts: int) -> dict[str, Any]:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-1", "controller": True}
+    state = {"name": "main", "restartCount": restarts, "ready": True, "image": "x", "imageID": "x"}
+    status = {"phase": "Running", "containerStatuses": [{**state, "state": {"running": {}}}]}
+    meta = {"name": name, "namespace": "default", "ownerReferences": [owner]}
+    spec = {"nodeName": "a", "containers": [{"name": "main", "image": "x"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """Two nodes, a pod that restarts all the time, and a calm one."""
+    with ApiServer() as running:
+        running.objects.load(node("a"), node("b"), pod("restless", 50), pod("calm", 0))
+        yield running
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: pathlib.Path) -> str:
+    path = tmp_path / "kubeconfig"
+    path.write_text(server.kubeconfig())
+    return str(path)
+
+
+@pytest.fixture
+def policy(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY)
+    return path
+
+
+class Bench:
+    """A loop on the server, with a lease that the test gives and takes."""
+
+    def __init__(self, kubeconfig: str, policy: pathlib.Path, *, evicts: bool = True) -> None:
+        self.leads = True
+        self.clock = Ticking()
+        api = access.connect(kubeconfig, None, user_agent="test")
+        gate, wait = LeaderApi(api, lambda: self.leads), waiting(self.clock.wait, lambda: self.leads)
+        pictures = Pictures(cli.parser().parse_args(["plan", "--kubeconfig", kubeconfig]))
+        self.loop = Loop(
+            pictures,
+            PolicyFile(str(policy)),
+            self.clock,
+            evict=(lambda plan: evictor.evict(plan, gate, wait)) if evicts else None,
+            leads=lambda: self.leads,
+        )
+
+
+def pods(server: ApiServer) -> set[str]:
+    found = server.objects.all("Pod", api_version="v1")
+    return {one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"]}
+
+
+def asked(server: ApiServer) -> int:
+    return sum(one.verb == "create" and one.resource == "pods/eviction" for one in list(server.requests))
+
+
+def test_a_cycle_evicts_and_says_what_became_of_it(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:
+    told = Bench(kubeconfig, policy).loop.once()
+    assert [(attempt.pod, attempt.result) for attempt in told.attempts] == [("default/restless", "Evicted")]
+    assert pods(server) == {"calm"}
+    (event,) = telling.events(told)
+    assert (event.reason, event.type, event.regarding.name) == ("RemovePodsHavingTooManyRestarts", "Normal", "restless")
+    assert told.seconds > 0 and ("p", "RemovePodsHavingTooManyRestarts") in told.plugin_seconds
+
+
+def test_without_an_evictor_nothing_is_asked(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:
+    told = Bench(kubeconfig, policy, evicts=False).loop.once()
+    assert [attempt.result for attempt in told.attempts] == ["WouldEvict"]
+    assert told.dry_run and pods(server) == {"restless", "calm"} and list(telling.events(told)) == []
+
+
+def test_a_standby_reports_and_evicts_nothing(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:
+    bench = Bench(kubeconfig, policy)
+    bench.leads = False
+    told = bench.loop.once()
+    assert told.plan and len(told.plan.evict) == 1 and told.dry_run and not told.leader
+    assert pods(server) == {"restless", "calm"}
+    bench.leads = True
+    assert not bench.loop.once().dry_run
+    assert pods(server) == {"calm"}
+
+
+def test_a_lease_lost_while_evicting_stops_the_next_request(
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+) -> None:
+    server.objects.load(*(pod(f"more-{number}", 50) for number in range(20)))
+    server.faults.add(Fault(verb="create", resource="pods/eviction", status=429, retry_after_seconds=3, times=100))
+    bench = Bench(kubeconfig, policy)
+
+    class Losing(Ticking):
+        def wait(self, seconds: float) -> bool:
+            bench.leads = False
+            return False
+
+    losing = Losing()
+    bench.loop._evict = lambda plan: evictor.evict(
+        plan,
+        LeaderApi(access.connect(kubeconfig, None, user_agent="test"), lambda: bench.leads),
+        waiting(losing.wait, lambda: bench.leads),
+        evictor.Patience(at_once=1),
+    )
+    told = bench.loop.once()
+    assert asked(server) == 1, "no second request after the lease was lost"
+    assert {attempt.result for attempt in told.attempts} <= {"Blocked", "Failed"}
+    assert sum("not the leader any more" in attempt.text for attempt in told.attempts) == 20
+
+
+def test_a_failing_server_is_told_and_the_next_cycle_comes(
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+) -> None:
+    bench = Bench(kubeconfig, policy)
+    server.faults.add(Fault(verb="list", resource="nodes", status=403, times=1))
+    told = bench.loop.once()
+    assert told.plan is None and "403" in told.error
+    assert bench.loop.once().plan is not None
+
+
+def test_the_policy_is_read_anew_and_a_broken_one_changes_nothing(
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+) -> None:
+    bench = Bench(kubeconfig, policy, evicts=False)
+    policy.write_text("kind: Nonsense")
+    told = bench.loop.once()
+    assert told.problems and told.plan and len(told.plan.evict) == 1
+    policy.write_text(NOBODY)
+    told = bench.loop.once()
+    assert not told.problems and told.plan and not told.plan.evict
+
+
+def test_the_loop_keeps_its_interval_and_stops_when_told(
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+) -> None:
+    rounds: list[Round] = []
+    waits: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        waits.append(seconds)
+        return len(waits) == 3
+
+    bench = Bench(kubeconfig, policy, evicts=False)
+    bench.loop.run(rounds.append, interval_seconds=60.0, wait=wait)
+    assert [told.number for told in rounds] == [1, 2, 3]
+    assert all(0 < seconds < 60 for seconds in waits)

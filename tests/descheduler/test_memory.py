@@ -1,0 +1,197 @@
+"""Past evictions: who came back, who waits, who is left alone, and what is kept of it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from descheduler import config, cycle, memory, memory_store
+from descheduler.calm import LOOPS
+from descheduler.memory import Move, Past, Round
+from descheduler.memory_store import Kept
+from descheduler.outcome import Attempt, EvictionPlan
+from descheduler.recall import Recall
+from koordlite.kube import access
+from koordlite.model.errors import InputError
+from koordlite.sandbox.apiserver import ApiServer
+
+RESERVED = {"reservedCPUs": "0-1"}
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+SETUP = config.setup(
+    config.parse(
+        """
+profiles:
+- name: test
+  pluginConfig:
+  - name: ReservedCPUs
+    args: {minSightings: 1, minPodAge: "0", byQuantity: false}
+  plugins: {deschedule: {enabled: [ReservedCPUs]}}
+""",
+        "policy.yaml",
+    )
+)
+
+
+def stamp(minutes: float) -> str:
+    return (NOON + datetime.timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Incurable:
+    """An owner whose pods always come back onto reserved CPUs, a minute after each eviction."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        for name in ("a", "b"):
+            cluster.node(name, reservation=RESERVED)
+            cluster.report(name, reservation=RESERVED)
+        self.number = 0
+        self.pod = cluster.pinned("p-0", "a", "0-3", owner="app")
+        self.recall = Recall()
+
+    def cycle(self, minutes: float) -> EvictionPlan:
+        """A cycle so long after noon; what the plan takes goes, and its successor is wrong again."""
+        plan = cycle.plan(self.cluster.view(stamp(minutes)), SETUP, None, history=self.recall.history)
+        attempts = [Attempt(o.pod.key, "Evicted", {}, uid=o.pod.uid) for o in plan.evict]
+        self.recall.end(plan, attempts, LOOPS, keep=True)
+        if plan.evict:
+            self.cluster.objects.remove(self.pod)
+            self.number += 1
+            self.pod = self.cluster.pinned(f"p-{self.number}", "a", "0-3", owner="app", started=stamp(minutes + 1))
+        return plan
+
+
+def reasons(plan: EvictionPlan) -> list[str]:
+    return [o.reasons[0].reason if o.reasons else "goes" for o in plan.outcomes]
+
+
+def test_a_loop_waits_longer_each_time_then_ends_and_says_so(cluster: Any) -> None:
+    loop = Incurable(cluster)
+    said = {minutes: reasons(loop.cycle(minutes)) for minutes in (0, 5, 9, 11, 20, 60, 600)}
+    assert said == {
+        0: ["goes"],
+        5: ["BackOff"],
+        9: ["BackOff"],
+        11: ["goes"],
+        20: ["MovedAndCameBack"],
+        60: ["MovedAndCameBack"],
+        600: ["MovedAndCameBack"],
+    }
+    (spared,) = loop.cycle(700).spare
+    assert spared.reasons[0].text == (
+        "ReplicaSet/default/app was moved 2 times for ReservedCPUs within 11m and came back; it is left alone until "
+        "nothing was found with it for 1d"
+    )
+
+
+def test_it_starts_afresh_when_nothing_was_wrong_for_a_day(cluster: Any) -> None:
+    loop = Incurable(cluster)
+    for minutes in (0, 11, 20):
+        loop.cycle(minutes)
+    assert reasons(loop.cycle(20 + 23 * 60)) == ["MovedAndCameBack"]
+    assert reasons(loop.cycle(20 + 48 * 60)) == ["goes"]
+
+
+def test_pods_that_were_there_all_along_have_not_come_back(cluster: Any) -> None:
+    loop = Incurable(cluster)
+    loop.cycle(0)
+    cluster.objects.remove(loop.pod)
+    loop.pod = cluster.pinned("another", "a", "0-3", owner="app", started=stamp(-60))
+    assert reasons(loop.cycle(2)) == ["goes"]
+
+
+def test_evictions_that_failed_leave_no_trace(cluster: Any) -> None:
+    loop = Incurable(cluster)
+    plan = cycle.plan(cluster.view(stamp(0)), SETUP)
+    blocked = [Attempt(o.pod.key, "Blocked", {}, uid=o.pod.uid) for o in plan.evict]
+    assert memory.after({}, plan, blocked, LOOPS) == {}
+    assert loop.recall.history == {}
+
+
+def test_pods_of_one_cycle_are_of_one_round(cluster: Any) -> None:
+    Incurable(cluster)
+    cluster.pinned("second", "a", "1,4", owner="app")
+    plan = cycle.plan(cluster.view(stamp(0)), SETUP)
+    gone = [Attempt(o.pod.key, "Evicted", {}, uid=o.pod.uid) for o in plan.evict]
+    (past,) = memory.after({}, plan, gone, LOOPS).values()
+    assert [(one.count, one.first) for one in past.rounds["ReservedCPUs"]] == [(2, NOON.timestamp())]
+
+
+def test_a_place_that_a_successor_is_on_its_way_to_is_not_free(cluster: Any) -> None:
+    cluster.node("a", reservation=RESERVED, cpu="6")
+    cluster.report("a", reservation=RESERVED)
+    cluster.node("b", cpu="6")
+    cluster.report("b")
+    cluster.pinned("new", "a", "0-3", owner="other")
+    waiting = cluster.pod("successor", "", cpu="4", owner="app", started=stamp(-1))
+    waiting["status"]["phase"] = "Pending"
+    cluster.pod("filler", "a", cpu="2", owner="filler")
+    move = Move(NOON.timestamp() - 120, "default/old", "a", "b", ((0, {"cpu": "4"}),))
+    history = {"ReplicaSet/default/app": Past(NOON.timestamp(), {}, (move,))}
+    assert reasons(cycle.plan(cluster.view(), SETUP, None)) == ["goes"]
+    assert reasons(cycle.plan(cluster.view(), SETUP, None, history=history)) == ["FitsNowhere"]
+
+
+KEPT = Kept(
+    {
+        "ReplicaSet/default/app": Past(
+            5.0, {"NUMAAlignment": (Round(1.0, 2.0, 3),)}, (Move(2.0, "default/p", "a", "b"),)
+        )
+    },
+    {("uid", "CPUSpansNUMA"): 2},
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert memory_store.decode(memory_store.encode(KEPT), "here") == KEPT
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version":2,"owners":{}}', '{"version":1,"owners":{"a":1}}'])
+def test_what_cannot_be_read_is_said(text: str) -> None:
+    with pytest.raises(InputError, match="delete the ConfigMap"):
+        memory_store.decode(text, "configmap/kube-system/descheduler-memory")
+
+
+@pytest.fixture
+def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
+    with ApiServer() as server:
+        file = tmp_path / "kubeconfig"
+        file.write_text(server.kubeconfig())
+        yield access.connect(str(file), None, user_agent="test")
+
+
+def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: access.Api) -> None:
+    loop = Incurable(cluster)
+    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall.begin(leads=True)
+    for minutes in (0, 11):
+        loop.cycle(minutes)
+    assert loop.recall.problems == ()
+    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall.begin(leads=True)
+    assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
+
+
+def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: access.Api) -> None:
+    meta = {"name": memory_store.NAME, "namespace": "default"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {memory_store.KEY: "?"}}
+    api.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
+    loop = Incurable(cluster)
+    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall.begin(leads=True)
+    assert [p.field for p in loop.recall.problems] == [f"data[{memory_store.KEY}]"]
+    loop.cycle(0)
+    answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{memory_store.NAME}")
+    assert json.loads(answer.body)["data"] == {memory_store.KEY: "?"}
+
+
+def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None:
+    loop = Incurable(cluster)
+    loop.recall = Recall(memory_store.Store(api, "default"), leads=lambda: False)
+    loop.recall.begin(leads=True)
+    loop.cycle(0)
+    assert memory_store.load(api, "default") == Kept()

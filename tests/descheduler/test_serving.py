@@ -1,0 +1,213 @@
+"""What a running descheduler answers and logs: health by age and result, metrics under upstream's names, log lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from descheduler import config
+from descheduler.evictors import dry_run
+from descheduler.http import Endpoints
+from descheduler.loop import Round
+from descheduler.metrics import Metrics
+from descheduler.narrate import JsonFormatter, Narrator, line
+from descheduler.outcome import Attempt
+from koordlite.model.errors import Problem
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+  - name: p
+    pluginConfig:
+      - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
+    plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}
+"""
+
+
+@pytest.fixture
+def told(cluster: Any) -> Round:
+    """A dry run: one pod to evict, one spared because it has no owner."""
+    cluster.node("a")
+    cluster.node("b")
+    for name, owner in (("restless", "two"), ("bare", "")):
+        state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+        cluster.pod(name, "a", owner=owner)["status"]["containerStatuses"] = [state]
+    plan = cluster.plan(POLICY)
+    setup = config.setup(config.parse(POLICY, "policy.yaml"))
+    seconds = {("p", "RemovePodsHavingTooManyRestarts"): 0.02}
+    return Round(
+        number=1,
+        began=1000.0,
+        seconds=2.0,
+        setup=setup,
+        leader=True,
+        dry_run=True,
+        plan=plan,
+        attempts=dry_run.evict(plan),
+        plugin_seconds=seconds,
+    )
+
+
+def failed(told: Round) -> Round:
+    return dataclasses.replace(told, plan=None, attempts=(), error="the server is away")
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def endpoints(time: Time) -> Endpoints:
+    return Endpoints(Metrics().registry, interval_seconds=100.0, monotonic=time)
+
+
+def get(endpoints: Endpoints, path: str) -> tuple[int, str]:
+    answer = endpoints.answer(path, {}, "")
+    return answer.status, answer.body.decode()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status"),
+    [pytest.param(359.0, 200, id="three intervals and a minute"), pytest.param(361.0, 503, id="a moment later")],
+)
+def test_health_ends_when_no_good_cycle_comes(endpoints: Endpoints, time: Time, seconds: float, status: int) -> None:
+    time.now = seconds
+    assert get(endpoints, "/healthz")[0] == status
+
+
+def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, time: Time, told: Round) -> None:
+    time.now = 300.0
+    endpoints.publish(told)
+    time.now = 600.0
+    endpoints.publish(failed(told))
+    assert get(endpoints, "/healthz")[0] == 200
+    time.now = 300.0 - 2.0 + 361.0
+    status, words = get(endpoints, "/healthz")
+    assert status == 503 and "the server is away" in words
+
+
+def test_ready_follows_the_last_cycle(endpoints: Endpoints, told: Round) -> None:
+    assert get(endpoints, "/readyz")[0] == 503
+    endpoints.publish(told)
+    assert get(endpoints, "/readyz") == (200, "leader, dry run\n")
+    endpoints.publish(failed(told))
+    assert get(endpoints, "/readyz")[0] == 503
+    endpoints.publish(dataclasses.replace(told, leader=False))
+    assert get(endpoints, "/readyz") == (200, "standby, dry run\n")
+
+
+def test_the_last_good_report_stays(endpoints: Endpoints, told: Round) -> None:
+    assert get(endpoints, "/report.json")[0] == 503
+    endpoints.publish(told)
+    endpoints.publish(failed(told))
+    assert json.loads(get(endpoints, "/report.json")[1])["evict"][0]["pod"] == "default/restless"
+    assert "<!doctype html>" in get(endpoints, "/report")[1]
+    assert "default/restless" in get(endpoints, "/report.txt")[1]
+    assert get(endpoints, "/nothing")[0] == 404
+
+
+def samples(metrics: Metrics) -> dict[str, list[tuple[Mapping[str, str], float]]]:
+    found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_metrics_have_the_names_of_upstream(told: Round) -> None:
+    metrics = Metrics()
+    metrics.observe(told)
+    found = samples(metrics)
+    labels = {
+        "result": "dry-run",
+        "strategy": "RemovePodsHavingTooManyRestarts",
+        "profile": "p",
+        "namespace": "default",
+        "node": "a",
+    }
+    assert found["descheduler_pods_evicted_total"] == [(labels, 1.0)]
+    assert found["descheduler_pods_evicted"] == [(labels, 1.0)]
+    for prefix in ("descheduler_", "descheduler_descheduler_"):
+        assert found[f"{prefix}loop_duration_seconds_sum"] == [({}, 2.0)]
+        ((strategy, seconds),) = found[f"{prefix}strategy_duration_seconds_sum"]
+        assert (strategy["strategy"], seconds) == ("RemovePodsHavingTooManyRestarts", 0.02)
+    assert found["descheduler_build_info"][0][1] == 1.0
+
+
+def test_metrics_tell_failures_and_why_pods_were_spared(told: Round) -> None:
+    metrics = Metrics()
+    metrics.observe(told)
+    metrics.observe(dataclasses.replace(failed(told), began=2000.0, leader=False))
+    found = samples(metrics)
+    assert found["descheduler_pods_spared_total"] == [({"reason": "BarePod"}, 1.0)]
+    assert found["descheduler_cycle_errors_total"] == [({}, 1.0)]
+    assert found["descheduler_last_cycle_timestamp_seconds"] == [({}, 2000.0)]
+    assert found["descheduler_last_success_timestamp_seconds"] == [({}, 1000.0)]
+    assert found["descheduler_leader"] == [({}, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("result", "word"),
+    [("Evicted", "success"), ("InBackground", "background"), ("Blocked", "error"), ("Failed", "error")],
+)
+def test_results_are_counted_by_upstreams_word(told: Round, result: str, word: str) -> None:
+    assert told.plan
+    attempt = Attempt("default/restless", result, {}, uid="uid-restless")
+    metrics = Metrics()
+    metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
+    ((labels, _),) = samples(metrics)["descheduler_pods_evicted_total"]
+    assert labels["result"] == word
+
+
+def test_one_line_a_decision_and_none_twice(told: Round, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "descheduler")
+    narrator = Narrator()
+    narrator.tell(told)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [text.split()[:3] for text in lines] == [
+        ["event=decision", "verdict=evict", "pod=default/restless"],
+        ["event=decision", "verdict=spare", "pod=default/bare"],
+        ["event=cycle", "number=1", "seconds=2.0"],
+    ]
+    assert "sparedBy=BarePod" in lines[1]
+    caplog.clear()
+    narrator.tell(told)
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["event=cycle"]
+
+
+def test_a_rejected_policy_is_told_once(told: Round, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "descheduler")
+    narrator = Narrator()
+    broken = dataclasses.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "mend it"),))
+    for each in (broken, broken, told):
+        narrator.tell(each)
+    said = [text for record in caplog.records if "event=policy" in (text := record.getMessage())]
+    assert [text.split()[1] for text in said] == ["result=rejected", "result=accepted"]
+
+
+def test_a_json_line_holds_the_fields() -> None:
+    record = logging.LogRecord("x", logging.INFO, "", 0, "%s", (line(event="cycle", text='a "b"\nc'),), None)
+    found = json.loads(JsonFormatter().format(record))
+    assert (found["event"], found["text"], found["level"]) == ("cycle", 'a "b"\nc', "info")
+    other = logging.LogRecord("x", logging.WARNING, "", 0, "plain %d", (5,), None)
+    assert json.loads(JsonFormatter().format(other))["message"] == "plain 5"
+
+
+def test_text_lines_quote_what_has_spaces() -> None:
+    assert str(line(a="b", c='d "e"', f="")) == 'a=b c="d \\"e\\"" f=""'

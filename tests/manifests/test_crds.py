@@ -1,0 +1,72 @@
+"""The custom kind we bring: a server takes its definition, shows its objects, and refuses what is not one."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+from apibench import NODE, config
+
+from koordlite.kube import access
+from koordlite.kube.access import ApiError
+from koordlite.sandbox.apiserver import ApiServer
+
+ROOT = pathlib.Path(__file__).parents[2]
+CRD = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+FOLDER = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+
+
+@pytest.fixture
+def server(tmp_path):
+    with ApiServer() as running:
+        running.objects.load(CRD, NODE)
+        (tmp_path / "kubeconfig").write_text(running.kubeconfig())
+        yield running
+
+
+@pytest.fixture
+def api(server, tmp_path):
+    return access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
+
+
+def test_every_version_has_a_schema_columns_and_the_short_name():
+    for version in CRD["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        assert schema["properties"]["zones"]["items"]["required"] == ["name", "type"]
+        assert [column["name"] for column in version["additionalPrinterColumns"]] == ["Zones", "CPU", "Age"]
+    assert "nrt" in CRD["spec"]["names"]["shortNames"]
+
+
+def test_exactly_one_version_is_stored():
+    assert [each["name"] for each in CRD["spec"]["versions"] if each["storage"]] == ["v1alpha2"]
+
+
+def test_what_the_agent_publishes_is_taken(server, api, tmp_path):
+    settings = config(**{"colocation-config": '{"enable": true}'})
+    server.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}, settings)
+    command = [sys.executable, "-m", "koordlite", "run", "--sandbox", "intel-2s-ht", "--node-name", "n1", "--no-http"]
+    command += ["--kubeconfig", str(tmp_path / "kubeconfig"), "-q", "--mode", "enforce", "--for", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    held = server.objects.get("NodeResourceTopology", "n1", api_version="topology.node.k8s.io/v1alpha2")
+    assert held is not None
+    assert [zone["name"] for zone in held["zones"]] == ["node-0", "node-1"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "words"),
+    [
+        ({"type": "Node"}, "name: Required"),
+        ({"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "capacity": "8"}]}, "allocatable"),
+        ({"name": "node-0", "type": "Node", "costs": [{"name": "node-0", "value": "near"}]}, "costs"),
+    ],
+    ids=["a-zone-without-name", "a-resource-without-allocatable", "a-distance-in-words"],
+)
+def test_what_is_no_topology_is_refused(api, zone, words):
+    head = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "x"}}
+    with pytest.raises(ApiError, match="422") as refused:
+        api.request("POST", FOLDER, body={**head, "zones": [zone]})
+    assert words in str(refused.value)

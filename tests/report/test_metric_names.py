@@ -1,0 +1,189 @@
+"""Every metric of Koordinator's agent that applies here is there, under its name and with its labels and no others.
+
+Koordinator's table has more: those that need what this agent has not are listed below with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+from emulated import Emulated
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from koordlite.kube.answers import ApiError
+from koordlite.kube.request_times import RequestTimes
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.pressure import Pressure, Stall
+from koordlite.model.qos import PriorityClass, QoSClass
+from koordlite.model.slo import HostApplication
+from koordlite.model.snapshot import Process, Use
+from koordlite.report.kubelet_metrics import KubeletMetrics
+from koordlite.report.metrics import Metrics
+from koordlite.report.tick import Tick
+
+NAMES = {
+    "start_time": {"node"},
+    "collect_node_cpu_info_status": {"node", "status"},
+    "collect_node_numa_info_status": {"node", "status"},
+    "pod_eviction": {"node", "reason"},
+    "pod_eviction_detail": {"node", "pod_namespace", "pod_name", "reason"},
+    "node_used_cpu_cores": {"node"},
+    "node_used_memory_bytes": {"node"},
+    "be_suppress_cpu_cores": {"node", "type"},
+    "be_suppress_ls_used_cpu_cores": {"node"},
+    "be_suppress_be_used_cpu_cores": {"node"},
+    "container_scaled_cfs_burst_us": {"node", "pod_namespace", "pod_name", "container_id", "container_name"},
+    "container_scaled_cfs_quota_us": {"node", "pod_namespace", "pod_name", "container_id", "container_name"},
+    "cpuset_share_pool_cpu_cores": {"node"},
+    "cpuset_be_share_pool_cpu_cores": {"node"},
+    "cpuset_share_pool_info": {"node", "cpu"},
+    "cpuset_be_share_pool_info": {"node", "cpu"},
+    "host_application_resource_usage": {"node", "host_application_name", "resource", "priority_class", "qos"},
+    "node_metric_node_usage": {"node", "resource", "unit"},
+    "node_metric_system_usage": {"node", "resource", "unit"},
+    "node_metric_numa_node_usage": {"node", "numa_node_id", "resource", "unit"},
+    "container_oom_score_adj": {"node", "pod_name", "pod_namespace", "pod_uid", "container_name"},
+    "resource_update_duration_milliseconds": {"type", "status"},
+    "kubelet_request_duration_seconds": {"verb", "path", "code"},
+    "node_resource_allocatable": {"node", "resource", "unit"},
+    "container_resource_requests": {
+        "node",
+        "resource",
+        "unit",
+        "pod_uid",
+        "pod_name",
+        "pod_namespace",
+        "container_id",
+        "container_name",
+    },
+    "container_resource_limits": {
+        "node",
+        "resource",
+        "unit",
+        "pod_uid",
+        "pod_name",
+        "pod_namespace",
+        "container_id",
+        "container_name",
+    },
+    "pod_psi": {
+        "node",
+        "pod_uid",
+        "pod_name",
+        "pod_namespace",
+        "psi_resource_type",
+        "psi_precision",
+        "psi_degree",
+        "cpu_full_supported",
+    },
+    "resctrl_llc_occupancy": {"node", "cache_id", "qos"},
+    "resctrl_memory_bandwidth": {"node", "cache_id", "qos", "mb_type"},
+}
+"""Without the prefix `koordlet_`."""
+NOT_HERE = {
+    "collect_node_local_storage_info_status": "disks are looked at only while settings name them",
+    "node_metric_numa_system_usage": "memory of pods by NUMA node is not added up",
+    "node_predicted_resource_reclaimable": "nobody on the node predicts",
+    "node_predicted_resource_peak": "nobody on the node predicts",
+    "node_priority_resource_reclaimable": "nobody on the node predicts",
+    "node_resource_priority_reclaimable_status": "nobody on the node predicts",
+    "container_core_sched_cookie": "core scheduling is not managed",
+    "core_sched_cookie_manage_status": "core scheduling is not managed",
+    "runtime_hook_invoked_duration_milliseconds": "there are no runtime hooks",
+    "runtime_hook_reconciler_invoked_duration_milliseconds": "there are no runtime hooks",
+    "container_cpi": "performance counters are not read",
+    "container_psi": "the pressure of pods is read, not that of each container",
+}
+APP = HostApplication(name="nginx", priority=PriorityClass.PROD, qos=QoSClass.LS)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Labels by name, as a scrape of an agent at work gives them."""
+    node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("node"))
+    node.pod("web", "LS", "8000m")
+    node.pod("crunch", "BE", "greedy", memory="1Gi")
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 25)[-1]
+    metrics = Metrics(started=1.0, per_cpu=True)
+    times = RequestTimes()
+    with times.measured("GET", "/pods"):
+        pass
+    metrics.registry.register(KubeletMetrics(times))
+    metrics.observe_tick(_with_all_that_happens(tick))
+    return scraped(metrics.registry)
+
+
+def _with_all_that_happens(tick: Tick) -> Tick:
+    """The tick with what takes a machine, settings or bad luck of its own: burst, OOM scores, waiting, an eviction."""
+    seen = tick.picture
+    assert seen is not None
+    pod = next(pod for pod in seen.pods if pod.name == "crunch")
+    place = seen.places[pod.uid]
+    group = place.containers["main"]
+    stall = Stall(1.5, 1.0, 0.5, 1_000_000)
+    burst = dataclasses.replace(seen.cgroups[group], quota_us=120_000, values={"cpu.burst": 5000})
+    batch = {"kubernetes.io/batch-cpu": pod.requests["kubernetes.io/batch-cpu"]}
+    limited = tuple(dataclasses.replace(container, limits=batch) for container in pod.containers)
+    pods = tuple(dataclasses.replace(p, containers=limited) if p is pod else p for p in seen.pods)
+    host = dataclasses.replace(seen.usage, host_apps={"nginx": Use(1500, 1 << 30)})
+    picture = dataclasses.replace(
+        seen,
+        pods=pods,
+        slo=dataclasses.replace(seen.slo, host_applications=(APP,)),
+        usage=host,
+        ours=seen.ours | {f"{group}/cpu.quota", f"{group}/cpu.burst"},
+        cgroups={**seen.cgroups, group: burst},
+        oom_scores={group: (Process(7, 100, 900), Process(9, 101, 900))},
+        pressure={place.group: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)}},
+    )
+    evicted = AppliedStep("pod/ns/crunch/uid-crunch", "evict")
+    return dataclasses.replace(tick, picture=picture, applied=(*tick.applied, evicted))
+
+
+def scraped(registry: CollectorRegistry) -> dict[str, set[str]]:
+    """Labels by name; those of the exposition format itself are left out."""
+    series: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            name = family.name if family.type in ("histogram", "counter") else sample.name
+            series.setdefault(name, set()).update(set(sample.labels) - {"le"})
+    return series
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_of_koordinator_has_its_name_and_labels(found: dict[str, set[str]], name: str) -> None:
+    assert found.get(f"koordlet_{name}") == NAMES[name]
+
+
+def test_nothing_else_has_koordinators_prefix(found: dict[str, set[str]]) -> None:
+    assert {name for name in found if name.startswith("koordlet_")} == {f"koordlet_{name}" for name in NAMES}
+    assert not NAMES.keys() & NOT_HERE.keys()
+
+
+def test_all_others_are_our_own(found: dict[str, set[str]]) -> None:
+    assert {name.split("_")[0] for name in found} == {"koordlet", "koordlite"}
+
+
+def test_answers_of_kubelet_are_counted_by_code_and_time() -> None:
+    times = RequestTimes(iter([0.0, 0.003, 1.0, 1.5]).__next__)
+    with times.measured("GET", "/pods"):
+        pass
+    with pytest.raises(ApiError), times.measured("GET", "/pods"):
+        raise ApiError(403, "Forbidden", "no")
+    assert {code: held.counts[-1] for (_, _, code), held in times.all().items()} == {"200": 1, "403": 1}
+    assert [held.counts[1] for held in times.all().values()] == [1, 0], "3 ms is within 4 ms, half a second is not"
+
+
+def test_an_evicted_pods_own_series_goes_after_five_minutes(tmp_path: pathlib.Path) -> None:
+    metrics = Metrics()
+    step = AppliedStep("pod/ns/crunch/uid", "evict")
+    metrics.observe_tick(Tick(time=0.0, node="n", applied=(step,)))
+    assert "koordlet_pod_eviction_detail" in scraped(metrics.registry)
+    metrics.observe_tick(Tick(time=301.0, node="n"))
+    left = scraped(metrics.registry)
+    assert "koordlet_pod_eviction_detail" not in left
+    assert "koordlet_pod_eviction" in left

@@ -1,0 +1,51 @@
+"""A frame of the live view is as wide and as high as the terminal, whatever there is to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from koordlite.model.pressure import Pressure, Stall
+from koordlite.report import screen
+from koordlite.report.history import DecisionEvent
+from koordlite.report.tick import Tick
+
+STALL = Stall(12.0, 0.0, 0.0, 0)
+
+
+def drawn(ticks: tuple[Tick, ...], width: int, height: int, *, color: bool = False) -> list[str]:
+    last = dataclasses.replace(ticks[-1], pressure={"besteffort": {"cpu": Pressure(STALL, None)}})
+    events = [DecisionEvent(tick.time, tick.wall, decision) for tick in ticks for decision in tick.decisions]
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=color, no_color=not color)
+    console.print(screen.render("", (*ticks[:-1], last), events, width=width, height=height))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (120, 30), (160, 45), (300, 80)])
+def test_a_frame_fits_the_terminal(ticks: tuple[Tick, ...], width: int, height: int) -> None:
+    lines = drawn(ticks, width, height)
+    assert max(len(line.rstrip()) for line in lines) <= width
+    assert len(lines) <= height
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_frame_has_map_limits_pools_pressure_and_decisions(ticks: tuple[Tick, ...], width: int) -> None:
+    shown = "\n".join(drawn(ticks, width, 45))
+    parts = ("node-a", "NUMA 1", "BE may use", "pool of LS", "pool of BE", "resctrl BE", "waiting, BE", "besteffort: ")
+    assert [part for part in parts if part not in shown] == []
+
+
+def test_every_owner_has_a_letter_so_that_the_map_reads_without_colours(ticks: tuple[Tick, ...]) -> None:
+    lines = drawn(ticks, 80, 45)
+    assert next(line for line in lines if line.startswith("NUMA 0")).split()[2].startswith("##")
+    key = next(line for line in lines if "reserved" in line)
+    assert all(part in key.replace("\N{NO-BREAK SPACE}", " ") for part in ("# reserved", "E LSE", "R LSR", "· LS only"))
+
+
+def test_colours_are_there_when_they_are_wanted(ticks: tuple[Tick, ...]) -> None:
+    assert any("\x1b[" in line for line in drawn(ticks, 80, 45, color=True))
+    assert not any("\x1b[" in line for line in drawn(ticks, 80, 45))

@@ -1,0 +1,109 @@
+"""A real headless Chromium over its debugging pipe: opens a page, measures it, tells what the browser complained of."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+Object = dict[str, Any]
+BINARY = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe")
+
+
+class Browser:
+    """One tab."""
+
+    def __init__(self, reader: BinaryIO, writer: int) -> None:
+        self._reader, self._writer = reader, writer
+        self._ids = itertools.count(1)
+        self._rest = b""
+        self._events: list[Object] = []
+        self._session = ""
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._ask(f"{domain}.enable")
+
+    def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Load `url` in a window of this size."""
+        self._events.clear()
+        self._ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        self._ask("Page.navigate", url=url)
+        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+            self._events.append(self._next())
+
+    def value(self, expression: str) -> Any:
+        """What a JavaScript expression gives in the page."""
+        return self._ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    @property
+    def complaints(self) -> list[str]:
+        """What the browser wrote to the console: violations of the policy among it."""
+        self.value("0")  # Whatever came before the answer is read.
+        entries = [event["params"]["entry"] for event in self._events if event["method"] == "Log.entryAdded"]
+        return [entry["text"] for entry in entries if "favicon" not in entry.get("url", "")]
+
+    def screenshot(self, path: Path) -> None:
+        """The whole page as PNG."""
+        shot = self._ask("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def _ask(self, method: str, **params: Any) -> Object:
+        number = next(self._ids)
+        message: Object = {"id": number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._writer, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                result: Object = answer["result"]
+                return result
+            self._events.append(answer)
+
+    def _next(self) -> Object:
+        while b"\0" not in self._rest:
+            more = self._reader.read1(1 << 16)  # type: ignore[attr-defined]
+            assert more, "the browser is gone"
+            self._rest += more
+        text, _, self._rest = self._rest.partition(b"\0")
+        found: Object = json.loads(text)
+        return {"method": "", **found}
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser of its own, which ends with the block."""
+    assert BINARY, "there is no Chromium here"
+    to_read, to_answer = os.pipe()
+    from_us, ours = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
+        # The browser reads commands from descriptor 3 and answers on 4.
+        words = [BINARY, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+        shell = f'exec "$@" 3<&{from_us} 4>&{to_answer}'
+        process = subprocess.Popen(
+            ["bash", "-c", shell, "bash", *words], pass_fds=(from_us, to_answer), stderr=subprocess.DEVNULL
+        )
+        os.close(from_us)
+        os.close(to_answer)
+        with os.fdopen(to_read, "rb") as reader:
+            try:
+                yield Browser(reader, ours)
+            finally:
+                os.close(ours)
+                process.terminate()
+                process.wait(timeout=10)

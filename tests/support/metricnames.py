@@ -1,0 +1,103 @@
+"""Every metric that agent and descheduler export, as docs/metrics.md lists them.
+
+`PYTHONPATH=tests/support python tests/support/metricnames.py > docs/metrics.md` writes the page anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Iterable, Iterator
+
+from emulated import Emulated
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from descheduler.metrics import Metrics as DeschedulerMetrics
+from koordlite.model.outcome import AppliedStep
+from koordlite.model.watch import WatchState
+from koordlite.report.metrics import Metrics as AgentMetrics
+
+_WATCH = WatchState(name="pods", age_seconds=0.0)
+_SUFFIXES = {"counter": "_total", "histogram": ""}
+HEAD = """# Metrics
+
+What `/metrics` of the agent (port 9316) and of the descheduler (port 10258) shows. Names under `koordlet_` and most
+under `descheduler_` are Koordinator's and upstream's, with their labels, so that existing dashboards keep working; names
+under `koordlite_` are ours. A series whose subject is gone is gone from the next scrape. A histogram `x` is scraped as
+`x_bucket`, `x_sum` and `x_count`.
+
+Who may ask: on loopback everybody; on any other address whoever shows a token that may `get` the non-resource URL
+`/metrics` ([operate.md](operate.md)). Dashboards and alerts that use them are in
+[manifests/monitoring](../manifests/monitoring).
+
+This page is checked against the programs by the tests.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Exported:
+    """One metric."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
+def agent() -> tuple[Exported, ...]:
+    """Of an agent that has worked for some seconds on an emulated node."""
+    metrics = AgentMetrics(started=1.0, per_cpu=True)
+    with tempfile.TemporaryDirectory() as folder:
+        node = Emulated("intel-2s-ht", pathlib.Path(folder))
+        node.node(reservation='{"reservedCPUs":"0"}')
+        node.slo(resctrl=True)
+        node.pod("web", "LS", "1")
+        node.pod("crunch", "BE", "greedy")
+        for tick in node.ticks(node.agent(node.journal()), 15):
+            metrics.observe_tick(tick)
+        evicted = AppliedStep("pod/default/crunch/uid", "evicted")
+        metrics.observe_tick(dataclasses.replace(tick, watches=(_WATCH,), applied=(evicted,)))
+    return tuple(_exported(metrics.registry))
+
+
+def descheduler() -> tuple[Exported, ...]:
+    """Of a descheduler that has done nothing yet."""
+    return tuple(_exported(DeschedulerMetrics().registry))
+
+
+def _exported(registry: CollectorRegistry) -> Iterator[Exported]:
+    found: dict[str, Exported] = {}
+    for family in registry.collect():
+        name = f"{family.name}{_SUFFIXES.get(family.type, '')}"
+        found[name] = Exported(name, family.type, _labels(registry, family), family.documentation)
+    yield from sorted(found.values())
+
+
+def _labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
+    """From the family, from the collector that made it, or from a sample."""
+    for source in (family, *registry._collector_to_names):
+        names = getattr(source, "_labelnames", None)
+        if names is not None and (source is family or getattr(source, "_name", "") == family.name):
+            return tuple(names)
+    return tuple(dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le"))
+
+
+def page() -> str:
+    """docs/metrics.md."""
+    return "\n".join([HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler())])
+
+
+def _table(title: str, metrics: Iterable[Exported]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for each in metrics:
+        labels = " ".join(f"`{label}`" for label in each.labels)
+        yield f"| `{each.name}` | {each.kind} | {labels} | {each.help.rstrip('.')} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    print(page().rstrip("\n"))
