@@ -68,7 +68,7 @@ class Guards:
 
     def _ask(self, pod: PodView) -> tuple[Refusal, ...]:
         notes = pod.pod.annotations
-        if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes:
+        if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes or pod.uid in self._view.moving:
             always = _collect(_ALWAYS, pod, self._view, self._asked[0][0])
             if always:
                 return always
@@ -108,6 +108,10 @@ def _static(pod: PodView, _view: View, _args: Args) -> str:
 
 def _terminating(pod: PodView, _view: View, _args: Args) -> str:
     return "it is being deleted already" if pod.pod.deleting else ""
+
+
+def _migrating(pod: PodView, view: View, _args: Args) -> str:
+    return "it has a migration job already" if pod.uid in view.moving else ""
 
 
 def _opted_out(pod: PodView, _view: View, args: Args) -> str:
@@ -243,6 +247,7 @@ _ALWAYS: dict[str, Guard] = {
     "MirrorPod": _mirror,
     "StaticPod": _static,
     "Terminating": _terminating,
+    "MigrationJobExists": _migrating,
 }
 _LATE: dict[str, Guard] = {"NamespaceSelector": _namespace, "ManyDisruptionBudgets": _many_budgets}
 _PROTECTIONS: dict[str, Guard] = {

@@ -64,10 +64,9 @@ class Endpoints:
         """`koordlite.http.Ask`."""
         if path == "/metrics":
             return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
-        if path in ("/healthz", "/livez"):
-            return self._health()
-        if path == "/readyz":
-            return self._ready()
+        probes = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
+        if path in probes:
+            return probes[path]()
         if path != "/" and path not in self._pages:
             known = ", ".join(["/", "/metrics", "/healthz", "/readyz", *self._pages])
             return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")

@@ -74,22 +74,31 @@ class Loop:
         evict: Evict | None = None,
         leads: Callable[[], bool] = lambda: True,
         recall: Recall | None = None,
+        moving: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """Without `evict` every cycle is a dry run; without `recall` what is remembered ends with this object."""
+        """Without `evict` every cycle is a dry run; without `recall` what is remembered ends with this object. `moving`
+        says which pods (by uid) have migration jobs."""
         self._source, self._policy, self._clock = source, policy, clock
-        self._evict, self._leads = evict, leads
+        self._evict, self._leads, self._moving = evict, leads, moving
         self._setup = config.setup(policy.document)
         self._number = 0
         self._recall = recall or Recall()
         self._memory: cycle.Memory = {}
         self._background: Requests = {}
 
-    def run(self, tell: Tell, *, interval_seconds: float, wait: Callable[[float], bool]) -> None:
+    def run(
+        self,
+        tell: Tell,
+        *,
+        interval_seconds: float,
+        wait: Callable[[float], bool],
+        around: Callable[[Callable[[], Round]], Round] = lambda once: once(),
+    ) -> None:
         """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
-        for."""
+        for. `around` runs each cycle, in whatever surroundings it wants."""
         while True:
             began = self._clock.monotonic()
-            tell(self.once())
+            tell(around(self.once))
             if wait(max(0.0, interval_seconds - (self._clock.monotonic() - began))):
                 return
 
@@ -117,6 +126,7 @@ class Loop:
 
     def _decided(self, told: Round, watch: Stopwatch) -> Round:
         view = self._source.view(self._policy.document, self._setup)
+        view = dataclasses.replace(view, moving=self._moving())
         self._background, ended = background.follow(self._background, view, told.began)
         self._recall.begin(leads=told.leader)
         plan = cycle.plan(

@@ -21,6 +21,9 @@ from descheduler.outcome import Attempt, EvictionPlan, Outcome
 
 RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")
 """Plugins whose findings come again by their nature: there is no loop to end."""
+LOAD_DRIVEN = ("LowNodeUtilization", "HighNodeUtilization", "LowNodeLoad", "FragmentationAware", "CustomPriority")
+"""Plugins whose findings come and go with the load: what they find again does not prolong the time an owner is left
+alone."""
 OUTSTANDING_SECONDS = 600.0
 """So long after an eviction a pod of the owner that waits for a node counts as the successor on its way."""
 MOST_OWNERS = 2000
@@ -130,7 +133,7 @@ def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rul
     known = {owner: past for owner, past in history.items() if now - past.seen <= forget}
     for outcome in plan.outcomes:
         past = known.get(outcome.pod.owner)
-        if past and any(f.severity == "hard" for f in outcome.findings):
+        if past and any(f.severity == "hard" and f.plugin not in LOAD_DRIVEN for f in outcome.findings):
             known[outcome.pod.owner] = msgspec.structs.replace(past, seen=now)
     gone = {attempt.uid for attempt in attempts if attempt.goes}
     for outcome in plan.evict:

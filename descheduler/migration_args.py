@@ -69,7 +69,7 @@ class Arbitration:
     """How waiting jobs are let through."""
 
     enabled: bool = True
-    """Koordinator reads it nowhere."""
+    """false: jobs begin as soon as they are seen. Koordinator reads it nowhere."""
     interval: str = durations.field("500ms")
     """Pause between two rounds."""
 
@@ -81,7 +81,7 @@ class MigrationControllerArgs:
     dry_run: bool = False
     """Make no jobs, only say so."""
     max_concurrent_reconciles: int = bounded(1, ge=1)
-    """Jobs that are worked on at once."""
+    """Without effect: jobs are worked on one after the other, which keeps the limits exact."""
     evict_failed_bare_pods: bool = False
     """Take failed pods without an owner."""
     evict_all_bare_pods: bool = False

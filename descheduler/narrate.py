@@ -79,7 +79,7 @@ class JsonFormatter(logging.Formatter):
         """The line; records of others have their text in `message`."""
         fields = record.args[0] if isinstance(record.args, tuple) and record.args else record.args
         said = fields if isinstance(fields, _Line) else {"message": record.getMessage()}
-        head = {"time": self.formatTime(record), "level": record.levelname.lower()}
+        head = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
         return json.dumps({**head, **said}, ensure_ascii=False)
 
 

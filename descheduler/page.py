@@ -134,7 +134,8 @@ def _cycle(cycle: Cycle) -> tuple[Child, ...]:
     role = f"{'leader' if cycle.leader else 'standby'}{', dry run' if cycle.dry_run else ''}"
     outcome = page.join(page.badge("failed", "bad"), " ", cycle.error) if cycle.error else page.badge("ok", "good")
     numbers = (cycle.found, cycle.evict, cycle.spared, cycle.gone)
-    return cycle.number, _moment(cycle.began), units.span(cycle.seconds), role, *numbers, outcome
+    began = el("span", _moment(cycle.began), style="white-space:nowrap")
+    return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
 
 
 def _problems(told: Round) -> Markup | None:

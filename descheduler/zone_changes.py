@@ -1,4 +1,4 @@
-"""What a plan does to the NUMA nodes of a node: whose the CPUs are, and how much memory lies there, before and after."""
+"""What a plan does to NUMA nodes: whose the CPUs are, and how much memory lies there, before and after."""
 
 from __future__ import annotations
 

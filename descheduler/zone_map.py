@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from descheduler.outcome import EvictionPlan, Outcome
 from descheduler.picture import NodeView
 from descheduler.report import numa_map
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.report import page
 from koordlite.report.page import Child, Markup, el
 
@@ -25,7 +26,7 @@ def section(plan: EvictionPlan, wrong: _WRONG) -> Markup:
         note = "No node has a NodeResourceTopology, so nothing is known of NUMA zones."
         return page.section("Nodes by NUMA zone", note=note)
     rows = [_row(node, zones, wrong.get(node.name, ())) for node in nodes[:MAX_NODES]]
-    heads = ("node", *(f"NUMA {zone}" for zone in zones), "standing wrong#")
+    heads = ("node", *(f"NUMA {zone}" for zone in zones), "wrong#")
     return page.section("Nodes by NUMA zone", _key(), page.table(heads, rows), note=_note(len(nodes)))
 
 
@@ -46,16 +47,19 @@ def used(node: NodeView, zone: int) -> float | None:
 
 
 def _held(node: NodeView, zone: int) -> float | None:
-    cpus = next((known.cpus for known in node.topology.nodes if known.id == zone), None)
+    cpus = _cpus(node, zone)
     return len(cpus & (node.pinned | node.reserved.known)) / len(cpus) if cpus else None
 
 
 def _reported(node: NodeView, zone: int) -> float | None:
-    total = node.zone_totals.get(zone, {}).get("cpu")
-    left = node.zones.get(zone, {}).get("cpu")
-    if total is None or left is None or not total.nano:
+    cpus, left = _cpus(node, zone), node.zones.get(zone, {}).get("cpu")
+    if not cpus or left is None:
         return None
-    return min(1.0, max(0.0, 1 - left.nano / total.nano))
+    return min(1.0, max(0.0, 1 - left.milli / (1000 * len(cpus))))
+
+
+def _cpus(node: NodeView, zone: int) -> CPUSet:
+    return next((known.cpus for known in node.topology.nodes if known.id == zone), EMPTY)
 
 
 def _ordered(plan: EvictionPlan, wrong: _WRONG) -> list[NodeView]:
@@ -98,8 +102,8 @@ def _shade(part: float | None) -> str:
 
 def _standing(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
     """Pods that stand wrong with CPUs in this zone."""
-    cpus = next((known.cpus for known in node.topology.nodes if known.id == zone), None)
-    return ", ".join(outcome.pod.key for outcome in wrong if cpus and numa_map.held(outcome) & cpus)
+    cpus = _cpus(node, zone)
+    return ", ".join(outcome.pod.key for outcome in wrong if numa_map.held(outcome) & cpus)
 
 
 def _key() -> Markup:

@@ -91,7 +91,7 @@ def _rendered(plan: EvictionPlan, form: str) -> str:
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:
-    from descheduler.report import folder
+    from descheduler import report_folder as folder
 
     folder.Folder(pathlib.Path(path)).write(plan)
     for name in folder.NAMES:

@@ -19,7 +19,8 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
     from descheduler.cli.picture import Pictures
-    from descheduler.loop import Evict, Round, Tell
+    from descheduler.evictors.carrier import Carrier
+    from descheduler.loop import Round, Tell
     from descheduler.policy_file import PolicyFile
     from descheduler.recall import Recall
     from koordlite.kube.election import Election
@@ -113,9 +114,9 @@ class Wakeable:
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
     from descheduler.cli.picture import Pictures
+    from descheduler.clock import RealClock
     from descheduler.loop import Loop
     from descheduler.policy_file import PolicyFile
-    from koordlite.host.clock import RealClock
 
     policy = PolicyFile(args.policy)
     interval = _seconds(args.descheduling_interval, "--descheduling-interval") or policy.interval_seconds
@@ -129,10 +130,12 @@ def run(args: argparse.Namespace) -> int:
         leads = stack.enter_context(_elected(args, pictures, wakeable))
         evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
         recall = _recall(args, pictures, leads, single=not interval)
-        loop = Loop(pictures, policy, RealClock(wakeable.stop), evict=evict, leads=leads, recall=recall)
+        moving = evict.moving if evict is not None else frozenset
+        clock = RealClock(wakeable.stop)
+        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, recall=recall, moving=moving)
         tell = stack.enter_context(_listeners(args, pictures, interval))
         if interval:
-            loop.run(tell, interval_seconds=interval, wait=wakeable.wait)
+            loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection)
             return 0
         told = _without_collection(loop.once)
         tell(told)
@@ -204,8 +207,8 @@ def _elected(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -
 
 
 def _election(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -> Election:
+    from descheduler.clock import RealClock
     from descheduler.narrate import line
-    from koordlite.host.clock import RealClock
     from koordlite.kube.election import Election
     from koordlite.kube.lease import Candidate, LeaseSettings
 
@@ -244,16 +247,16 @@ def _evictor(
     policy: PolicyFile,
     *,
     single: bool,
-) -> Iterator[Evict | None]:
+) -> Iterator[Carrier | None]:
     """Evicts by the API, or by migration jobs, which are worked on until the end; None in a dry run."""
     if args.dry_run == "true":
         yield None
         return
     from descheduler import config
+    from descheduler.clock import RealClock
     from descheduler.evictors.carrier import Carrier
     from descheduler.leading import LeaderApi, waiting
     from descheduler.narrate import Lines
-    from koordlite.host.clock import RealClock
 
     assert pictures.api is not None
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
@@ -273,8 +276,8 @@ def _evictor(
 @contextlib.contextmanager
 def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) -> Iterator[Tell]:
     """Everybody who is told of a round, one after the other."""
+    from descheduler import report_folder as folder
     from descheduler.narrate import Narrator
-    from descheduler.report import folder
 
     with contextlib.ExitStack() as stack:
         listeners: list[Tell] = [Narrator().tell]
@@ -294,9 +297,9 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
 
 @contextlib.contextmanager
 def _served(listen: str, interval: float) -> Iterator[Tell]:
+    from descheduler.clock import RealClock
     from descheduler.http import Endpoints
     from descheduler.metrics import Metrics
-    from koordlite.host.clock import RealClock
     from koordlite.http import Server
 
     address, _, port = listen.rpartition(":")
@@ -326,7 +329,7 @@ def _served(listen: str, interval: float) -> Iterator[Tell]:
 @contextlib.contextmanager
 def _events(pictures: Pictures) -> Iterator[Tell]:
     from descheduler import telling
-    from koordlite.host.clock import RealClock
+    from descheduler.clock import RealClock
     from koordlite.kube.events import Events
 
     assert pictures.api is not None

@@ -13,8 +13,9 @@ from descheduler import durations
 from descheduler.evictors import api as eviction_api
 from descheduler.evictors import cordons
 from descheduler.evictors.api import Wait
-from descheduler.evictors.migration import CREATOR, Migrations, Progress
-from descheduler.evictors.migration_api import Api
+from descheduler.evictors.migration import Migrations, Progress
+from descheduler.evictors.migration_api import Api, Cluster
+from descheduler.migration import asking
 from descheduler.migration_args import MigrationControllerArgs
 from descheduler.outcome import Attempt, EvictionPlan, Outcome
 from koordlite.kube.answers import ApiError, ApiUnreachable
@@ -22,6 +23,7 @@ from koordlite.kube.answers import ApiError, ApiUnreachable
 IDLE_SECONDS = 10.0
 """How often it is looked whether somebody made a job, while there is none."""
 _FAILED_SECONDS = 10.0
+_SHORTEST_SECONDS = 0.1
 _STOP_SECONDS = 30.0
 
 Rules = Mapping[str, MigrationControllerArgs]
@@ -64,7 +66,7 @@ class Carrier:
         if {name: one.args for name, one in self._controllers.items()} == dict(rules):
             return
         self._controllers = {
-            name: Migrations(self._api, args, creator=f"{CREATOR}/{name}", adopts=number == 0)
+            name: Migrations(self._api, args, creator=asking.creator(name), adopts=number == 0)
             for number, (name, args) in enumerate(rules.items())
         }
 
@@ -75,6 +77,17 @@ class Carrier:
                 yield from controller.ask(outcomes, plan.view, self._wall())
             except (ApiError, ApiUnreachable) as error:
                 yield from (_failed(outcome, str(error)) for outcome in outcomes)
+
+    def moving(self) -> frozenset[str]:
+        """uids of pods whose jobs have not ended. Empty, and told, when that cannot be read: then they are deferred."""
+        if not self._controllers:
+            return frozenset()
+        try:
+            jobs = Cluster(self._api).jobs()
+        except (ApiError, ApiUnreachable) as error:
+            self._tell(Progress("", "", "Failed", f"migration jobs cannot be read: {error}"))
+            return frozenset()
+        return frozenset(job.pod.uid for job in jobs if not job.finished and job.pod.uid)
 
     def work(self) -> float:
         """One round of every controller; seconds until the next one is due. What went wrong is told."""
@@ -90,14 +103,15 @@ class Carrier:
                 for progress in told:
                     self._tell(progress)
                 if controller.open:
-                    pause = min(pause, durations.seconds(controller.args.arbitration_args.interval))
+                    interval = durations.seconds(controller.args.arbitration_args.interval)
+                    pause = min(pause, max(interval, _SHORTEST_SECONDS))
         return pause
 
     def settle(self) -> None:
         """Work until no job is open, or until told to stop: for a run of one cycle."""
         while self._controllers:
             pause = self.work()
-            if not any(one.open for one in self._controllers.values()) or self._wait(max(pause, 0.1)):
+            if not any(one.open for one in self._controllers.values()) or self._wait(pause):
                 return
 
     def start(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from descheduler.migration import asking
 from descheduler.outcome import Attempt, EvictionPlan, Outcome
 
 REQUESTED_BY = "sigs.k8s.io/descheduler"
@@ -11,7 +12,16 @@ REQUESTED_BY = "sigs.k8s.io/descheduler"
 
 def evict(plan: EvictionPlan) -> tuple[Attempt, ...]:
     """The requests in the order of the plan; none is sent."""
-    return tuple(Attempt(o.pod.key, "WouldEvict", eviction(o, plan.grace_period_seconds)) for o in plan.evict)
+    return tuple(Attempt(o.pod.key, "WouldEvict", request(o, plan)) for o in plan.evict)
+
+
+def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
+    """What would be posted for one pod: a PodMigrationJob where its profile has them, else an Eviction."""
+    args, found = plan.migration.get(outcome.profile), outcome.main
+    if args is None:
+        return eviction(outcome, plan.grace_period_seconds)
+    creator = asking.creator(outcome.profile)
+    return asking.job(outcome.pod, reason=found.reason, trigger=found.plugin, creator=creator, args=args)
 
 
 def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:

@@ -24,10 +24,6 @@ from descheduler.migration_args import MigrationControllerArgs
 from descheduler.outcome import Attempt, Outcome
 from koordlite.kube.answers import ApiError, ApiUnreachable
 
-CREATOR = "koordlite-descheduler"
-"""Who works on the jobs: the same for every copy of this program and after every restart, unlike Koordinator's, so that
-no job is orphaned."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
@@ -47,7 +43,7 @@ class Migrations:
     `creator` tells them from those of others. `adopts`: jobs without a creator, which people make, are ours as well.
     """
 
-    def __init__(self, api: Api, args: MigrationControllerArgs, *, creator: str = CREATOR, adopts: bool = True) -> None:
+    def __init__(self, api: Api, args: MigrationControllerArgs, *, creator: str, adopts: bool = True) -> None:
         self._api = api
         self._cluster = Cluster(api)
         self._args = args

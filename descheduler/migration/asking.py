@@ -16,22 +16,31 @@ from descheduler.migration_args import MigrationControllerArgs
 
 CONTROLLER = "migration.koordlite.io/controller"
 """uid of the controller of a job's pod: the limit of a workload's pace needs it when the pod is long gone."""
+_LONGEST_PREFIX = 50
 KEPT_SECONDS = 30 * 60.0
 """How long an ended job without a time to live is kept."""
 KEPT_AFTER_SECONDS = 5 * 60.0
 """How long any other job is kept when its time is over."""
 
 
+def creator(profile: str) -> str:
+    """Who works on the jobs of a profile: the same for every copy of this program and after every restart, unlike
+    Koordinator's, so that no job is orphaned."""
+    return f"koordlite-descheduler/{profile}"
+
+
 def job(
-    pod: PodView, *, name: str, reason: str, trigger: str, creator: str, args: MigrationControllerArgs
+    pod: PodView, *, reason: str, trigger: str, creator: str, args: MigrationControllerArgs, name: str = ""
 ) -> dict[str, Any]:
-    """A PodMigrationJob for this very pod. `trigger` is the plugin, `creator` who will work on it."""
+    """A PodMigrationJob for this very pod. `trigger` is the plugin, `creator` who will work on it. Without a name the
+    server makes one up."""
     ref = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.pod.namespace, "name": pod.pod.name, "uid": pod.uid}
     spec: dict[str, Any] = {"podRef": ref, "mode": args.default_job_mode or "ReservationFirst"}
     if durations.seconds(args.default_job_ttl) > 0:
         spec["ttl"] = args.default_job_ttl
     if args.default_delete_options:
         spec["deleteOptions"] = dict(args.default_delete_options)
+    named = {"name": name} if name else {"generateName": f"{pod.pod.name[:_LONGEST_PREFIX]}-"}
     notes = {
         objects.EVICT_REASON: reason,
         objects.EVICT_TRIGGER: trigger,
@@ -41,7 +50,7 @@ def job(
     return {
         "apiVersion": objects.GROUP_VERSION,
         "kind": "PodMigrationJob",
-        "metadata": {"name": name, "annotations": {key: text for key, text in notes.items() if text}},
+        "metadata": {**named, "annotations": {key: text for key, text in notes.items() if text}},
         "spec": spec,
         "status": {"phase": objects.PENDING},
     }

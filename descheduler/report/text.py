@@ -158,11 +158,9 @@ def _nodes(plan: EvictionPlan) -> Iterator[str]:
 def _zone(zone: ZoneChange) -> str:
     """A NUMA node below its node."""
     before, after = zone.before, zone.after
-    memory = f", memory with a promise {units.size(before.memory)} → {units.size(after.memory)}"
-    return (
-        f"{_INDENT}  NUMA {zone.zone}: {zone.cpus} CPUs, {zone.reserved} reserved, pods' own {before.exclusive} → "
-        f"{after.exclusive}, shared {before.shared} → {after.shared}{memory if before.memory or after.memory else ''}"
-    )
+    memory = f"; {units.size(before.memory)} → {units.size(after.memory)}" if before.memory or after.memory else ""
+    cpus = f"own {before.exclusive} → {after.exclusive}, shared {before.shared} → {after.shared}"
+    return f"{_INDENT}  NUMA {zone.zone}: {zone.cpus} CPUs, {zone.reserved} reserved, {cpus}{memory}"
 
 
 def _node(change: NodeChange, width: int) -> str:

@@ -113,11 +113,11 @@ def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:
         kind, first = next(pieces, ("", b""))
         if not first or not (kind or _header(first, str(path)).kind):
             return False
-        for kind, piece in itertools.chain(((kind, first),), pieces):
-            if kind in ("Pod", "PodList"):  # Most of all there is, and its kind has been looked at already.
+        for said, piece in itertools.chain(((kind, first),), pieces):
+            if said in ("Pod", "PodList"):  # Most of all there is, and its kind has been looked at already.
                 _keep(objects, piece, "Pod", str(path))
             else:
-                take(objects, piece, str(path), kind.removesuffix("List"))
+                take(objects, piece, str(path), said.removesuffix("List"))
     return True
 
 

@@ -24,7 +24,8 @@ _KIND = re.compile(rb'"kind"\s*:\s*"(\w*List)"')
 
 
 def items(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
-    """(kind of the object, else of the list, else empty; JSON of one object) of a file that holds one list, whose items come first or last.
+    """(kind of the object, else of the list, else empty; JSON of one object) of a file that holds one list, whose items
+    come first or last.
 
     InputError when the file ends inside of an object. Nothing comes when there is no `items` in the first MiB: such a
     file has to be read at once.

@@ -24,11 +24,15 @@ def undo(args: argparse.Namespace) -> int:
     if args.sandbox or args.recorded:
         why = "an emulated node dies with its run and a recording is never written"
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
-    settings = machines.settings(args)
-    host = bundle.bind(RealFiles(), RealClock(), kubepods=settings.agent.kubepods)
-    boot = procfs.boot_id(host.files)
+    settings, files = machines.settings(args), RealFiles()
+    boot = procfs.boot_id(files)
+    entries = journal.read(settings.agent.state_dir, boot_id=boot)
+    if not entries:  # Also where kubelet, and its groups with it, are gone already.
+        print(text.undo(()), end="")
+        return 0
+    host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods)
     if args.dry_run:
-        print(text.undo(undo_list(host, journal.read(settings.agent.state_dir, boot_id=boot))), end="")
+        print(text.undo(undo_list(host, entries)), end="")
         return 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
         steps = restore(host, held, _cluster(args, settings, host))

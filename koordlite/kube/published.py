@@ -184,13 +184,14 @@ def _with_resource(zone: wire.Zone, change: ZoneResourceChange) -> wire.Zone:
 
 
 def _merged(present: wire.Zone | None, wanted: wire.Zone) -> wire.Zone:
-    """What others put into the zone stays: resources, costs and attributes."""
+    """What others put into the zone stays: resources, attributes, and costs where there are any."""
     if present is None:
         return wanted
     ours = {resource.name for resource in wanted.resources or ()}
     theirs = [resource for resource in present.resources or () if resource.name not in ours]
     resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
-    return structs.replace(present, type=wanted.type, resources=tuple(resources))
+    costs = present.costs or wanted.costs
+    return structs.replace(present, type=wanted.type, resources=tuple(resources), costs=costs)
 
 
 def _replace(path: Path, content: object) -> None:

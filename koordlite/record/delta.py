@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from koordlite.model.cpuset import CPUSet
 from koordlite.record import words
 from koordlite.record.gaps import gaps
 from koordlite.record.plain import plain
@@ -28,28 +29,55 @@ SPARSE, COLUMNS, NUMBERS = range(3)
 field by field; whole numbers."""
 NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 """A mapping without anything that stays the same object."""
+_WHOLE = frozenset((int, float, str, bool, bytes, type(None), CPUSet))
+"""What has no parts."""
 _MOST = 1 << 62
 _LABELS = ("uid", "subject", "place", "id", "name", "pid", "field")
 
 
 def difference(new: Any, old: Any) -> Any:
-    """What has to be known besides `old` to have `new`."""
+    """What has to be known besides `old` to have `new`.
+
+    Equal is not enough to be the same: 1 equals 1.0 and True, and mappings are equal in any order. Whoever reads has to
+    end up with the same in every respect, or the next difference would not fit.
+    """
     if new is old:
         return None
     kind = type(new)
     if kind is not type(old):
         return [NEW, plain(new)]
+    if kind in _WHOLE:
+        return None if new == old else _moved(kind, new, old)
     if kind is tuple:
         return _tuple(new, old)
-    return None if new == old else _changed(kind, new, old)
+    if isinstance(new, Mapping):
+        return None if _same_amounts(new, old) else _mapping(new, old)
+    return _fields(new, old) if kind in words.vocabulary() else _other(new, old)
 
 
-def _changed(kind: type, new: Any, old: Any) -> Any:
+def _moved(kind: type, new: Any, old: Any) -> Any:
     if kind is int and -_MOST < new - old < _MOST:
         return new - old
-    if kind is float:
-        return _decimals(new, old)
-    return _fields(new, old) if kind in words.vocabulary() else _collection(new, old)
+    return _decimals(new, old) if kind is float else [NEW, plain(new)]
+
+
+def _same_amounts(new: Mapping[Any, Any], old: Mapping[Any, Any]) -> bool:
+    """A quick look for the most common case: the same keys with the same numbers and texts."""
+    if new != old or list(new) != list(old):
+        return False
+    kinds = list(map(type, new.values()))
+    return _WHOLE.issuperset(kinds) and kinds == list(map(type, old.values()))
+
+
+def _mapping(new: Mapping[Any, Any], old: Mapping[Any, Any]) -> list[Any] | None:
+    return _aligned(list(new), list(old), list(new.values()), list(old.values()), keyed=True)
+
+
+def _other(new: Any, old: Any) -> list[Any] | None:
+    if isinstance(new, frozenset):
+        left, came = plain(tuple(sorted(old - new))), plain(tuple(sorted(new - old)))
+        return [MEMBERS, left, came] if new != old else None
+    return [NEW, plain(new)]
 
 
 def _decimals(new: float, old: float) -> list[Any]:
@@ -61,25 +89,16 @@ def _decimals(new: float, old: float) -> list[Any]:
     return [NEW, new]
 
 
-def _fields(new: Any, old: Any) -> list[Any]:
+def _fields(new: Any, old: Any) -> list[Any] | None:
     word = words.vocabulary()[type(new)]
     if word.is_enum:
         return [NEW, plain(new)]
     parts: list[Any] = [FIELDS]
     for number, (now, then) in enumerate(zip(word.values(new), word.values(old), strict=True)):
-        if now is not then:
-            changed = difference(now, then)
-            if changed is not None:
-                parts += (number, changed)
-    return parts
-
-
-def _collection(new: Any, old: Any) -> list[Any]:
-    if isinstance(new, Mapping):
-        return _aligned(list(new), list(old), list(new.values()), list(old.values()), keyed=True)
-    if isinstance(new, frozenset):
-        return [MEMBERS, plain(tuple(sorted(old - new))), plain(tuple(sorted(new - old)))]
-    return [NEW, plain(new)]
+        changed = None if now is then else difference(now, then)
+        if changed is not None:
+            parts += (number, changed)
+    return parts if len(parts) > 1 else None
 
 
 def _tuple(new: tuple[Any, ...], old: tuple[Any, ...]) -> list[Any] | None:
@@ -87,8 +106,7 @@ def _tuple(new: tuple[Any, ...], old: tuple[Any, ...]) -> list[Any] | None:
     if len(new) == len(old) and all(
         now is then or _label(now) == _label(then) for now, then in zip(new, old, strict=True)
     ):
-        changed = _items(list(new), list(old))
-        return None if changed is None else [ALIGNED, None, changed]
+        return _in_place(list(new), list(old))
     return _aligned(_labels(new), _labels(old), list(new), list(old), keyed=False)
 
 
@@ -126,10 +144,17 @@ def _labeller(kind: type) -> Callable[[Any], Any]:
     return operator.attrgetter(name, *{"strategy"}.intersection(word.fields))
 
 
-def _aligned(keys: Sequence[Any], old_keys: Sequence[Any], new: list[Any], old: list[Any], *, keyed: bool) -> list[Any]:
+def _in_place(new: list[Any], old: list[Any]) -> list[Any] | None:
+    changed = _items(new, old)
+    return None if changed is None else [ALIGNED, None, changed]
+
+
+def _aligned(
+    keys: Sequence[Any], old_keys: Sequence[Any], new: list[Any], old: list[Any], *, keyed: bool
+) -> list[Any] | None:
     """Items in their new order. Where no item came, left or moved, the order is not written."""
     if keys == old_keys:
-        return [ALIGNED, None, _items(new, old)]
+        return _in_place(new, old)
     at = {key: index for index, key in enumerate(old_keys)}
     order: list[int | None] = []
     came: list[Any] = []

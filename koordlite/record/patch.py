@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from koordlite.model.errors import KoordliteError
 from koordlite.record.damage import Damage
 from koordlite.record.delta import ALIGNED, CENTI, COLUMNS, FIELDS, MEMBERS, NEW, NUMBERS, SPARSE
 from koordlite.record.gaps import plus
@@ -28,8 +29,12 @@ class Patcher:
         """The newer value. Damage when `changed` was not made for `old`."""
         try:
             return self._apply(old, changed)
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except Damage:
+            raise
+        except (KoordliteError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise Damage(f"it does not go together with what stands before it: {error}") from error
+        except RecursionError as error:
+            raise Damage("it is nested too deeply") from error
 
     def _apply(self, old: Any, changed: Any) -> Any:
         if changed is None:

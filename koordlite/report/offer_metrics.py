@@ -8,7 +8,7 @@ from koordlite.model import keys
 from koordlite.report.tick import Tick
 
 TERMS = ("capacity", "margin", "system", "hp", "result")
-"""As in docs/formulas.md, "BE allocatable": the result is capacity − margin − system − hp, unless a policy says else."""
+"""As in docs/formulas.md, "BE allocatable": by use, the result is capacity − margin − system − hp."""
 _MILLI_PER_CORE = 1000
 _SUBJECTS = {f"node/{keys.BATCH_CPU}": _MILLI_PER_CORE, f"node/{keys.BATCH_MEMORY}": 1}
 

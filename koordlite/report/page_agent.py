@@ -105,7 +105,17 @@ def _machine(tick: Tick) -> Markup:
         *((f"resctrl {group}", page.code(line)) for group, line in tick.schemata.items()),
         ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
     ]
-    return page.section("CPUs, pools and cache", *_map(tick), page.facts(facts))
+    return page.section("CPUs, pools and cache", *_map(tick), page.facts(facts), *_distances(tick))
+
+
+def _distances(tick: Tick) -> Iterator[Markup]:
+    """How far the NUMA nodes are from each other, where the machine has several and says so."""
+    nodes = tick.picture.topology.nodes if tick.picture else ()
+    known = {node.id: dict(node.distances) for node in nodes if node.distances}
+    if len(known) > 1:
+        rows = [(f"NUMA {here}", *(str(far.get(there, "–")) for there in known)) for here, far in known.items()]
+        heads = ("distance", *(f"to {there}#" for there in known))
+        yield page.details("distances between NUMA nodes", page.table(heads, rows))
 
 
 def _listed(cpus: str) -> Child:

@@ -13,7 +13,7 @@ from koordlite.report import canvas, pausing, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
-from koordlite.report.status import waits
+from koordlite.report.status import schemata, waits
 from koordlite.report.text import allocatable
 from koordlite.report.tick import Tick
 
@@ -159,8 +159,7 @@ def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
     yield "BE may request", allocatable(tick)
     yield "pool of LS", tick.ls_pool or "none"
     yield "pool of BE", tick.be_pool or "none"
-    for line in dict.fromkeys(tick.schemata.values()):
-        yield f"resctrl {', '.join(group for group, held in tick.schemata.items() if held == line)}", line
+    yield from schemata(tick)
     yield from ((f"waiting, {_WHO[who]}", waits(found)) for who, found in tick.pressure.items() if who in _WHO)
     if tick.pause:
         yield "paused", pausing.words(tick.pause, wall=tick.wall)

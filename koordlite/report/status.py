@@ -51,23 +51,37 @@ def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
     yield "BE may request", text.allocatable(tick)
     yield "BE runs on", tick.be_cpuset or "unknown"
     yield "shared pools", f"LS {tick.ls_pool or 'none'}, BE {tick.be_pool or 'none'}"
-    yield from ((f"resctrl {group}", line) for group, line in tick.schemata.items())
+    yield from schemata(tick)
     if tick.pressure:
         yield "pressure", pressure(tick)
     yield "between ticks", text.between_ticks(tick.reaction)
-    yield "age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"
+    yield "age of input", _oldest(tick.ages)
     yield from ((f"watch of {watch.name}", text.watched(watch)) for watch in tick.watches)
+
+
+def schemata(tick: Tick) -> Iterator[tuple[str, str]]:
+    """What resctrl groups have, those that have the same in one line."""
+    for line in dict.fromkeys(tick.schemata.values()):
+        yield f"resctrl {', '.join(group for group, held in tick.schemata.items() if held == line)}", line
+
+
+def _oldest(ages: Mapping[str, float]) -> str:
+    if not ages:
+        return "unknown"
+    name = max(ages, key=lambda name: ages[name])
+    return f"{ages[name]:.1f} s at most ({name})"
 
 
 def pressure(tick: Tick) -> str:
     """How much of the last ten seconds the node and best effort waited, by what they waited for."""
-    parts = (f"{who} {waits(tick.pressure[who])}" for who in ("node", "besteffort") if who in tick.pressure)
-    return "; ".join(parts) or "unknown"
+    known = {"node": "node", "besteffort": "BE"}
+    return "; ".join(f"{word} {waits(tick.pressure[who])}" for who, word in known.items() if who in tick.pressure)
 
 
 def waits(found: Mapping[str, Pressure]) -> str:
-    """Percent of the last ten seconds in which something waited, by what for."""
-    return ", ".join(f"{name} {one.some.avg10:.0f} %" for name, one in found.items()) or "unknown"
+    """Percent of the last ten seconds in which something waited, by what for; what nobody waited for is left out."""
+    shares = {name: round(one.some.avg10) for name, one in found.items()}
+    return ", ".join(f"{name} {share} %" for name, share in shares.items() if share) or "for nothing"
 
 
 def _cpu(tick: Tick) -> Iterator[tuple[str, str]]:
@@ -94,7 +108,9 @@ def _strategies(tick: Tick, width: int, color: bool) -> Iterator[str]:
         ("off", [name for name, mode in tick.modes.items() if mode == "off"]),
     ):
         if names:
-            yield from _wrapped(f"  {title:<{max(wide, 13)}}  ", ", ".join(names), width)
+            listed = ", ".join(names)
+            short = listed if len(listed) <= width else f"{len(names)} strategies, see koordlite explain NAME"
+            yield from _wrapped(f"  {title:<{max(wide, 13)}}  ", short, width)
 
 
 def _strategy(head: str, found: list[Decision], width: int, color: bool) -> str:

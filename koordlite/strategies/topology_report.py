@@ -106,7 +106,8 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
 
 
 def _zones(seen: Snapshot, config: Config) -> Iterator[Zone]:
-    """One zone for each NUMA node, in the order of their ids: what it has, and what of it may be handed out."""
+    """One zone for each NUMA node, in the order of their ids: what it has, what of it may be handed out, and as costs
+    its distance to the others (NodeResourceTopology's costs are SLIT distances)."""
     nodes = seen.topology.nodes
     capacities = [zones.capacity(node, huge_pages=config.huge_pages) for node in nodes]
     splits = seen.node is not None and seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
@@ -116,6 +117,7 @@ def _zones(seen: Snapshot, config: Config) -> Iterator[Zone]:
             name=f"node-{node.id}",
             type="Node",
             resources=tuple(_resource(name, capacity[name], allocatable[name]) for name in sorted(capacity)),
+            costs=tuple({"name": f"node-{other}", "value": far} for other, far in node.distances) or None,
         )
 
 

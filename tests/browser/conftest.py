@@ -9,8 +9,6 @@ from chromium import BINARY, Browser, browser
 
 from koordlite.http.server import Ask, Server
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:

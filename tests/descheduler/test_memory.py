@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import itertools
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from descheduler import config, cycle, memory, memory_store
 from descheduler.calm import LOOPS
@@ -22,19 +26,15 @@ from koordlite.sandbox.apiserver import ApiServer
 
 RESERVED = {"reservedCPUs": "0-1"}
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
-SETUP = config.setup(
-    config.parse(
-        """
+POLICY = """
 profiles:
 - name: test
   pluginConfig:
   - name: ReservedCPUs
-    args: {minSightings: 1, minPodAge: "0", byQuantity: false}
+    args: {minSightings: SIGHTINGS, minPodAge: "0", byQuantity: false}
   plugins: {deschedule: {enabled: [ReservedCPUs]}}
-""",
-        "policy.yaml",
-    )
-)
+"""
+SETUP, PATIENT = (config.setup(config.parse(POLICY.replace("SIGHTINGS", n), "policy.yaml")) for n in ("1", "3"))
 
 
 def stamp(minutes: float) -> str:
@@ -88,12 +88,42 @@ def test_a_loop_waits_longer_each_time_then_ends_and_says_so(cluster: Any) -> No
     )
 
 
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gaps=st.lists(st.integers(1, 600), min_size=3, max_size=12))
+def test_a_loop_ends_however_often_one_looks(make: Callable[[], Any], gaps: list[int]) -> None:
+    loop = Incurable(make())
+    minutes = list(itertools.accumulate(gaps))
+    moved = [minute for minute in minutes if loop.cycle(minute).evict]
+    assert len(moved) <= LOOPS.max_rounds
+    assert all(later - earlier >= 10 for earlier, later in itertools.pairwise(moved))
+
+
+@pytest.fixture
+def make(cluster: Any) -> Callable[[], Any]:
+    """A new empty cluster each time."""
+    return type(cluster)
+
+
 def test_it_starts_afresh_when_nothing_was_wrong_for_a_day(cluster: Any) -> None:
     loop = Incurable(cluster)
     for minutes in (0, 11, 20):
         loop.cycle(minutes)
     assert reasons(loop.cycle(20 + 23 * 60)) == ["MovedAndCameBack"]
     assert reasons(loop.cycle(20 + 48 * 60)) == ["goes"]
+
+
+def test_what_goes_by_load_does_not_prolong_the_time(cluster: Any) -> None:
+    loop = Incurable(cluster)
+    first = loop.cycle(0)
+    history = loop.recall.history
+    for plugin, seen in (("LowNodeUtilization", 0), ("NUMAAlignment", 60)):
+        findings = tuple(dataclasses.replace(f, plugin=plugin) for f in first.evict[0].findings)
+        view = cluster.view(stamp(60))
+        plan = dataclasses.replace(
+            first, view=view, evict=(), spare=(dataclasses.replace(first.evict[0], findings=findings),)
+        )
+        (past,) = memory.after(history, plan, [], LOOPS).values()
+        assert past.seen == NOON.timestamp() + 60 * seen
 
 
 def test_pods_that_were_there_all_along_have_not_come_back(cluster: Any) -> None:
@@ -174,6 +204,23 @@ def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: acce
     loop.recall = Recall(memory_store.Store(api, "default"))
     loop.recall.begin(leads=True)
     assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
+
+
+def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.Api) -> None:
+    """As a CronJob runs: each cycle in a process of its own."""
+    said = []
+    Incurable(cluster)
+    for minutes in range(3):
+        recall = Recall(memory_store.Store(api, "default"), single=True)
+        recall.begin(leads=True)
+        plan = cycle.plan(cluster.view(stamp(minutes)), PATIENT, recall.sightings, history=recall.history)
+        recall.end(plan, [], LOOPS, keep=True)
+        said += reasons(plan)
+    assert said == ["SeenTooFewTimes", "SeenTooFewTimes", "goes"]
+
+
+def test_a_single_cycle_without_a_store_does_not_wait_for_more() -> None:
+    assert Recall(single=True).sightings is None
 
 
 def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: access.Api) -> None:

@@ -45,8 +45,8 @@ def test_cpus_change_hands_and_memory_moves(plan: EvictionPlan) -> None:
 
 def test_the_text_has_a_line_for_each_numa_node(plan: EvictionPlan) -> None:
     said = text.render(plan)
-    assert "NUMA 0: 8 CPUs, 2 reserved, pods' own 2 → 0, shared 4 → 6" in said
-    assert "NUMA 0: 8 CPUs, 0 reserved, pods' own 0 → 4, shared 8 → 4" in said
+    assert "NUMA 0: 8 CPUs, 2 reserved, own 2 → 0, shared 4 → 6" in said
+    assert "NUMA 0: 8 CPUs, 0 reserved, own 0 → 4, shared 8 → 4" in said
 
 
 def test_the_page_draws_the_node_before_and_after(plan: EvictionPlan) -> None:

@@ -1,4 +1,4 @@
-"""The agent against an API server that goes away, forgets, refuses, or wants another token: the sandbox's, which can."""
+"""The agent against an API server that goes away, forgets, refuses: the sandbox's, which can; and who may ask it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_settings_that_cannot_be_read_are_told_in_an_event_and_the_last_good_one
 
     def told() -> bool:
         events = agent.server.objects.all("Event", api_version="events.k8s.io/v1")
-        return any(event["reason"] == "ConfigurationRefused" and "colocation" in event["note"] for event in events)
+        return any(event["reason"] == "ConfigurationRefused" and "colocation" in str(event) for event in events)
 
     agent.until(told)
     assert BATCH in agent.node()["status"]["allocatable"]

@@ -61,9 +61,10 @@ def put(server: Server, path: str = "/x", body: bytes = b"{}", **headers: str) -
 def raw(server: Server, sent: bytes) -> bytes:
     """What comes back for bytes of any kind, until the server hangs up."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
-        connection.sendall(sent)
-        connection.shutdown(socket.SHUT_WR)
         parts = []
+        with contextlib.suppress(OSError):  # It may hang up before all was said.
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionError):
             while part := connection.recv(65536):
                 parts.append(part)

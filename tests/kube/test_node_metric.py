@@ -118,7 +118,7 @@ CRD = {
     "metadata": {"name": "nodemetrics.slo.koordinator.sh"},
     "spec": {
         "group": "slo.koordinator.sh",
-        "names": {"kind": "NodeMetric", "plural": "nodemetrics", "singular": "nodemetric", "listKind": "NodeMetricList"},
+        "names": {"kind": "NodeMetric", "plural": "nodemetrics", "listKind": "NodeMetricList"},
         "scope": "Cluster",
         "versions": [
             {

@@ -41,7 +41,9 @@ def test_each_policy_is_bound_and_denies():
 
 
 def test_the_policies_are_about_the_agents_account(render, find):
-    account = find(render("overlays/enforce"), "DaemonSet", "koordlite")["spec"]["template"]["spec"]["serviceAccountName"]
+    account = find(render("overlays/enforce"), "DaemonSet", "koordlite")["spec"]["template"]["spec"][
+        "serviceAccountName"
+    ]
     for spec in POLICIES.values():
         assert AGENT in spec["matchConditions"][0]["expression"]
     assert AGENT.endswith(f":{account}")
@@ -60,7 +62,9 @@ def test_every_write_that_a_role_of_the_agent_allows_is_covered_by_the_node_poli
         for resource in rule["resources"]
     }
     objects = render("overlays/enforce", "node-metric", "evictions")
-    roles = [item for item in objects if item["kind"] == "ClusterRole" and "descheduler" not in item["metadata"]["name"]]
+    roles = [
+        item for item in objects if item["kind"] == "ClusterRole" and "descheduler" not in item["metadata"]["name"]
+    ]
     writes = {
         (group, resource)
         for role in roles

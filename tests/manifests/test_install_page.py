@@ -38,7 +38,7 @@ def operator_kind(plural: str, kind: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """The sandbox's API server, with somebody who says of every workload that it is ready."""
+    """The sandbox's API server, with somebody who says that workloads are ready and that namespaces have ended."""
 
     def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
         self.server, self._folder = server, folder
@@ -79,13 +79,29 @@ class Cluster:
             for kind, counts in _READY.items():
                 for item in self.server.objects.all(kind, api_version="apps/v1"):
                     wanted = counts | {"observedGeneration": item["metadata"].get("generation", 1)}
-                    if item.get("status") != wanted:
+                    if item.get("status") != wanted and not item["metadata"].get("deletionTimestamp"):
                         self.server.objects.load(item | {"status": wanted})
+            for item in self.server.objects.all("Namespace", api_version="v1"):
+                if item["metadata"].get("deletionTimestamp"):
+                    self._empty(item["metadata"]["name"])
+                    self.server.objects.remove("Namespace", item["metadata"]["name"], api_version="v1")
+
+    def _empty(self, namespace: str) -> None:
+        """What kubectl does not know of, such as the ConfigMap of an earlier overlay."""
+        for item in self.server.objects.all("ConfigMap", api_version="v1"):
+            if item["metadata"]["namespace"] == namespace:
+                self.server.objects.remove("ConfigMap", item["metadata"]["name"], namespace, api_version="v1")
 
 
 _READY = {
     "DaemonSet": dict.fromkeys(
-        ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"),
+        (
+            "desiredNumberScheduled",
+            "currentNumberScheduled",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberReady",
+        ),
         3,
     ),
     "Deployment": dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 2),

@@ -6,9 +6,12 @@ import pathlib
 from typing import Any
 
 import pytest
+from emulated import Emulated
 
 from descheduler import cli as descheduler_cli
 from koordlite import cli, config
+from koordlite.cli import machine, undo
+from koordlite.model.errors import ConfigError
 
 ROOT = pathlib.Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -159,7 +162,10 @@ def test_ports_are_the_ones_that_are_listened_on(render, find, folder):
     settings = config.load(MANIFESTS / where / "koordlite.yaml").http
     assert settings.address == "0.0.0.0"
     words = descheduler["spec"]["template"]["spec"]["containers"][0]["command"]
-    listening = {"koordlite": settings.port, "descheduler": int(next(w for w in words if "--listen" in w).split(":")[-1])}
+    listening = {
+        "koordlite": settings.port,
+        "descheduler": int(next(w for w in words if "--listen" in w).split(":")[-1]),
+    }
     for item in (agent, descheduler):
         name = item["metadata"]["name"]
         container = pod_of(item)["containers"][0]
@@ -176,3 +182,15 @@ def test_the_budget_of_a_plan_is_that_of_the_policy_mounted(render, find):
     pod = pod_of(find(objects, "Deployment", "descheduler"))
     name = pod["volumes"][0]["configMap"]["name"]
     assert "maxNoOfPodsToEvictTotal" in find(objects, "ConfigMap", name)["data"]["policy.yaml"]
+
+
+def test_restore_in_a_pod_looks_for_the_cluster_by_its_service_account(monkeypatch, tmp_path):
+    monkeypatch.setenv("NODE_NAME", "n1")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    args = cli.parser().parse_args(["restore", "--config", str(MANIFESTS / "restore" / "koordlite.yaml")])
+    settings, host = machine.settings(args), Emulated("small", tmp_path).host()
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert undo._cluster(args, settings, host) is None
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    with pytest.raises(ConfigError, match="service account of this pod"):
+        undo._cluster(args, settings, host)

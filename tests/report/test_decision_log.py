@@ -47,23 +47,23 @@ def lines(
 
 
 @pytest.mark.parametrize(
-    ("level", "verdict", "new", "count"),
+    ("level", "said", "count"),
     [
-        pytest.param("off", "refuse", True, 0, id="off: not even refusals"),
-        pytest.param("warning", "grow", True, 0, id="warning: no ordinary decision"),
-        pytest.param("warning", "refuse", True, 1, id="warning: refusals"),
-        pytest.param("warning", "evict", True, 1, id="warning: evictions"),
-        pytest.param("warning", "evict", False, 0, id="warning: not again while they last"),
-        pytest.param("info", "grow", True, 1, id="info: what is new"),
-        pytest.param("info", "grow", False, 0, id="info: not what was said before"),
-        pytest.param("debug", "hold", False, 1, id="debug: each tick"),
+        pytest.param("off", ("refuse", True), 0, id="off: not even refusals"),
+        pytest.param("warning", ("grow", True), 0, id="warning: no ordinary decision"),
+        pytest.param("warning", ("refuse", True), 1, id="warning: refusals"),
+        pytest.param("warning", ("evict", True), 1, id="warning: evictions"),
+        pytest.param("warning", ("evict", False), 0, id="warning: not again while they last"),
+        pytest.param("info", ("grow", True), 1, id="info: what is new"),
+        pytest.param("info", ("grow", False), 0, id="info: not what was said before"),
+        pytest.param("debug", ("hold", False), 1, id="debug: each tick"),
     ],
 )
 def test_what_a_level_lets_through(
-    levels: Levels, caplog: pytest.LogCaptureFixture, level: str, verdict: Verdict, new: bool, count: int
+    levels: Levels, caplog: pytest.LogCaptureFixture, level: str, said: tuple[Verdict, bool], count: int
 ) -> None:
     put(levels, level=level, strategy="cpuSuppress")
-    assert len(lines(levels, caplog, [decided(verdict)], new=new)) == count
+    assert len(lines(levels, caplog, [decided(said[0])], new=said[1])) == count
 
 
 def test_by_default_only_what_needs_a_person_is_written(levels: Levels, caplog: pytest.LogCaptureFixture) -> None:

@@ -40,6 +40,20 @@ def test_it_stays_within_the_width(ticks: tuple[Tick, ...], width: int) -> None:
     assert max(map(len, status.screen(ticks[-1], width=width).splitlines())) <= width
 
 
+def test_many_idle_strategies_are_counted_where_their_names_would_fill_the_screen() -> None:
+    names = [f"strategyNumber{number}" for number in range(12)]
+    idle = tuple(Decision("node", "hold", "BurstOff", strategy=name) for name in names)
+    tick = Tick(time=0.0, modes=dict.fromkeys(names, "observe"), decisions=idle)
+    assert "12 strategies, see koordlite explain NAME" in status.screen(tick, width=80)
+    assert "strategyNumber11" in status.screen(tick, width=400)
+
+
+def test_equal_groups_of_resctrl_share_a_line() -> None:
+    tick = Tick(time=0.0, schemata={"(root)": "L3:0=f", "LS": "L3:0=f", "BE": "L3:0=1"})
+    lines = [line.split() for line in status.screen(tick).splitlines() if "resctrl" in line]
+    assert lines == [["resctrl", "(root),", "LS", "L3:0=f"], ["resctrl", "BE", "L3:0=1"]]
+
+
 def test_colours_only_when_asked_for() -> None:
     assert "\x1b[32menforcing\x1b[0m" in status.screen(TICK, color=True)
     assert "\x1b" not in status.screen(TICK)

@@ -23,10 +23,10 @@ _WATCH = WatchState(name="pods", age_seconds=0.0)
 _SUFFIXES = {"counter": "_total", "histogram": ""}
 HEAD = """# Metrics
 
-What `/metrics` of the agent (port 9316) and of the descheduler (port 10258) shows. Names under `koordlet_` and most
-under `descheduler_` are Koordinator's and upstream's, with their labels, so that existing dashboards keep working; names
-under `koordlite_` are ours. A series whose subject is gone is gone from the next scrape. A histogram `x` is scraped as
-`x_bucket`, `x_sum` and `x_count`.
+What `/metrics` of the agent (port 9316) and the descheduler (port 10258) shows. Names under `koordlet_`, and most
+under `descheduler_`, are Koordinator's and upstream's, with their labels, so that existing dashboards keep working;
+names under `koordlite_` are ours. A series whose subject is gone is gone from the next scrape. A histogram `x` is
+scraped as `x_bucket`, `x_sum` and `x_count`.
 
 Who may ask: on loopback everybody; on any other address whoever shows a token that may `get` the non-resource URL
 `/metrics` ([operate.md](operate.md)). Dashboards and alerts that use them are in

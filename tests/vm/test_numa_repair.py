@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import kernelrig
 
-BOOT_SECONDS = 420
+BOOT_SECONDS = 600
 
 pytestmark = [
     pytest.mark.vm,

@@ -9,6 +9,7 @@ from descheduler import fit_numa
 from descheduler.room import Room
 from descheduler.snapshot import topology_manager
 from koordlite.formulas import numa_fit, numa_zones
+from koordlite.model.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
@@ -26,8 +27,12 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
     node = {"metadata": {"name": NODE}, "spec": {}, "status": status}
     report = [{**given["nrt"], "metadata": {"name": NODE}}] if given.get("nrt") else []
     view = picture({"nodes": [node], "pods": [_pod(given["pod"])], "topologies": report})
-    pod = view.unbound[0]
-    why, _ = fit_numa.answer(pod, Room.of(view.nodes[NODE]), fit_numa.ask(pod))
+    pod, room = view.unbound[0], Room.of(view.nodes[NODE])
+    why, _ = fit_numa.answer(pod, room, fit_numa.ask(pod))
+    if not why and pod.pod.kube_qos is KubeQoS.BURSTABLE and room.node.topology_policy == "single-numa-node":
+        # The descheduler does not ask for these: only resources that nobody has could keep them off.
+        scope = room.node.topology_scope
+        why = numa_fit.align(fit_numa.ask(pod), zones=room.zones, allocatable=room.allocatable, scope=scope).why_not
     found = {"code": "Unschedulable", "message": why.removeprefix(PREFIX)} if why else {"code": "Success"}
     return found, expect
 

@@ -38,13 +38,17 @@ def _terminal(pod: PodView) -> dict[str, str]:
 
 
 def _findings(view: View, config: Any) -> Iterator[Finding]:
-    names = {"remoteMemoryRatio": "remote_memory_ratio", "remoteMemoryMiB": "remote_memory_mib"}
-    options = {names[key]: value for key, value in config.items() if key in names}
-    if "remoteMemoryBytes" in config:
-        options["remote_memory_mib"] = config["remoteMemoryBytes"] // 2**20
+    options = dict(_threshold(key, value) for key, value in config.items() if key.startswith("remoteMemory"))
     for answer in (*said(numa_alignment, view, **options), *said(reserved_cpus, view)):
         if isinstance(answer, Finding) and answer.reason != "OvercommittedBesideReserve":
             yield answer
+
+
+def _threshold(key: str, value: float) -> tuple[str, float]:
+    """A ratio, or an amount in MiB where the key says so, else in bytes."""
+    if key.endswith("Ratio"):
+        return "remote_memory_ratio", value
+    return "remote_memory_mib", int(value if "MiB" in key else value // 2**20)
 
 
 def _violation(finding: Finding) -> dict[str, Any]:
@@ -126,9 +130,10 @@ def _notes(node: Any, pod: Any) -> dict[str, str]:
 
 
 def _options(kubelet: Any) -> dict[str, str]:
-    written = kubelet.get("cpuManagerPolicyOptions") or {}
-    strict = written.get("strict-cpu-reservation", kubelet.get("strictCPUReservation"))
-    return {} if strict is None else {"strict-cpu-reservation": str(strict).lower()}
+    """Strict reservation, as an option of the CPU manager or as a switch of its own."""
+    written = {**kubelet, **(kubelet.get("cpuManagerPolicyOptions") or {})}
+    strict = [str(value).lower() for key, value in written.items() if key.lower().startswith("strict")]
+    return {"strict-cpu-reservation": strict[0]} if strict else {}
 
 
 def _placement(container: Any) -> nrt.ContainerPlacement:

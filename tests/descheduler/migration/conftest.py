@@ -41,7 +41,9 @@ class World:
         path = folder / "kubeconfig"
         path.write_text(server.kubeconfig(), encoding="utf-8")
         self.api = access.connect(str(path), None, user_agent="test")
-        for item in yaml.safe_load_all((ROOT / "manifests/components/migration/crds.yaml").read_text("utf-8")):
+        for item in yaml.safe_load_all(
+            (ROOT / "manifests/components/descheduler-migrate/crds.yaml").read_text("utf-8")
+        ):
             self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item)
         for name in ("old", "a", "b"):
             taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "old" else []
@@ -153,7 +155,7 @@ class World:
         return cycle.plan(view, config.setup(config.parse(POLICY, "policy")))
 
     def controller(self, **args: Any) -> Migrations:
-        return Migrations(self.api, MigrationControllerArgs(**args))
+        return Migrations(self.api, MigrationControllerArgs(**args), creator="me")
 
     def ask(self, migrations: Migrations) -> tuple[Attempt, ...]:
         plan = self.plan()

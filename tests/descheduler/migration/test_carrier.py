@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from descheduler import config, cycle
+from descheduler.evictors import dry_run
 from descheduler.evictors.carrier import Carrier
 from descheduler.evictors.migration import Progress
 from descheduler.leading import LeaderApi
@@ -73,7 +74,7 @@ def test_a_run_of_one_cycle_ends_when_its_jobs_have(world: World, told: list[Pro
     one(plan(world))
     one.settle()
     assert world.job()["status"]["phase"] == "Succeeded"
-    assert [progress.reason for progress in told][0] == "PassedArbitration"
+    assert told[0].reason == "PassedArbitration"
     assert told[-1].reason == "Complete"
 
 
@@ -195,3 +196,32 @@ def test_a_node_that_cannot_be_closed_keeps_nobody(world: World, told: list[Prog
     attempts = carrier(world, told)(made)
     assert {attempt.result for attempt in attempts} == {"Evicted"}
     assert "cannot be cordoned" in told[0].text
+
+
+def test_a_dry_run_shows_the_jobs_that_would_be_made(world: World) -> None:
+    for app in ("web", "db"):
+        world.deployment(app, 2)
+    world.around()
+    kinds = {attempt.pod: attempt.request["kind"] for attempt in dry_run.evict(plan(world))}
+    assert kinds == {
+        **dict.fromkeys(("default/web-0", "default/web-1"), "Eviction"),
+        **dict.fromkeys(("default/db-0", "default/db-1"), "PodMigrationJob"),
+    }
+
+
+def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    one = carrier(world, told)
+    assert one.moving() == frozenset()
+    made = plan(world)
+    one(made)
+    ref = world.job()["spec"]["podRef"]
+    assert one.moving() == frozenset((ref["uid"],))
+    view = dataclasses.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
+    again = cycle.plan(view, config.setup(config.parse(TWO_WAYS, "policy")))
+    spared = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.spare}
+    assert spared[ref["uid"]] == "MigrationJobExists"
+    world.server.faults.add(Fault(verb="list", resource="podmigrationjobs", status=500, times=1))
+    assert one.moving() == frozenset()
+    assert "cannot be read" in told[-1].text

@@ -144,11 +144,13 @@ def test_the_order_of_waiting_jobs() -> None:
     assert found == ["j-begun", "j-batch-1", "j-batch-2", "j-gone", "j-web-new", "j-web-old", "j-important"]
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(st.integers(0, 500), st.one_of(st.none(), st.integers(0, 600), st.just("30%"), st.just("0%")))
 def test_a_share_is_never_more_than_there_are_and_never_nothing(replicas: int, value: Any) -> None:
     assert min(replicas, 1) <= shares.allowed(replicas, value) <= replicas
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(st.lists(st.floats(0, 1000)), st.floats(1000, 2000))
 def test_a_bucket_never_holds_more_than_its_burst(taken: list[float], now: float) -> None:
     rate = Rate(1 / 100, burst=2)

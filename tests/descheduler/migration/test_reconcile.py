@@ -17,7 +17,7 @@ from koordlite.model import wire
 
 NOW = 1_000_000.0
 REF = {"namespace": "default", "name": "p", "uid": "u1"}
-POD = {
+POD: dict[str, Any] = {
     "metadata": {
         "namespace": "default",
         "name": "p",
@@ -226,6 +226,7 @@ SEEN = st.fixed_dictionaries(
 )
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(st.lists(SEEN, max_size=8), st.sampled_from(["", "EvictDirectly"]))
 def test_whatever_happens_only_the_pod_that_was_meant_is_evicted(worlds: list[dict[str, Any]], mode: str) -> None:
     one = job({"ttl": "300s", **({"mode": mode} if mode else {})}, phase="Pending")
@@ -238,6 +239,7 @@ def test_whatever_happens_only_the_pod_that_was_meant_is_evicted(worlds: list[di
         one = found.job
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(st.lists(SEEN, max_size=5))
 def test_a_patch_says_exactly_what_changed(worlds: list[dict[str, Any]]) -> None:
     one = job(phase="Pending")

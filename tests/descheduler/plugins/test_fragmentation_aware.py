@@ -83,6 +83,7 @@ def test_arguments_that_make_no_sense_are_refused(refused: Any, args: Any, word:
     assert word in refused(NAME, args)
 
 
+@hypothesis.settings(deadline=None)
 @hypothesis.given(
     st.dictionaries(st.sampled_from("abcd"), st.integers(0, 100), min_size=1),
     st.integers(1, 1000),

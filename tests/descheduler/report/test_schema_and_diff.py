@@ -10,9 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from descheduler import report_folder as folder
 from descheduler.evictors import dry_run
 from descheduler.outcome import EvictionPlan
-from descheduler.report import diff, document, folder, html, text
+from descheduler.report import diff, document, html, text
 from koordlite.model.nrt import ContainerPlacement
 
 Place = Callable[..., ContainerPlacement]

@@ -76,9 +76,8 @@ def programs(server: ApiServer, folder: pathlib.Path, port: int) -> Iterator[lis
 
 def _started(stack: contextlib.ExitStack, folder: pathlib.Path, command: list[str]) -> Program:
     log = folder / f"{command[0]}.log"
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stack.enter_context(log.open("wb"))
-    )
+    written = stack.enter_context(log.open("wb"))
+    process = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=written)
     stack.callback(process.wait, 60)
     stack.callback(process.terminate)
     return Program(command[0], process, log)
@@ -109,7 +108,7 @@ def run(minutes: float, speed: float, nodes: int, rate: float, fault_seconds: fl
             wrong += [f"{p.name} has ended with {p.process.poll()}" for p in both if p.process.poll() is not None]
         _tell(asked, both, lived)
     wrong += [f"memory of {p.name} grew by {p.growth:.0%}" for p in both if p.growth > 0.25]
-    print("the agent sees what the server holds, and the descheduler planned with it" if not wrong else "; ".join(wrong))
+    print("; ".join(wrong) or "the agent sees what the server holds, and the descheduler planned with it")
     return 1 if wrong else 0
 
 
@@ -177,8 +176,8 @@ def _tell(asked: list[Any], both: list[Program], lived: float) -> None:
     for each in both:
         user = "agent" if each.name == "koordlite" else each.name
         rate = by_user[user] / lived * 60
-        sizes = " ".join(f"{mib:.1f}" for mib in each.memory_mib)
-        print(f"{each.name}: {by_user[user]} requests, {rate:.0f} a minute; MiB by minute: {sizes} ({each.growth:+.1%})")
+        print(f"{each.name}: {by_user[user]} requests, {rate:.0f} a minute")
+        print(f"  MiB by minute: {' '.join(f'{mib:.1f}' for mib in each.memory_mib)} ({each.growth:+.1%})")
         kinds = collections.Counter(f"{a.verb} {a.resource} {a.status}" for a in asked if a.user == user)
         print("  " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
 

@@ -1,0 +1,128 @@
+"""record, replay and capture as commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from emulated import Emulated
+
+from koordlite.cli import main
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Manifests of a service and best-effort work."""
+    node = Emulated("small", tmp_path_factory.mktemp("cluster"))
+    node.pod("web", "LS", "wave(low=500m,high=4,period=10)")
+    node.pod("crunch", "BE", "greedy")
+    return node.folder
+
+
+@pytest.fixture(scope="module")
+def record(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run's flight record."""
+    folder = tmp_path_factory.mktemp("run") / "record"
+    command = ["run", "--sandbox", "small", "--cluster", str(cluster), "--mode", "enforce", "--for", "20", "-q"]
+    assert main([*command, "--no-http", "--record", str(folder)]) == 0
+    return folder
+
+
+def test_a_run_on_an_emulated_node_records_only_where_a_folder_is_named(cluster: Path, tmp_path: Path) -> None:
+    command = ["run", "--sandbox", "small", "--cluster", str(cluster), "--for", "2", "-q", "--no-http"]
+    assert main([*command, "--state-dir", str(tmp_path)]) == 0
+    assert not (tmp_path / "record").exists()
+
+
+def test_replay_says_that_all_comes_out_the_same(record: Path, capsys: Out) -> None:
+    assert main(["replay", str(record)]) == 0
+    assert "every decision comes out as recorded" in capsys.readouterr().out
+
+
+def test_replay_with_one_field_otherwise(record: Path, capsys: Out) -> None:
+    assert main(["replay", str(record), "--set", "cpuSuppressThresholdPercent=90", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["other"]["beCpuSecondsAllowed"] > found["recorded"]["beCpuSecondsAllowed"]
+
+
+def test_replay_with_a_configmap_and_with_settings(record: Path, cluster: Path, tmp_path: Path, capsys: Out) -> None:
+    assert main(["replay", str(record), "--config", str(cluster / "config.yaml")]) == 0
+    assert "gained 0 CPU-s" in capsys.readouterr().out
+    settings = tmp_path / "koordlite.yaml"
+    settings.write_text("strategies:\n  cpuSuppress: {mode: observe}\n")
+    assert main(["replay", str(record), "--config", str(settings), "-o", "html"]) == 0
+    assert "<svg" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--set", "threshold=70"], "no field of resource-threshold-config"),
+        (["--set", "cpuSuppressThresholdPercent=170"], "cpuSuppressThresholdPercent"),
+        (["--strategy", "magic=enforce"], "no such strategy"),
+        (["--since", "yesterday"], "neither a duration nor a time"),
+    ],
+    ids=["no such field", "out of range", "no such strategy", "no such time"],
+)
+def test_replay_refuses_what_it_cannot_understand(record: Path, options: list[str], told: str, capsys: Out) -> None:
+    assert main(["replay", str(record), *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_replay_of_no_record_is_an_error(tmp_path: Path, capsys: Out) -> None:
+    assert main(["replay", str(tmp_path / "nothing")]) == 2
+    assert "no such record" in capsys.readouterr().err
+
+
+def test_record_takes_the_past_out_of_a_record_masked(record: Path, tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "past.record"
+    assert main(["record", "--last", "200000h", "--from", str(record), "-o", str(path), "--mask"]) == 0
+    assert "20 moments" in capsys.readouterr().out
+    assert main(["replay", str(path)]) == 0
+    assert main(["record", "--last", "1h", "--from", str(record), "-o", str(path)]) == 2
+    assert "the file exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
+def test_record_looks_on_for_a_while(cluster: Path, tmp_path: Path, mask: list[str], capsys: Out) -> None:
+    path = tmp_path / "now.record"
+    options = ["--sandbox", "small", "--cluster", str(cluster), "-o", str(path), *mask]
+    assert main(["record", "--for", "10s", *options]) == 0
+    assert "10 moments" in capsys.readouterr().out
+    assert main(["replay", str(path)]) == 0
+
+
+def test_record_wants_a_duration(cluster: Path, tmp_path: Path, capsys: Out) -> None:
+    assert main(["record", "--for", "soon", "--cluster", str(cluster), "-o", str(tmp_path / "x")]) == 2
+    assert "not a duration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
+def test_a_capture_is_a_machine_to_run_over(cluster: Path, tmp_path: Path, mask: list[str], capsys: Out) -> None:
+    folder = tmp_path / "captured"
+    assert main(["capture", "--sandbox", "small", "--cluster", str(cluster), "-o", str(folder), *mask]) == 0
+    assert main(["replay", str(folder / "moment.record")]) == 0
+    capsys.readouterr()
+    assert main(["run", "--recorded", str(folder), "--once"]) == 0
+    shown = capsys.readouterr().out
+    assert "BE gives way" in shown
+    assert shown.startswith("node-1:" if mask else "node-a:")
+    if mask:
+        assert '"crunch"' not in (folder / "cluster.json").read_text()
+
+
+def test_a_capture_of_a_later_format_is_refused(cluster: Path, tmp_path: Path, capsys: Out) -> None:
+    folder = tmp_path / "captured"
+    assert main(["capture", "--sandbox", "small", "--cluster", str(cluster), "-o", str(folder)]) == 0
+    document = json.loads((folder / "cluster.json").read_text())
+    (folder / "cluster.json").write_text(json.dumps({**document, "version": 9}))
+    assert main(["run", "--recorded", str(folder), "--once"]) == 2
+    assert "format 9" in capsys.readouterr().err
+
+
+def test_a_capture_never_overwrites(cluster: Path, tmp_path: Path, capsys: Out) -> None:
+    assert main(["capture", "--sandbox", "small", "--cluster", str(cluster), "-o", str(tmp_path)]) == 2
+    assert "it exists" in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""The front page of a running descheduler: how full zones are, what stands wrong, distances, the last cycles."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from descheduler import config, page, zone_map
+from descheduler.http import Endpoints
+from descheduler.loop import Round
+from koordlite.model import keys
+
+Cluster = Any
+
+
+@pytest.fixture
+def full(cluster: Cluster, placed: Callable[..., Any]) -> Cluster:
+    """Node a: CPU 0 reserved, a pod on it; node b: empty; node c: nobody reports anything."""
+    cluster.node("a", reservation={"reservedCPUs": "0"})
+    report = cluster.report("a", containers=[placed("db-0", cpuset="0-3", exclusive=True)])
+    report["metadata"]["annotations"][keys.BE_SHARED_POOLS] = json.dumps([{"socket": 0, "node": 0, "cpuset": "4-7"}])
+    report["zones"][0]["costs"] = [{"name": "node-0", "value": 10}, {"name": "node-1", "value": 21}]
+    report["zones"][1]["costs"] = [{"name": "node-0", "value": 21}, {"name": "node-1", "value": 10}]
+    cluster.pinned("db-0", "a", "0-3")
+    cluster.node("b")
+    cluster.report("b")
+    cluster.node("c")
+    return cluster
+
+
+def told(cluster: Cluster, **fields: Any) -> Round:
+    plan = cluster.plan()
+    given = {"number": 3, "began": 0.0, "seconds": 0.5, "leader": True, "dry_run": True, "plan": plan, **fields}
+    return Round(setup=config.setup(config.default()), **given)
+
+
+def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> None:
+    this = told(full)
+    past = [page.Cycle.of(dataclasses.replace(this, number=2, plan=None, error="the API server is away"))]
+    text = re.sub(r"<[^>]+>", " ", page.document(this, [*past, page.Cycle.of(this)]))
+    for part in ("leader", "dry run", "default/db-0", "50 %", "21", "the API server is away", "4-7", "not reported"):
+        assert part in text, part
+
+
+def test_nothing_inline_and_a_policy_without_scripts(full: Cluster) -> None:
+    made = page.served(told(full), ())
+    assert "style=" not in made.text and "<script" not in made.text
+    assert made.policy.startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_how_full_a_zone_is(full: Cluster) -> None:
+    nodes = full.view().nodes
+    assert zone_map.used(nodes["a"], 0) == pytest.approx(4 / 8)
+    assert zone_map.used(nodes["a"], 1) == 0
+    assert zone_map.used(nodes["c"], 0) is None
+
+
+def test_what_the_report_says_is_taken_counts_where_it_is_more(full: Cluster) -> None:
+    report = next(
+        obj for obj in full.objects if obj["kind"] == "NodeResourceTopology" and obj["metadata"]["name"] == "b"
+    )
+    report["zones"][1]["resources"][0]["available"] = "2"
+    assert zone_map.used(full.view().nodes["b"], 1) == pytest.approx(0.75)
+
+
+def test_best_effort_cpus_and_distances_are_read_from_the_report(full: Cluster) -> None:
+    node = full.view().nodes["a"]
+    assert str(node.be_pool) == "4-7"
+    assert node.distances == {0: {0: 10, 1: 21}, 1: {0: 21, 1: 10}}
+
+
+@pytest.mark.parametrize(
+    "cost", [{}, {"name": "socket-0", "value": 1}, {"name": "node-1", "value": "far"}, {"name": 7}]
+)
+def test_a_distance_that_makes_no_sense_is_left_out(cluster: Cluster, cost: dict[str, Any]) -> None:
+    cluster.node("a")
+    cluster.report("a")["zones"][0]["costs"] = [cost]
+    assert cluster.view().nodes["a"].distances == {}
+
+
+def test_a_spoiled_pool_is_a_problem_and_the_node_is_judged(cluster: Cluster) -> None:
+    cluster.node("a")
+    cluster.report("a")["metadata"]["annotations"][keys.BE_SHARED_POOLS] = "[{"
+    view = cluster.view()
+    assert not view.nodes["a"].be_pool
+    assert [problem.field for problem in view.problems] == [keys.BE_SHARED_POOLS]
+
+
+def test_a_cluster_without_reports_says_so(cluster: Cluster) -> None:
+    cluster.node("a")
+    assert "nothing is known of NUMA zones" in page.document(told(cluster), ())
+
+
+def test_names_from_the_cluster_are_text(cluster: Cluster) -> None:
+    cluster.node("a")
+    cluster.report("a", reservation='{"reservedCPUs": "<img src=x>"}')
+    assert "<img" not in page.document(told(cluster), ())
+
+
+def test_the_server_answers_with_the_page_once_a_cycle_has_ended(full: Cluster) -> None:
+    endpoints = Endpoints(CollectorRegistry(), interval_seconds=300.0, monotonic=lambda: 0.0)
+    assert endpoints.answer("/", {}, "").status == 503
+    endpoints.publish(told(full))
+    answer = endpoints.answer("/", {}, "")
+    assert (answer.status, "Content-Security-Policy" in answer.headers) == (200, True)
+    endpoints.publish(dataclasses.replace(told(full), plan=None, error="refused"))
+    body = endpoints.answer("/", {}, "").body.decode()
+    assert "refused" in body and "default/db-0" in body, "the last good report stays, and what went wrong is listed"

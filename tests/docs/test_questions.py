@@ -1,0 +1,94 @@
+"""The README's five questions: each answer stands there as a command or two, and the commands answer."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+_ROW = re.compile(r"^\| ([A-Z][^|]+[?.]) \| (.+) \|$", re.MULTILINE)
+_COMMAND = re.compile(r"`((?:koordlite|descheduler) [^`]+)`")
+TABLE = README.partition("## Ask it")[2].partition("\n## ")[0]
+QUESTIONS = {question: _COMMAND.findall(answer) for question, answer in _ROW.findall(TABLE)}
+WORDS = {
+    "koordlite explain allocatable": "Koordinator's messages",
+    "koordlite explain batch-cpu --since 24h": "then: ",
+    "koordlite replay --since 12h --set cpuSuppressThresholdPercent=70": "BE was allowed",
+    "koordlite explain file shop/web-0/cpu.max": "cpu.",
+    "koordlite explain pod shop/web-0": "decided about it",
+    "descheduler plan": "evict",
+    "descheduler explain shop/web-0": "shop/",
+    "koordlite restore --dry-run": "nothing to restore",
+    "koordlite restore": "nothing to restore",
+}
+"""What an answer has to say."""
+
+pytestmark = pytest.mark.xdist_group("questions")
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """An agent on an emulated node, with a flight record: what a reader of the README has on a real one."""
+    state, record = tmp_path_factory.mktemp("state"), tmp_path_factory.mktemp("flight") / "record"
+    words = ["run", "--sandbox", "intel-2s-ht", "--cluster", "configs/tour", "--node", "tour-a", "--mode", "enforce"]
+    words += ["--speed", "20", "--port", "0", "--quiet", "--record", str(record)]
+    command = [sys.executable, "-m", "koordlite", *words]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = None
+        while found is None and (line := process.stderr.readline()):
+            found = re.search(r"http://[0-9.:]+", line)
+        assert found
+        time_out = time.monotonic() + 60
+        while len(rows(found[0])) < 70 and time.monotonic() < time_out:
+            time.sleep(0.2)
+        yield {"url": found[0], "state": str(state), "record": str(record)}
+        process.send_signal(signal.SIGTERM)
+
+
+def rows(url: str) -> str:
+    """One character for each tick the agent has ended, as far as it answers."""
+    with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(f"{url}/recent", timeout=5) as answer:
+        return "." * answer.read().decode().count('"thresholdMilli"')
+    return ""
+
+
+def as_here(line: str, agent: dict[str, str]) -> list[str]:
+    """The same command for this test's agent, record, folder and cluster."""
+    program, *words = shlex.split(line)
+    names = {"shop/web-0": "shop/cache-0", "shop/web-0/cpu.max": "shop/cache-0/cpu.max", "24h": "60s", "12h": "10h"}
+    words = [names.get(word, word) for word in words]
+    if program == "descheduler":
+        words += ["--snapshot", "configs/tour"]
+    elif words[0] == "replay":
+        words = ["replay", agent["record"], *words[3:]]
+    elif words[0] == "restore":
+        words += ["--state-dir", agent["state"]]
+    else:
+        words += ["--record", agent["record"]] if "--since" in words else ["--url", agent["url"]]
+    return [sys.executable, "-m", program, *words]
+
+
+def test_there_are_five_with_at_most_two_commands_each() -> None:
+    assert len(QUESTIONS) == 5
+    assert all(1 <= len(commands) <= 2 for commands in QUESTIONS.values())
+    assert sorted(line for commands in QUESTIONS.values() for line in commands) == sorted(WORDS)
+
+
+@pytest.mark.parametrize("line", [line for commands in QUESTIONS.values() for line in commands])
+def test_the_command_answers(agent: dict[str, str], line: str) -> None:
+    done = subprocess.run(as_here(line, agent), cwd=ROOT, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert WORDS[line] in done.stdout

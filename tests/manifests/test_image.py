@@ -1,0 +1,80 @@
+"""The image's recipe: pinned, closed over what is needed at run time, and honest where no engine is at work."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from koordlite import __version__
+
+ROOT = pathlib.Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def runtime() -> str:
+    """The locked requirements that the image installs."""
+    command = [sys.executable, "scripts/runtime-requirements", "requirements.txt", "pyproject.toml"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def names(text: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+
+
+def test_the_image_has_what_runs_and_nothing_that_only_tests_need(runtime):
+    found = names(runtime)
+    assert {"msgspec", "pyyaml", "prometheus-client", "rich", "kubernetes", "grpcio", "urllib3", "certifi"} <= found
+    assert not {"pytest", "hypothesis", "ruff", "mypy", "hatchling", "mfusepy"} & found
+
+
+def test_every_package_of_the_image_is_pinned_with_hashes(runtime):
+    requirements = re.findall(r"^\S.*(?:\n .*)*", runtime, re.MULTILINE)
+    assert len(requirements) == len(names(runtime))
+    assert all("--hash=sha256:" in each for each in requirements)
+
+
+def test_the_base_is_pinned_to_one_release_and_used_by_both_stages():
+    version = re.search(r"^ARG PYTHON=(.*)$", DOCKERFILE, re.MULTILINE)
+    assert version and re.fullmatch(r"3\.\d+\.\d+-slim-[a-z]+", version[1])
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["python:${PYTHON}"] * 2
+
+
+def test_the_image_runs_as_nobody_unless_told_otherwise():
+    assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
+
+
+def test_its_labels_name_the_version_of_the_code():
+    assert f"ARG VERSION={__version__}" in DOCKERFILE
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)", DOCKERFILE))
+    assert {"title", "description", "licenses", "version", "revision"} <= labels
+
+
+def test_the_manifests_name_the_version_of_the_code():
+    for path in (ROOT / "manifests").glob("**/kustomization.yaml"):
+        tags = re.findall(r"newTag: (\S+)", path.read_text())
+        assert set(tags) <= {__version__}, path
+
+
+def test_all_that_is_copied_is_let_into_the_build():
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE)
+    assert {word for words in copied for word in words.split()} == let_in
+    assert all((ROOT / name).exists() for name in let_in)
+
+
+def test_without_an_engine_the_target_says_what_it_would_need(tmp_path):
+    for tool in ("sed", "git", "dirname", "cat", "bash"):
+        found = subprocess.run(["which", tool], capture_output=True, text=True, check=True).stdout.strip()
+        (tmp_path / tool).symlink_to(found)
+    command = ["bash", "scripts/image"]
+    done = subprocess.run(
+        command, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "docker, podman or buildah" in done.stderr
+    assert f"--tag koordlite:{__version__}" in done.stderr

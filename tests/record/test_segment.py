@@ -1,0 +1,154 @@
+"""Pieces of a record: whole up to the last complete frame, wherever the writer was stopped, whatever became of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordlite.record import segment
+from koordlite.record.damage import Damage, RecordError
+from koordlite.record.moment import Moment
+from koordlite.record.reader import Record
+from koordlite.record.segment import Head, Parser, Writer
+
+Written = Callable[[list[Moment]], tuple[bytes, list[int]]]
+File = Callable[[bytes], Path]
+
+
+def test_every_moment_comes_back_as_it_was(moments: list[Moment], written: Written, file: File) -> None:
+    raw, _ = written(moments)
+    record = Record(file(raw))
+    assert list(record.moments()) == moments
+    assert record.problems == []
+    assert record.head and record.head.node == "node-a"
+
+
+def test_unchanged_parts_of_the_picture_stay_the_same_objects(
+    moments: list[Moment], written: Written, file: File
+) -> None:
+    first, second, *_ = Record(file(written(moments)[0])).moments()
+    assert first.seen.topology is second.seen.topology
+    assert first.settings is second.settings
+
+
+def test_cut_off_at_any_byte_all_whole_frames_before_it_are_found(moments: list[Moment], written: Written) -> None:
+    raw, ends = written(moments[:6])
+    start = segment.check_start(raw, 0, "")
+    for cut in range(start, len(raw) + 1):
+        found = [end for end, _ in segment.bodies(raw[:cut], start)][1:]
+        assert found == [end for end in ends if end <= cut], cut
+
+
+def test_cut_off_anywhere_the_moments_before_it_are_read_and_the_cut_is_told(
+    moments: list[Moment], written: Written, file: File
+) -> None:
+    raw, ends = written(moments)
+    for cut in (ends[0] - 1, ends[0], ends[0] + 1, ends[7] + 5, ends[-1] - 1, ends[-1]):
+        record = Record(file(raw[:cut]))
+        assert list(record.moments()) == moments[: sum(end <= cut for end in ends)]
+        assert bool(record.problems) == (cut not in ends)
+
+
+@pytest.mark.parametrize("cut", range(len(segment.MARK) + 1))
+def test_a_file_cut_off_inside_the_mark_is_no_record(moments: list[Moment], file: File, cut: int, head: Head) -> None:
+    with pytest.raises(RecordError):
+        list(Record(file(Writer(head).start[:cut])).moments())
+
+
+def test_a_damaged_byte_costs_no_more_than_its_piece(moments: list[Moment], written: Written, file: File) -> None:
+    one, ends = written(moments[:8])
+    two, _ = written(moments[8:])
+    spoiled = bytearray(one + two)
+    spoiled[ends[4] + segment.FRAME_HEAD_BYTES + 2] ^= 0x40
+    record = Record(file(bytes(spoiled)))
+    assert list(record.moments()) == moments[:5] + moments[8:]
+    (problem,) = record.problems
+    assert str(ends[4]) in problem.field
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
+    moments: list[Moment], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    writer = Writer(Head(koordlite="1"))
+    raw = bytearray(writer.start + b"".join(writer.frame(moment) for moment in moments[:4]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    path = tmp_path_factory.getbasetemp() / "fuzzed.record"
+    path.write_bytes(bytes(raw))
+    try:
+        found = list(Record(path).moments())
+    except RecordError:
+        return
+    assert all(moment in moments for moment in found)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_frame_with_a_right_checksum_and_wrong_content_is_damage(moments: list[Moment], data: st.DataObject) -> None:
+    parser, deflate = Parser(), zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+    def take(content: bytes) -> Moment | None:
+        body = deflate.compress(content) + deflate.flush(zlib.Z_SYNC_FLUSH)
+        return parser.take(body.removesuffix(b"\x00\x00\xff\xff"))
+
+    take(msgspec.msgpack.encode(Head(koordlite="1")))
+    whole = Writer(Head(koordlite="1"))
+    content = bytearray(_content(whole, moments[0]))
+    if data.draw(st.booleans()):
+        take(bytes(content))
+        content = bytearray(_content(whole, moments[1]))
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(1, 4))] = data.draw(st.binary(max_size=4))
+    try:
+        take(bytes(content))
+    except Damage:
+        return
+
+
+def _content(writer: Writer, moment: Moment) -> bytes:
+    """What the frame of `moment` holds, inflated."""
+    kept: list[bytes] = []
+    frame = writer._frame
+    writer._frame = lambda content: (kept.append(content), frame(content))[1]  # type: ignore[method-assign]
+    writer.frame(moment)
+    return kept[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is no record"),
+        (b"#!/bin/sh\n", "is no record"),
+        (segment.MARK + b"\x09" + b"x" * 50, "format 9, this koordlite reads format 1"),
+    ],
+    ids=["an empty file", "a script", "a later format"],
+)
+def test_a_foreign_file_is_refused_with_its_name(file: File, content: bytes, why: str) -> None:
+    path = file(content)
+    with pytest.raises(RecordError, match=why) as refusal:
+        Record(path)
+    assert str(path) in str(refusal.value)
+
+
+def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no such record"):
+        Record(tmp_path / "nothing")
+    with pytest.raises(RecordError, match="no record in this folder"):
+        Record(tmp_path)
+
+
+def test_a_frame_that_inflates_beyond_all_bounds_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "LONGEST_INFLATED", 1000)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(bytes(100_000)) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    with pytest.raises(Damage, match="longer than any"):
+        Parser().take(body)

@@ -1,0 +1,81 @@
+"""Judged again with its own settings, a record gives every decision it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from koordlite import strategies
+from koordlite.model.decision import EvictPod, SchemataChange
+from koordlite.model.snapshot import Snapshot
+from koordlite.record.moment import Moment
+from koordlite.record.reader import Record
+from koordlite.replay import again, text
+
+Eventful = tuple[Path, list[Moment]]
+
+
+def test_the_run_has_what_is_hard_to_repeat(eventful: Eventful) -> None:
+    _, moments = eventful
+    changes = [change for moment in moments for decision in moment.decisions for change in decision.changes]
+    assert any(isinstance(change, EvictPod) for change in changes)
+    assert any(isinstance(change, SchemataChange) for change in changes)
+    assert sum(moment.woken and bool(moment.decisions) for moment in moments) >= 1
+    assert any(moment.seen.remembered for moment in moments)
+    assert any(moment.seen.evicted for moment in moments)
+
+
+def test_what_is_read_is_what_the_agent_had(eventful: Eventful) -> None:
+    folder, moments = eventful
+    assert list(Record(folder).moments()) == moments
+
+
+def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
+    folder, moments = eventful
+    found = again.check(Record(folder).moments())
+    assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
+    assert found.decisions == sum(len(moment.decisions) for moment in moments)
+    assert "every decision comes out as recorded" in text.check(found)
+
+
+def test_a_surge_is_remembered_until_the_next_tick(eventful: Eventful) -> None:
+    from koordlite.model.reaction import FreshUse
+
+    moment = next(m for m in eventful[1] if not m.woken and m.seen.usage.node and m.seen.usage.best_effort_cpu)
+    assert moment.seen.usage.node
+    use = FreshUse(node=moment.seen.usage.node.cpu + 3000, pods=moment.seen.usage.node.cpu + 3000, best_effort=0)
+    with_use, without = (again.Judge().decisions(dataclasses.replace(moment, recent=r)) for r in (use, None))
+    assert with_use != without
+
+
+def test_a_decision_that_was_changed_is_found_and_named(eventful: Eventful) -> None:
+    moments = list(eventful[1])
+    first, *rest = moments[3].decisions
+    moments[3] = dataclasses.replace(moments[3], decisions=(dataclasses.replace(first, reason="Otherwise"), *rest))
+    moments[4] = dataclasses.replace(moments[4], decisions=moments[4].decisions[:-1])
+    found = again.check(moments)
+    assert not found.same
+    assert found.wrong == 2
+    assert found.mismatches[0].recorded and found.mismatches[0].recorded.reason == "Otherwise"
+    assert found.mismatches[1].recorded is None
+    assert first.reason in text.check(found)
+
+
+def test_a_strategy_that_failed_fails_again(eventful: Eventful, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = strategies.discover()
+
+    def fail(seen: Snapshot, config: object) -> tuple[()]:
+        raise ZeroDivisionError("nothing to divide by")
+
+    broken = tuple(dataclasses.replace(r, decide=fail) if r.name == "cpuSuppress" else r for r in rules)
+    monkeypatch.setattr(strategies, "discover", lambda: broken)
+    decisions = again.Judge().decisions(eventful[1][0])
+    failed = [decision for decision in decisions if decision.reason == "StrategyFailed"]
+    assert [decision.subject for decision in failed] == ["cpuSuppress"]
+    assert len({decision.strategy for decision in decisions}) > 5
+
+
+def test_an_empty_record_says_so() -> None:
+    assert text.check(again.check([])) == "the record is empty\n"

@@ -1,0 +1,134 @@
+"""A record under other settings: the same settings change nothing, a higher threshold gives best effort more."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from koordlite import config
+from koordlite.model.decision import CgroupChange, EvictPod
+from koordlite.record.moment import Moment
+from koordlite.record.reader import Record
+from koordlite.replay import compare, html, text
+from koordlite.replay import json as as_json
+from koordlite.replay.again import Judge
+from koordlite.replay.otherwise import Course, Other
+from koordlite.report.json import encode
+
+
+def threshold(percent: int) -> dict[str, str]:
+    document = {"clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": percent}}
+    colocation = {"enable": True, "metricAggregateDurationSeconds": 10}
+    return {"resource-threshold-config": json.dumps(document), "colocation-config": json.dumps(colocation)}
+
+
+def found(record: Record, other: Other) -> compare.Comparison:
+    return compare.compare(record.moments(), other)
+
+
+def test_the_same_settings_lead_to_the_same_limits(record: Record) -> None:
+    judge, course, steps = Judge(), Course(Other()), 0
+    for moment in record.moments():
+        shown = course.seen(moment)
+        decisions = judge.decisions(shown)
+        course.carried_out(shown, decisions)
+        mine = [d for d in moment.decisions if d.strategy == "cpuSuppress"]
+        assert [d for d in decisions if d.strategy == "cpuSuppress"] == mine
+        steps += sum(isinstance(change, CgroupChange) for decision in mine for change in decision.changes)
+    assert steps > 2, "the limit moved"
+
+
+def test_the_same_settings_differ_in_nothing(record: Record) -> None:
+    same = found(record, Other())
+    assert same.be_cpu_seconds_gained == same.be_cpu_seconds_lost == 0
+    assert same.recorded.be_cpu_seconds_allowed == same.other.be_cpu_seconds_allowed > 0
+    assert same.recorded.seconds_above_threshold == same.other.seconds_above_threshold
+    assert same.turns_seen == 0
+
+
+@pytest.mark.parametrize("by", ["one field", "the ConfigMap"])
+def test_a_higher_threshold_gives_best_effort_more(record: Record, by: str) -> None:
+    one = {"cpu_suppress_threshold_percent": 90}
+    other = Other(threshold=one) if by == "one field" else Other(config=threshold(90))
+    more = found(record, other)
+    assert more.other.be_cpu_seconds_allowed > more.recorded.be_cpu_seconds_allowed
+    assert more.be_cpu_seconds_gained > 0
+    assert more.be_cpu_seconds_lost == 0
+
+
+def test_a_lower_threshold_costs_work_that_was_done(record: Record) -> None:
+    less = found(record, Other(threshold={"cpu_suppress_threshold_percent": 30}))
+    assert 0 < less.be_cpu_seconds_lost < less.be_cpu_seconds_used
+    assert less.be_cpu_seconds_gained == 0
+
+
+def test_without_suppression_nothing_is_held_down(record: Record) -> None:
+    off = found(record, Other(threshold={"enable": False}))
+    assert off.other.be_limit_min == off.other.be_limit_max
+    assert off.turns_seen > 0
+    assert off.turns[0].recorded != off.turns[0].other
+
+
+def test_in_mode_observe_nothing_would_have_been_written(record: Record) -> None:
+    modes = dict.fromkeys(config.default().strategies, "observe")
+    looked_on = found(record, Other(modes=modes))  # type: ignore[arg-type]
+    assert looked_on.other.writes == 0
+    assert looked_on.recorded.writes > 0
+
+
+def test_a_run_of_observing_can_be_enforced_afterwards(record: Record) -> None:
+    observe = {n: dataclasses.replace(s, mode="observe") for n, s in config.default().strategies.items()}
+    moments = [dataclasses.replace(m, settings=observe, applied=()) for m in record.moments()]
+    modes = dict.fromkeys(observe, "enforce")
+    enforced = compare.compare(moments, Other(modes=modes))  # type: ignore[arg-type]
+    assert enforced.recorded.writes == 0
+    assert enforced.other.writes > 0
+
+
+def test_pods_that_would_have_been_evicted_are_gone_and_counted_once(eventful: tuple[Path, list[Moment]]) -> None:
+    folder, moments = eventful
+    rule = dataclasses.replace(moments[0].settings["memoryEvict"], max_evictions_per_round=3)  # type: ignore[call-arg]
+    other = Other(settings={**moments[0].settings, "memoryEvict": rule})
+    more = compare.compare(Record(folder).moments(), other)
+    recorded = {c.name for m in moments for d in m.decisions for c in d.changes if isinstance(c, EvictPod)}
+    assert {name.partition("/")[2] for name in more.recorded.evictions} == recorded
+    assert sorted(more.other.evictions) == ["ns/first", "ns/second", "ns/third"]
+
+
+def test_a_gap_of_the_record_counts_for_nothing(record: Record) -> None:
+    moments = list(record.moments())
+    late = [dataclasses.replace(moment, wall=moment.wall + 86_400) for moment in moments[30:]]
+    assert compare.compare([*moments[:30], *late], Other()).seconds == pytest.approx(58)
+
+
+def test_a_long_record_is_thinned(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "MOST_POINTS", 16)
+    points = found(record, Other()).points
+    assert 8 <= len(points) <= 16
+    assert points[0].recorded.wall < points[-1].recorded.wall
+
+
+def test_the_text_has_both_sides_and_what_lies_between(record: Record) -> None:
+    shown = text.comparison(found(record, Other(threshold={"cpu_suppress_threshold_percent": 90})))
+    for part in ("recorded", "otherwise", "BE was allowed", "gained", "LS alone was above", "evictions", "writes"):
+        assert part in shown
+
+
+def test_the_json_has_every_number(record: Record) -> None:
+    document = json.loads(encode(as_json.comparison(found(record, Other(threshold={"enable": False})))))
+    assert (document["version"], document["kind"]) == (1, "koordlite-replay")
+    assert document["recorded"]["writes"] > 0
+    assert document["points"][5]["other"]["beLimit"]
+    turn = document["turns"][0]
+    assert turn["recorded"] != turn["other"]
+
+
+def test_the_page_draws_both_limits_and_escapes_names(record: Record) -> None:
+    page = html.comparison(found(record, Other(threshold={"enable": False})), title="a <b> c")
+    assert page.count("<svg") == 2
+    assert "limit of BE, otherwise" in page
+    assert "a &lt;b&gt; c" in page
+    assert "<script" not in page

@@ -1,0 +1,26 @@
+"""The capabilities in the manifests are the ones a real kernel asks for."""
+
+from __future__ import annotations
+
+import kernelrig
+import pytest
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(kernelrig.missing()), reason=kernelrig.missing()),
+]
+DAC_OVERRIDE, SYS_RESOURCE = 1, 24
+ALWAYS = {"cpus", "quota", "idle", "memory", "schemata", "threads", "oom of root"}
+WITH = {
+    DAC_OVERRIDE: {"group", "oom of others"},
+    SYS_RESOURCE: {"oom below", "trigger"},
+}
+
+
+@pytest.mark.parametrize("keep", [[], [DAC_OVERRIDE, SYS_RESOURCE]], ids=["none", "those-of-process-capabilities"])
+def test_what_root_may_do_with_these_capabilities(keep):
+    environment = {"KVER": "6.12", "RESCTRL": "rw"}
+    (found,), _ = kernelrig.told("intel", "tests/vm/guest_capabilities.py", keep, environment)
+    allowed = {name for name, answer in found.items() if answer == "ok"}
+    assert allowed == ALWAYS.union(*(WITH[number] for number in keep)), found
