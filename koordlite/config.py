@@ -69,8 +69,8 @@ class FlightRecord:
     """Section `record`: what the agent saw and decided, for `koordlite replay` and `koordlite explain --record`."""
 
     mode: Literal["off", "automatic", "required"] = "automatic"
-    """off: nothing is kept. automatic: it is kept where the folder can be written, on real machines. required: the agent
-    does not start without."""
+    """off: nothing is kept. automatic: it is kept where the folder can be written, on real machines. required: the
+    agent does not start without."""
     folder: str = "/var/lib/koordlite/record"
     """Where it is kept. It outlives restarts and boots."""
     max_mib: int = bounded(64, ge=4, le=65536)

@@ -102,7 +102,7 @@ def _run(command: argparse.ArgumentParser) -> None:
         "--chaos", metavar="SEED", type=int, help="sandbox: files fail, groups vanish, somebody else writes, by SEED"
     )
     command.add_argument("--report", metavar="DIR", help="write run.json and run.html there when the run ends")
-    command.add_argument("--record", metavar="DIR", help="keep the flight record there (default: as the section record)")
+    command.add_argument("--record", metavar="DIR", help="keep the flight record there (default: section record)")
     command.add_argument("--published", metavar="DIR", help="where a folder cluster keeps what the agent publishes")
     command.add_argument("--state-dir", metavar="DIR", help="where the undo journal lives")
     command.add_argument("--on-stop", choices=("keep", "restore"), help="what a stop leaves behind")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from koordlite.record.moment import Moment
 from koordlite.record.segment import Head, Parser
 
 SUFFIX = ".piece"
+
+
+def pieces(folder: Path) -> tuple[Path, ...]:
+    """The files of a recorder in `folder`, oldest first."""
+    return tuple(sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdecimal()))
 
 
 class Record:
@@ -35,7 +41,7 @@ class Record:
 
     def files(self) -> tuple[Path, ...]:
         """The files it is made of."""
-        return tuple(sorted(self.path.glob(f"*{SUFFIX}"))) if self.path.is_dir() else (self.path,)
+        return pieces(self.path) if self.path.is_dir() else (self.path,)
 
     def moments(self, *, since: float | None = None) -> Iterator[Moment]:
         """Every moment that can be read, from `since` (seconds since the epoch) on."""
@@ -50,11 +56,12 @@ class Record:
                     yield moment
 
     def _from(self, since: float | None) -> tuple[Path, ...]:
-        """Pieces are as old as their last change: those that ended before `since` need not be read."""
+        """Files that ended before `since` need not be read: the one after them begins no later than that."""
         files = self.files()
-        if since is None or len(files) == 1:
-            return files
-        return tuple(path for path in files if _changed(path) >= since)
+        for at in range(len(files) - 1, 0, -1):
+            if since is not None and _begins(files[at]) <= since:
+                return files[at:]
+        return files
 
     def _of_file(self, raw: bytes, source: str) -> Iterator[Moment]:
         at = 0
@@ -96,8 +103,11 @@ def _problem(source: str, piece: _Piece, size: int) -> Problem:
     return Problem(source, f"byte {piece.end} of {size}", "", piece.why, do)
 
 
-def _changed(path: Path) -> float:
+def _begins(path: Path) -> float:
+    """When the first moment of a file was, in seconds since the epoch; without one it is later than all."""
     try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+        raw = path.read_bytes()
+        first = next(_Piece(raw, segment.check_start(raw, 0, str(path))).moments(), None)
+    except (FileNotFoundError, RecordError):
+        return math.inf
+    return math.inf if first is None else first.wall

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from koordlite.record.damage import RecordError
 from koordlite.record.moment import Moment
-from koordlite.record.reader import SUFFIX
+from koordlite.record.reader import SUFFIX, pieces
 from koordlite.record.segment import Head, Writer
 
 PIECES = 16
@@ -32,7 +32,7 @@ class Recorder:
         self._file: int | None = None
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _lock(folder)
-        self._sizes = collections.OrderedDict((path, path.stat().st_size) for path in sorted(folder.glob(f"*{SUFFIX}")))
+        self._sizes = collections.OrderedDict((path, path.stat().st_size) for path in pieces(folder))
 
     @property
     def bytes_held(self) -> int:

@@ -17,8 +17,8 @@ class SandboxClock:
     """`ports.Clock` that advances the machine.
 
     `pace` is real seconds per simulated second: 0 runs as fast as it can, 0.25 four times faster than life. The stop
-    event ends a wait early, as a signal does on a real node. `longest_step` is how many seconds pass at once: longer ones
-    cost less and blur what happens within them.
+    event ends a wait early, as a signal does on a real node. `longest_step` is how many seconds pass at once: longer
+    ones cost less and blur what happens within them.
     """
 
     def __init__(

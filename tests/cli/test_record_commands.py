@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from emulated import Emulated
 
-from koordlite.cli import main
+from koordlite import config
+from koordlite.cli import main, recording
+from koordlite.cli.machine import Machine
+from koordlite.host.bundle import Host
+from koordlite.host.clock import RealClock
+from koordlite.host.files import RealFiles
+from koordlite.report.tick import Tick
 
 Out = pytest.CaptureFixture[str]
 
@@ -126,3 +135,43 @@ def test_a_capture_of_a_later_format_is_refused(cluster: Path, tmp_path: Path, c
 def test_a_capture_never_overwrites(cluster: Path, tmp_path: Path, capsys: Out) -> None:
     assert main(["capture", "--sandbox", "small", "--cluster", str(cluster), "-o", str(tmp_path)]) == 2
     assert "it exists" in capsys.readouterr().err
+
+
+class Failing:
+    """A recorder on a disk that is full at times."""
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+
+    def add(self, moment: object) -> None:
+        if self.error:
+            raise self.error
+
+
+def test_a_gap_of_the_record_is_logged_when_it_comes_up_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Failing()
+    keep = recording.keeper(recorder)  # type: ignore[arg-type]
+    full = OSError(28, "No space left on device", "/var/lib/koordlite/record")
+    for error in (None, full, full, None, full):
+        recorder.error = error
+        keep(None)  # type: ignore[arg-type]
+    assert len(caplog.messages) == 2
+    assert "No space left on device" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("mode", ["automatic", "required"])
+def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
+    tmp_path: Path, mode: Literal["automatic", "required"], caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "a file"
+    blocked.touch()
+    record = dataclasses.replace(config.FlightRecord(), mode=mode, folder=str(blocked))
+    settings = dataclasses.replace(config.default(), record=record)
+    host = Host(RealFiles(), RealClock(), None, None)  # type: ignore[arg-type]
+    machine = Machine(host, None, "this machine")  # type: ignore[arg-type]
+    with contextlib.ExitStack() as stack:
+        if mode == "required":
+            stack.enter_context(pytest.raises(FileExistsError))
+        with recording.recorded(None, machine, settings, named=None) as listen:  # type: ignore[arg-type]
+            listen(Tick(time=0.0), ())
+    assert ("there is no flight record" in caplog.text) == (mode == "automatic")

@@ -21,6 +21,8 @@ import yaml
 
 from koordlite.sandbox.apiserver import ApiServer
 
+# One Prometheus is enough for all of these.
+pytestmark = pytest.mark.xdist_group("prometheus")
 ROOT = pathlib.Path(__file__).parents[2]
 NODE = "tour-a"
 WINDOW = "20s"

@@ -101,7 +101,7 @@ def test_a_frame_with_a_right_checksum_and_wrong_content_is_damage(moments: list
         return parser.take(body.removesuffix(b"\x00\x00\xff\xff"))
 
     take(msgspec.msgpack.encode(Head(koordlite="1")))
-    whole = Writer(Head(koordlite="1"))
+    whole = _Keeping(Head(koordlite="1"))
     content = bytearray(_content(whole, moments[0]))
     if data.draw(st.booleans()):
         take(bytes(content))
@@ -114,13 +114,20 @@ def test_a_frame_with_a_right_checksum_and_wrong_content_is_damage(moments: list
         return
 
 
-def _content(writer: Writer, moment: Moment) -> bytes:
+class _Keeping(Writer):
+    """Remembers what the last frame held."""
+
+    content = b""
+
+    def _frame(self, content: bytes) -> bytes:
+        self.content = content
+        return super()._frame(content)
+
+
+def _content(writer: _Keeping, moment: Moment) -> bytes:
     """What the frame of `moment` holds, inflated."""
-    kept: list[bytes] = []
-    frame = writer._frame
-    writer._frame = lambda content: (kept.append(content), frame(content))[1]  # type: ignore[method-assign]
     writer.frame(moment)
-    return kept[0]
+    return writer.content
 
 
 @pytest.mark.parametrize(

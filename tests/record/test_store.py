@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from koordlite.record import store
 from koordlite.record.damage import RecordError
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
@@ -100,7 +99,7 @@ def test_a_full_disk_leaves_a_gap_and_nothing_else(
     def limited(handle: int, data: bytes) -> int:
         return write(handle, data[:40] if full else data)
 
-    monkeypatch.setattr(store.os, "write", limited)
+    monkeypatch.setattr(os, "write", limited)
     recorder.add(moments[0])
     full = True
     with pytest.raises(OSError) as refusal:
@@ -112,13 +111,23 @@ def test_a_full_disk_leaves_a_gap_and_nothing_else(
     assert list(Record(tmp_path).moments()) == [moments[0], moments[2]]
 
 
-def test_only_from_a_time_on_is_asked_for(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [0, 3, 6, 12, 19], ids=lambda at: f"from moment {at} on")
+def test_only_from_a_time_on_is_asked_for(moments: list[Moment], head: Head, tmp_path: Path, at: int) -> None:
+    for part in (moments[:6], moments[6:13], moments[13:]):
+        recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
+        for moment in part:
+            recorder.add(moment)
+        recorder.close()
+    assert list(Record(tmp_path).moments(since=moments[at].wall)) == moments[at:]
+
+
+def test_files_of_others_in_the_folder_are_left_alone(moments: list[Moment], head: Head, tmp_path: Path) -> None:
+    (tmp_path / "mine.piece").write_text("not a piece")
     recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
-    for moment in moments:
-        recorder.add(moment)
+    recorder.add(moments[0])
     recorder.close()
-    since = moments[12].wall
-    assert list(Record(tmp_path).moments(since=since)) == moments[12:]
+    assert list(Record(tmp_path).moments()) == moments[:1]
+    assert (tmp_path / "mine.piece").read_text() == "not a piece"
 
 
 WRITER = """
