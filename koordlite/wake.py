@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 CPU_SHARE = 0.003
 """Of one core, at most, for looking."""
-_AIMED_SHARE = 0.9 * CPU_SHARE
+_AIMED_SHARE = 0.8 * CPU_SHARE
 """What the period is chosen for: the cost of a look varies."""
 _FIRST_PERIOD_SECONDS = 0.05
 """Until the first second has shown what a look costs here."""

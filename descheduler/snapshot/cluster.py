@@ -6,12 +6,15 @@ would ask for it know that it is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
 from descheduler.snapshot import crane, files
 from descheduler.snapshot.files import Objects
+from koordlite.kube import backoff
 from koordlite.kube.answers import ApiError
 from koordlite.kube.paging import Page
 from koordlite.model.errors import Problem
@@ -48,18 +51,38 @@ _CUSTOM = ("NodeResourceTopology", crane.KIND, "NodeMetric")
 """Not every cluster has these: their absence is no problem."""
 
 
-def read(api: Api) -> Objects:
-    """All objects that rules ask for. ApiError or ApiUnreachable when nodes or pods cannot be listed."""
+TRIES = 3
+"""How often a list is asked for that a busy server refuses: a cycle is too dear to end at the first 429."""
+
+
+def read(api: Api, wait: Callable[[float], object] = time.sleep) -> Objects:
+    """All objects that rules ask for. ApiError or ApiUnreachable when nodes or pods cannot be listed.
+
+    A list that is refused with 429 or a fault of the server is asked for again, no sooner than the server wants;
+    `wait` passes the seconds.
+    """
     objects = Objects()
     for kind in files.SHAPES:
         if kind in PATHS:
-            _read_kind(api, objects, kind)
+            _read_kind(api, objects, kind, wait)
     return objects
 
 
-def _read_kind(api: Api, objects: Objects, kind: str) -> None:
+def _list_patiently(api: Api, objects: Objects, kind: str, wait: Callable[[float], object]) -> None:
+    for failures in range(1, TRIES):
+        try:
+            return _list(api, objects, kind)
+        except ApiError as error:
+            if error.status != HTTPStatus.TOO_MANY_REQUESTS and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            _forget(objects, kind)
+            wait(backoff.pause(failures, random.uniform, wished=error.retry_after_seconds))
+    return _list(api, objects, kind)
+
+
+def _read_kind(api: Api, objects: Objects, kind: str, wait: Callable[[float], object]) -> None:
     try:
-        _list(api, objects, kind)
+        _list_patiently(api, objects, kind, wait)
     except ApiError as error:
         absent = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
         if kind in NEEDED:

@@ -64,6 +64,8 @@ def _of_parts(kind: type, new: Any, old: Any) -> Any:
     if kind in _VOCABULARY:
         return _fields(_VOCABULARY[kind], new, old)
     if kind is dict or isinstance(new, Mapping):
+        if set(map(type, new)) != set(map(type, old)):
+            return [NEW, plain(new)]  # A class of pods equals its name, and is not the same.
         return None if _same_amounts(new, old) else _mapping(new, old)
     return _other(new, old)
 

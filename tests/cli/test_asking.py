@@ -40,18 +40,20 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             found = re.search(r"http://[0-9.:]+", line)
         assert found, "the agent never said where it listens"
         wait_for(f"{found[0]}/readyz")
+        wait_for(f"{found[0]}/explain/file/besteffort/cpuset.cpus", "last write at")
         yield found[0]
         process.send_signal(signal.SIGTERM)
 
 
-def wait_for(address: str) -> None:
-    """Until it answers with 200."""
+def wait_for(address: str, words: str = "") -> None:
+    """Until it answers with 200, and with these words."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        with contextlib.suppress(urllib.error.URLError):
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-    raise AssertionError(f"{address} never answered")
+        with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(address, timeout=5) as answer:
+            if words in answer.read().decode():
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"{address} never answered with {words!r}")
 
 
 def test_a_running_agent_answers_every_kind_of_question(ask: Callable[..., Answer], url: str) -> None:

@@ -108,7 +108,18 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
         words += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
         stack.enter_context(running(folder / "prometheus.log", program, *words))
-        yield f"http://127.0.0.1:{port}"
+        base = f"http://127.0.0.1:{port}"
+        wait_for(f"{base}/-/ready")
+        yield base
+
+
+def wait_for(address: str) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{address} never answered")
 
 
 _NAMESPACES = ("shop", "batch", "koordinator-system", "kube-system")

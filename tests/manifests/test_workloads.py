@@ -74,12 +74,12 @@ def test_an_observing_agent_can_write_nothing_on_its_node(render, find):
         assert mount.get("readOnly") or "hostPath" not in volumes[mount["name"]], mount
 
 
-def test_an_enforcing_agent_writes_cgroups_resctrl_and_its_journal_only(render, find):
+def test_an_enforcing_agent_writes_cgroups_resctrl_its_journal_and_its_record_only(render, find):
     pod = pod_of(find(render("overlays/enforce"), "DaemonSet", "koordlite"))
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
     mounts = pod["containers"][0]["volumeMounts"]
     writable = {paths[mount["name"]] for mount in mounts if not mount.get("readOnly")} - {None}
-    assert writable == {"/sys/fs", "/sys/fs/cgroup", "/run/koordlite"}
+    assert writable == {"/sys/fs", "/sys/fs/cgroup", "/run/koordlite", "/var/lib/koordlite"}
 
 
 @pytest.mark.parametrize("folder", ["overlays/observe", "overlays/enforce", "restore"])

@@ -41,9 +41,7 @@ class World:
         path = folder / "kubeconfig"
         path.write_text(server.kubeconfig(), encoding="utf-8")
         self.api = access.connect(str(path), None, user_agent="test")
-        for item in yaml.safe_load_all(
-            (ROOT / "manifests/components/descheduler-migrate/crds.yaml").read_text("utf-8")
-        ):
+        for item in yaml.safe_load_all((ROOT / "manifests/crds/koordinator/migration.yaml").read_text("utf-8")):
             self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item)
         for name in ("old", "a", "b"):
             taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "old" else []

@@ -40,10 +40,12 @@ REACTIONS = {"tick": "off", "sentinel": "automatic"}
 POLL_SECONDS = 0.001
 SETTLE_SECONDS = 0.5
 LONGEST_SECONDS = 3.0
+LONGEST_GROWTH_SECONDS = 20.0
 THRESHOLD_PERCENT = 100
 """So that other work on this machine leaves best effort something to lose."""
-ROOM_US = 30_000
-"""Quota best effort must have grown to before a trial: load of one CPU then makes it shrink."""
+ROOM_US = 75_000 * len(os.sched_getaffinity(0))
+"""Quota best effort must have grown to before a trial, three quarters of the machine. A limit that still grows is right
+for more than it allows: the load of one CPU then need not make it shrink."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +135,10 @@ def trials(at: Node, count: int) -> tuple[list[Trial], int]:
     """That many trials, and how many more were never answered. None begins while others leave nothing to lose."""
     chance, done, unseen = random.Random(4), [], 0
     for _ in range(3 * count):
-        time.sleep(1.2 + chance.random())
+        deadline = time.monotonic() + LONGEST_GROWTH_SECONDS
+        while at.quota_us() < ROOM_US and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(chance.random())
         if at.quota_us() < ROOM_US:
             continue
         trial = at.burst()
