@@ -76,9 +76,8 @@ def _reorder(result: dict[str, Any], field: str, order: Any) -> None:
 
 def _merged_list(field: str, old: list[Any], patch: list[Any]) -> list[Any]:
     if field in kinds.MERGED_SETS:
-        return _in_order(
-            [each for each in old if each not in patch], list(dict.fromkeys(patch)), old, lambda each: each
-        )
+        once = list({_scalar(each): each for each in patch}.values())
+        return _in_order([each for each in old if each not in patch], once, old, _scalar)
     elements = [each for each in patch if isinstance(each, dict)]
     if field not in kinds.MERGE_KEYS or len(elements) != len(patch):
         return patch
@@ -102,14 +101,19 @@ def _identity(field: str) -> Callable[[Any], Any]:
 
     def of(element: Any) -> Any:
         if key is None or not isinstance(element, dict):
-            return element
+            return _scalar(element)
         for name in (key, "port") if key == "containerPort" else (key,):
             if name in element:
-                return element[name]
+                return _scalar(element[name])
         shown = " ".join(f"{name}:{value}" for name, value in sorted(element.items()))
         raise NoMergeKey(f"map: map[{shown}] does not contain declared merge key: {key}")
 
     return of
+
+
+def _scalar(value: Any) -> Any:
+    """`value` as something that can be looked up: what is no scalar, and so no legal key, by how it reads."""
+    return repr(value) if isinstance(value, dict | list) else value
 
 
 def _in_order(kept: list[Any], changed: list[Any], old: list[Any], identity: Callable[[Any], Any]) -> list[Any]:

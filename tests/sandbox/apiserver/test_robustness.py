@@ -71,6 +71,9 @@ def test_every_new_object_gets_an_answer(ask, kind, body):
 @pytest.mark.parametrize("media", ["merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"])
 @_SETTINGS
 @hypothesis.given(body=_BODIES)
+@hypothesis.example(body={"finalizers": [[]]})
+@hypothesis.example(body={"spec": {"containers": [{"name": ["a"]}, {"name": {"b": 1}}]}})
+@hypothesis.example(body={"metadata": {"finalizers": [{"a": 1}, {"a": 1}], "ownerReferences": [{"uid": []}]}})
 def test_every_patch_gets_an_answer(ask, pod, media, body):
     pod("p")
     reply = ask.patch("/api/v1/namespaces/default/pods/p?fieldManager=f", body, media)
