@@ -31,8 +31,8 @@ _AIMED_SHARE = 0.8 * CPU_SHARE
 """What the period is chosen for: the cost of a look varies."""
 _FIRST_PERIOD_SECONDS = 0.05
 """Until the first second has shown what a look costs here."""
-CONFIRM_SECONDS = 0.02
-"""How long use must stay above the edge; also the time it is measured over: five timer interrupts at 250 Hz."""
+CONFIRM_SECONDS = 0.016
+"""How long use must stay above the edge; also the time it is measured over: four timer interrupts at 250 Hz."""
 _PIECE_SECONDS = 0.2
 """Longest piece of a wait that a stop does not end."""
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
