@@ -12,8 +12,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import guestclaims
+import pytest
+
 REPOSITORY = pathlib.Path(__file__).parents[2]
 RIG = os.environ.get("KERNEL_RIG", "")
+PYTHON = str(pathlib.Path(sys.executable).absolute())
 
 
 def missing() -> str:
@@ -25,9 +29,30 @@ def missing() -> str:
     return "" if shutil.which("qemu-system-x86_64") else "qemu-system-x86_64 is not on PATH (Debian: qemu-system-x86)"
 
 
+def marks(boot_seconds: int) -> list[pytest.MarkDecorator]:
+    """`pytestmark` of a module that boots kernels, each for at most so long."""
+    return [
+        pytest.mark.vm,
+        pytest.mark.timeout(boot_seconds + 30),
+        pytest.mark.skipif(bool(missing()), reason=missing()),
+    ]
+
+
 def told(flavour: str, script: str, argument: object, environment: Mapping[str, str]) -> tuple[list[Any], str]:
     """The lines of JSON that a script of this repository prints in the guest, and what it says besides."""
-    command = shlex.join([str(pathlib.Path(sys.executable).absolute()), script, json.dumps(argument)])
+    return _printed(flavour, shlex.join([PYTHON, script, json.dumps(argument)]), environment)
+
+
+def check_claims(flavour: str, command: str, environment: Mapping[str, str]) -> None:
+    """Boot, run `command` there, and expect each of its claims to hold and the last one that all was looked at."""
+    claims, noise = _printed(flavour, command, environment)
+    print("\n".join(f"{one['claim']}: {one['ok']}" for one in claims))
+    broken = [f"{one['claim']}: {one['detail']}" for one in claims if not one["ok"]]
+    assert not broken, "\n".join([*broken, noise])
+    assert claims[-1]["claim"] == guestclaims.ALL
+
+
+def _printed(flavour: str, command: str, environment: Mapping[str, str]) -> tuple[list[Any], str]:
     ended = subprocess.run(
         [str(pathlib.Path(RIG) / "run.sh"), flavour, str(REPOSITORY), command],
         env={**os.environ, **environment},
@@ -35,5 +60,5 @@ def told(flavour: str, script: str, argument: object, environment: Mapping[str, 
         text=True,
         check=False,
     )
-    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")], ended.stderr

@@ -7,15 +7,14 @@ where resctrl is mounted.
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import random
 import sys
 import time
-from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+from guestclaims import ALL, claim, tell
 from realnode import command, resctrl
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
@@ -82,18 +81,6 @@ class Guest:
     def service(self) -> set[int]:
         """The CPUs of the latency-sensitive container."""
         return self.tree.effective(self.tree.container(SERVICE, "main"))
-
-
-@contextlib.contextmanager
-def claim(text: str) -> Iterator[None]:
-    """Say whether what is inside held."""
-    began, detail = time.monotonic(), ""
-    try:
-        yield
-    except AssertionError as error:
-        detail = str(error) or "it does not hold"
-    seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"claim": text, "ok": not detail, "detail": detail, "seconds": seconds}), flush=True)
 
 
 def soon(holds: object, what: object) -> None:
@@ -258,7 +245,7 @@ def main() -> None:
         guest = Guest(quick, driver=driver, with_resctrl=with_resctrl)
         with contextlib.closing(guest.tree):
             check(guest)
-    print(json.dumps({"claim": "all was looked at", "ok": True, "detail": ""}), flush=True)
+    tell(ALL)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+from guestclaims import ALL, claim, tell
 from realnode.command import Command
 from realnode.manifests import NODE, Manifests
 from realnode.pods import Pod
@@ -41,17 +42,6 @@ profiles:
     args: {minPodAge: "0", maxReportAge: 10m}
   plugins: {deschedule: {enabled: [NUMAAlignment]}}
 """
-
-
-@contextlib.contextmanager
-def claim(text: str) -> Iterator[None]:
-    """Say whether what is inside held."""
-    detail = ""
-    try:
-        yield
-    except (AssertionError, OSError, ValueError, KeyError) as error:
-        detail = f"{type(error).__name__}: {error}"
-    print(json.dumps({"claim": text, "ok": not detail, "detail": detail}), flush=True)
 
 
 class Machine:
@@ -188,7 +178,7 @@ def check(machine: Machine) -> None:
         assert found["CPUSpansNUMA"]["severity"] == "hard"
         assert outcome["target"] in ("spare", NODE)
         assert "spare" in [place["node"] for place in outcome["fit"]["places"]], outcome["fit"]
-        print(json.dumps({"claim": f"seen: {found['CPUSpansNUMA']['fact']}", "ok": True, "detail": ""}), flush=True)
+        tell(f"seen: {found['CPUSpansNUMA']['fact']}")
     refused(machine, agent)
     assert agent.stop() == 0, agent.said()[-600:]
 
@@ -214,7 +204,7 @@ def main() -> None:
     tree = Tree(f"{PREFIX}numa-{os.getpid()}").build()
     with contextlib.closing(tree):
         check(Machine(tree, work))
-    print(json.dumps({"claim": f"all was looked at on {os.uname().release}", "ok": True, "detail": ""}), flush=True)
+    tell(ALL)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+from guestclaims import ALL, claim, tell
 from realnode.command import Command, report
 from realnode.manifests import Manifests, threshold
 from realnode.pods import Pod
@@ -23,17 +22,6 @@ SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch")
 WORK = pathlib.Path("/tmp/koordlite-test")
 PATIENCE_SECONDS = 120
-
-
-@contextlib.contextmanager
-def claim(text: str) -> Iterator[None]:
-    """Say whether what is inside held."""
-    detail = ""
-    try:
-        yield
-    except AssertionError as error:
-        detail = str(error) or "it does not hold"
-    print(json.dumps({"claim": text, "ok": not detail, "detail": detail}), flush=True)
 
 
 def check_trigger(tree: Tree, loads: int) -> None:
@@ -90,7 +78,7 @@ def main() -> None:
             tree.add(pod)
         check_trigger(tree, 2 * len(os.sched_getaffinity(0)))
         check_agent(tree)
-    print(json.dumps({"claim": "all was looked at", "ok": True, "detail": ""}), flush=True)
+    tell(ALL)
 
 
 if __name__ == "__main__":

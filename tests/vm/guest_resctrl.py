@@ -15,11 +15,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
+from guestclaims import ALL, claim, tell
 from realnode import resctrl
 from realnode.manifests import Manifests
 from realnode.pods import Pod
@@ -82,18 +83,6 @@ class Guest:
             (point / self.tree.container(BATCH, "main") / "cgroup.procs").write_text(str(process.pid))
         self.bred = process
         return process.pid
-
-
-@contextlib.contextmanager
-def claim(text: str) -> Iterator[None]:
-    """Say whether what is inside held."""
-    began, detail = time.monotonic(), ""
-    try:
-        yield
-    except AssertionError as error:
-        detail = str(error) or "it does not hold"
-    seconds = round(time.monotonic() - began, 1)
-    print(json.dumps({"claim": text, "ok": not detail, "detail": detail, "seconds": seconds}), flush=True)
 
 
 def soon(holds: Callable[[], bool], what: Callable[[], object]) -> None:
@@ -233,7 +222,7 @@ def main() -> None:
         guest = Guest(quick, json.loads(sys.argv[1]))
         with contextlib.closing(guest.tree):
             check(guest)
-    print(json.dumps({"claim": "all was looked at", "ok": True, "detail": ""}), flush=True)
+    tell(ALL)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,7 @@ from __future__ import annotations
 import kernelrig
 import pytest
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(kernelrig.missing()), reason=kernelrig.missing()),
-]
+pytestmark = kernelrig.marks(570)
 DAC_OVERRIDE, SYS_RESOURCE = 1, 24
 ALWAYS = {"cpus", "quota", "idle", "memory", "schemata", "threads", "oom of root"}
 WITH = {

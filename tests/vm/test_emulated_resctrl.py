@@ -16,11 +16,7 @@ from tests.conformance.resctrl_twin import Twin
 
 BOOT_SECONDS = 240
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.timeout(BOOT_SECONDS + 30),
-    pytest.mark.skipif(bool(kernelrig.missing()), reason=kernelrig.missing()),
-]
+pytestmark = kernelrig.marks(BOOT_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True)

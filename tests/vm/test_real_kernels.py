@@ -7,34 +7,13 @@ machine, so how well quotas are followed is measured in tests/kernel.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
 
+import kernelrig
 import pytest
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
 BOOT_SECONDS = 420
-RIG = os.environ.get("KERNEL_RIG", "")
 
-
-def missing() -> str:
-    """Why no kernel can be booted here; empty when one can."""
-    if not RIG:
-        return "KERNEL_RIG names no rig: a folder with run.sh and kernels"
-    if not (pathlib.Path(RIG) / "run.sh").is_file():
-        return f"KERNEL_RIG is {RIG}, which holds no run.sh"
-    return "" if shutil.which("qemu-system-x86_64") else "qemu-system-x86_64 is not on PATH (Debian: qemu-system-x86)"
-
-
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.timeout(BOOT_SECONDS + 30),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-]
+pytestmark = kernelrig.marks(BOOT_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,18 +45,5 @@ BOOTS = {
 
 @pytest.mark.parametrize("boot", [pytest.param(boot, id=name) for name, boot in BOOTS.items()])
 def test_what_the_agent_programs_is_what_the_kernel_does(boot: Boot) -> None:
-    python = pathlib.Path(sys.executable).absolute()
-    words = [str(python), "tests/vm/guest_agent.py", boot.driver, *(["resctrl"] if boot.resctrl else [])]
-    ended = subprocess.run(
-        [str(pathlib.Path(RIG) / "run.sh"), boot.flavour, str(REPOSITORY), " ".join(words)],
-        env={**os.environ, **boot.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    claims = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
-    print("\n".join(f"{one['claim']}: {one['ok']}" for one in claims))
-    broken = [f"{one['claim']}: {one['detail']}" for one in claims if not one["ok"]]
-    assert not broken, "\n".join([*broken, ended.stderr])
-    assert claims[-1]["claim"] == "all was looked at"
+    words = [kernelrig.PYTHON, "tests/vm/guest_agent.py", boot.driver, *(["resctrl"] if boot.resctrl else [])]
+    kernelrig.check_claims(boot.flavour, " ".join(words), boot.environment)

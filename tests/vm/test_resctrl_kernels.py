@@ -6,6 +6,8 @@ Each boot runs `guest_resctrl.py` inside; what the guest claims is judged here.
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 from typing import Any
 
 import kernelrig
@@ -13,11 +15,7 @@ import pytest
 
 BOOT_SECONDS = 300
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.timeout(BOOT_SECONDS + 30),
-    pytest.mark.skipif(bool(kernelrig.missing()), reason=kernelrig.missing()),
-]
+pytestmark = kernelrig.marks(BOOT_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,8 +93,5 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in SHAPES.items()])
 def test_what_is_programmed_is_what_runs(shape: Shape) -> None:
-    claims, noise = kernelrig.told(shape.flavour, "tests/vm/guest_resctrl.py", shape.argument, shape.environment)
-    print("\n".join(f"{one['claim']}: {one['ok']}" for one in claims))
-    broken = [f"{one['claim']}: {one['detail']}" for one in claims if not one["ok"]]
-    assert not broken, "\n".join([*broken, noise])
-    assert claims[-1]["claim"] == "all was looked at"
+    command = shlex.join([kernelrig.PYTHON, "tests/vm/guest_resctrl.py", json.dumps(shape.argument)])
+    kernelrig.check_claims(shape.flavour, command, shape.environment)
