@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import logging
 import pathlib
 import sys
+from collections.abc import Iterator
 
 from koordlite import config
 from koordlite.model.errors import ConfigError, InputError, Problem
@@ -20,10 +22,9 @@ from koordlite.simulation.reading import Play
 def simulate(args: argparse.Namespace) -> int:
     """Play the scenarios. 1 when something that was expected did not come out; never when configurations are compared,
     since what is expected was written for one of them."""
-    # What goes wrong on the emulated node is part of the play, and in the report.
-    logging.getLogger("koordlite").setLevel(logging.CRITICAL)
     plays = _plays(args)
-    runs = [runner.play(each, seed=args.seed) for each in plays]
+    with _quiet():
+        runs = [runner.play(each, seed=args.seed) for each in plays]
     if args.html:
         title = f"{runs[0].name}, simulated"
         pathlib.Path(args.html).write_text(simulation_html.document(runs, title=title), encoding="utf-8")
@@ -35,6 +36,18 @@ def simulate(args: argparse.Namespace) -> int:
     else:
         print("\n".join(map(reports.text, runs)), end="")
     return 0 if args.compare or all(run.ok for run in runs) else 1
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What goes wrong on the emulated node is part of the play, and in the report: the agent's log says none of it."""
+    log = logging.getLogger("koordlite")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _plays(args: argparse.Namespace) -> list[Play]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from koordlite import cli
 
@@ -37,6 +40,14 @@ def test_the_code_says_whether_it_came_out_as_expected(ask: Any, tmp_path: Path)
     assert (said.code, "holds" in said.out) == (0, True)
     said = ask("simulate", scenario(tmp_path, most=0))
     assert (said.code, "FAILS" in said.out) == (1, True)
+
+
+def test_the_log_of_who_called_is_heard_again_afterwards(
+    ask: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask("simulate", scenario(tmp_path))
+    logging.getLogger("koordlite.kube").warning("the watch ended")
+    assert "the watch ended" in caplog.text
 
 
 def test_several_scenarios_are_played_one_after_the_other(ask: Any, tmp_path: Path) -> None:
