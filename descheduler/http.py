@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from descheduler import durations, page
 from descheduler.loop import Round
 from descheduler.outcome import EvictionPlan
 from descheduler.report import document, html, text
+from koordlite.report.answer import Answer
 
 CYCLES = 20
 """How many of the last cycles the front page lists."""
@@ -23,16 +23,6 @@ LATE_SECONDS = 60.0
 """and this much more, for a cycle that takes its time."""
 _TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """`koordlite.http.Answer`."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Endpoints:

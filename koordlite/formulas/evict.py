@@ -7,12 +7,14 @@ each rule, walk through the candidates, explain. Source: Koordinator's `cpuevict
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
-from koordlite.formulas import evict_order, evict_walk
+from koordlite.formulas import evict_config, evict_order, evict_past, evict_walk
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Amounts, Task, Walk
+from koordlite.model import eviction
 from koordlite.model.decision import Decision, EvictPod
 from koordlite.model.pod import Pod
 from koordlite.model.settings import EvictionSettings
@@ -46,6 +48,44 @@ class Rule:
     candidates: Candidates = evict_order.NOBODY
     cause: str = ""
     """Why pods have to go, for the people who own them."""
+
+
+Measure = Callable[[Past], Rule]
+
+
+def judge(
+    seen: Snapshot,
+    config: EvictionSettings,
+    measures: Mapping[str, Measure],
+    *,
+    strategy: str,
+    resource: Literal["cpu", "memory"],
+    cool_down_seconds: float,
+    from_start: bool,
+) -> Iterator[Decision]:
+    """All decisions of one strategy. `measures` are its features that are on, in the order in which they are served.
+
+    `from_start`: the cool-down also counts from the start of the agent.
+    """
+    if not measures:
+        yield Decision("evict", "hold", "NoEvictionRule")
+        return
+    past = evict_past.past(seen, strategy, eviction.promised(resource))
+    node = seen.node
+    capacity = (node.capacity_milli if resource == "cpu" else node.capacity_memory) if node else 0
+    barred = barrier(seen, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start)
+    if barred:
+        yield barred
+        return
+    yield from decisions(seen, config, past, [_measured(*one, seen, past) for one in measures.items()])
+
+
+def _measured(feature: str, measure: Measure, seen: Snapshot, past: Past) -> Rule:
+    """What a feature finds; a configuration that contradicts itself is refused, and measures nothing."""
+    wrong = evict_config.mistake(feature, seen.slo.threshold)
+    if wrong:
+        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
+    return measure(past)
 
 
 def barrier(

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, exposition
 
 from koordlite.report import explain, health, json, page_agent, picture, recent, status
+from koordlite.report.answer import Answer
 from koordlite.report.decision_log import Levels
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
@@ -43,16 +44,6 @@ PATHS = (
 _EXPLAIN = "/explain/"
 _OF_ONE = ("pod/", "cpu/", "file/")
 """What is asked for by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from koordlite.formulas import evict, evict_config, evict_order, evict_past, evict_release, evict_requests
+from koordlite.formulas import evict, evict_config, evict_order, evict_release, evict_requests
 from koordlite.formulas.evict import Evidence, Rule
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
@@ -51,26 +52,15 @@ def features(config: Config) -> tuple[str, ...]:
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """Pods to evict for CPU (docs/formulas.md, "Evictions")."""
-    if not features(config):
-        yield Decision("evict", "hold", "NoEvictionRule")
-        return
-    past = evict_past.past(seen, NAME, eviction.promised("cpu"))
-    capacity = seen.node.capacity_milli if seen.node else 0
-    barred = evict.barrier(
-        seen, config, past, capacity=capacity, cool_down_seconds=config.cool_down_seconds, from_start=True
+    yield from evict.judge(
+        seen,
+        config,
+        {feature: functools.partial(_RULES[feature], seen, config) for feature in features(config)},
+        strategy=NAME,
+        resource="cpu",
+        cool_down_seconds=config.cool_down_seconds,
+        from_start=True,
     )
-    if barred:
-        yield barred
-        return
-    rules = [_measure(feature, seen, config, past) for feature in features(config)]
-    yield from evict.decisions(seen, config, past, rules)
-
-
-def _measure(feature: str, seen: Snapshot, config: Config, past: Past) -> Rule:
-    wrong = evict_config.mistake(feature, seen.slo.threshold)
-    if wrong:
-        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
-    return _RULES[feature](seen, config, past)
 
 
 def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:

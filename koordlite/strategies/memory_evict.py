@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
-from koordlite.formulas import evict, evict_config, evict_order, evict_past, evict_release, evict_requests
+from koordlite.formulas import evict, evict_config, evict_order, evict_release, evict_requests
 from koordlite.formulas.evict import Evidence, Rule
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
@@ -44,28 +45,15 @@ def features(config: Config) -> tuple[str, ...]:
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """Pods to evict for memory (docs/formulas.md, "Evictions")."""
-    if not features(config):
-        yield Decision("evict", "hold", "NoEvictionRule")
-        return
-    past = evict_past.past(seen, NAME, eviction.promised("memory"))
-    capacity = seen.node.capacity_memory if seen.node else 0
-    barred = evict.barrier(
-        seen, config, past, capacity=capacity, cool_down_seconds=config.cool_down_seconds, from_start=False
+    yield from evict.judge(
+        seen,
+        config,
+        {feature: functools.partial(_RULES[feature], seen, config) for feature in features(config)},
+        strategy=NAME,
+        resource="memory",
+        cool_down_seconds=config.cool_down_seconds,
+        from_start=False,
     )
-    if barred:
-        yield barred
-        return
-    rules = [_measure(feature, seen, config, past) for feature in features(config)]
-    yield from evict.decisions(seen, config, past, rules)
-
-
-def _measure(feature: str, seen: Snapshot, config: Config, past: Past) -> Rule:
-    wrong = evict_config.mistake(feature, seen.slo.threshold)
-    if wrong:
-        return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
-    if feature == evict_config.ALLOCATABLE_MEMORY:
-        return _requests(seen, config, past)
-    return _use(feature, seen)
 
 
 def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
@@ -81,7 +69,7 @@ def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
     return evict_requests.rule(seen, past, limits)
 
 
-def _use(feature: str, seen: Snapshot) -> Rule:
+def _use(feature: str, seen: Snapshot, _config: Config, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
     assert seen.node is not None and seen.usage.node is not None
     upper = seen.slo.threshold.memory_evict_threshold_percent
@@ -119,3 +107,10 @@ def _candidates(feature: str, seen: Snapshot, used: dict[str, int]) -> Candidate
         amounts=used,
         used=used,
     )
+
+
+_RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
+    evict_config.BE_MEMORY: functools.partial(_use, evict_config.BE_MEMORY),
+    evict_config.ALLOCATABLE_MEMORY: _requests,
+    evict_config.USED_MEMORY: functools.partial(_use, evict_config.USED_MEMORY),
+}

@@ -17,7 +17,8 @@ from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.server import Ask
-from koordlite.report.endpoints import Answer, Endpoints
+from koordlite.report.answer import Answer
+from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History
 from koordlite.report.past import Past
 

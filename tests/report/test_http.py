@@ -14,7 +14,8 @@ from realnode.waiting import until
 
 from koordlite.http import Server
 from koordlite.model.errors import ConfigError
-from koordlite.report.endpoints import Answer, Endpoints
+from koordlite.report.answer import Answer
+from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History
 from koordlite.report.metrics import Metrics
 from koordlite.report.past import NOTHING, Remembered
