@@ -41,7 +41,7 @@ class Applier:
 
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
-        self._foreign = ForeignWriters()
+        self._foreign, self._lately = ForeignWriters(), inherited.Lately()
         self.troubles = Troubles(self._foreign)
         """Refusals and foreign writes by place."""
         self._decoded: tuple[tuple[Entry, ...], dict[str, Found]] = ((), {})
@@ -79,7 +79,7 @@ class Applier:
                 # What cannot be read could not be put back, so it is not written either.
                 unread[change.place] = AppliedStep(change.place, writer.describe(change), False, writer.words(error))
         moved = {c.group for c in due if isinstance(c, CgroupChange) and c.field == inherited.FIELD}
-        entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place)
+        entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place, self._lately)
         self._record(entries, seen)
         able = [c for c in due if c.place not in unread]
         done: list[AppliedStep] = []
@@ -107,6 +107,7 @@ class Applier:
         if any(entry.place not in known for entry in entries):
             gone = frozenset(ended.places(self._host, self._journal.entries, seen))
             self._journal.record(entries, gone=gone)
+            self._lately.keep(self._journal.places)
 
     def _give_back(self, changes: list[Change], done: list[AppliedStep]) -> None:
         """What stands as found is not ours any more: what others make of it now is not ours to undo."""
@@ -144,6 +145,7 @@ class Applier:
             self._foreign.forget(change.place)
         elif isinstance(change, CgroupChange) and step.ok:
             value = self._host.cgroups.settled(change.field, change.value)
+            self._lately.wrote(change)
             self._foreign.wrote(dataclasses.replace(change, value=value))
         return step
 
@@ -173,7 +175,7 @@ class Applier:
         if raw is None:
             return
         if field == inherited.FIELD:
-            raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place)
+            raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place, self._lately)
         path, wall = self._host.cgroups.path(group, field), self._host.clock.wall()
         yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
 

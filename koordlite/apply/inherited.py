@@ -5,18 +5,44 @@ What is found in such a group is not what would stand there without us; that is 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.host.bundle import Host
 from koordlite.host.cgroupfs import vanished
 from koordlite.host.journal import Entry, FileEntry
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.snapshot import Cgroup, Snapshot
 
 FIELD: CgroupField = "cpuset.cpus"
 
 
-def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, Entry]) -> bytes:
+_KEPT = 8
+
+
+class Lately:
+    """Sets of ours that stood in a group not long ago. A group that was born meanwhile, and was not seen or could not
+    be read before the next one came, still holds such a copy."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, deque[CPUSet]] = {}
+
+    def wrote(self, change: CgroupChange) -> None:
+        """The set of a group is ours."""
+        if change.field == FIELD and isinstance(change.value, CPUSet):
+            self._sets.setdefault(change.group, deque(maxlen=_KEPT)).append(change.value)
+
+    def stood(self, group: str, value: CPUSet | int) -> bool:
+        """Was this its set?"""
+        return value in self._sets.get(group, ())
+
+    def keep(self, places: Collection[str]) -> None:
+        """Forget groups whose set is not ours any more."""
+        self._sets = {group: sets for group, sets in self._sets.items() if f"{group}/{FIELD}" in places}
+
+
+def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, Entry], lately: Lately) -> bytes:
     """What to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
     group above that has an entry.
 
@@ -26,30 +52,35 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, En
     if host.cgroups.layout.version != 1 or not parent:
         return raw
     above = host.cgroups.read_present(parent, FIELD)
-    if above is None or raw.strip() != above.strip():
+    if above is None:
+        return raw
+    if raw.strip() != above.strip() and not lately.stood(parent, host.cgroups.decode(FIELD, raw)):
         return raw
     noted = entries.get(f"{parent}/{FIELD}")
-    return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries)
+    return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries, lately)
 
 
 def left_behind(
-    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[str, Entry]
+    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[str, Entry], lately: Lately
 ) -> Iterator[FileEntry]:
     """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.
 
-    Afterwards nothing would tell their set from one of their own.
+    Afterwards `lately` alone tells their set from one of their own, and not for long.
     """
     if host.cgroups.layout.version != 1:
         return
     for group in seen.cgroups:
         above = any(group.startswith(f"{each}/") for each in moved)
         if above and group not in moved and f"{group}/{FIELD}" not in entries:
-            yield from _if_copy(host, group, seen, entries)
+            yield from _if_copy(host, group, entries, lately)
 
 
-def _if_copy(host: Host, group: str, seen: Snapshot, entries: Mapping[str, Entry]) -> Iterator[FileEntry]:
-    raw = host.cgroups.read_present(group, FIELD)
-    before = raw if raw is None else found_before_us(host, group, raw, entries)
+def _if_copy(host: Host, group: str, entries: Mapping[str, Entry], lately: Lately) -> Iterator[FileEntry]:
+    try:
+        raw = host.cgroups.read_present(group, FIELD)
+        before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
+    except OSError:
+        return  # We write nothing there yet; before we do it is read again, and a failure then is told.
     if before is not None and before != raw:
         path = host.cgroups.path(group, FIELD)
         yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())

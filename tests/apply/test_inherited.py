@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -65,6 +66,33 @@ def test_a_pod_whose_first_tick_moves_the_set_gets_the_whole_machine_back(tmp_pa
         node.ticks(agent, 1)
         moved = {cpus for path, cpus in sets_below_besteffort(node).items() if "uid-late" in path}
         assert len(moved) == 1 and narrow not in moved, "the tick that saw the pod first should have moved it"
+        agent.put_back()
+    assert set(sets_below_besteffort(node).values()) == {"0-3"}
+
+
+def test_a_pod_that_could_not_be_read_while_the_set_moved_on_gets_the_whole_machine_back(tmp_path: Path) -> None:
+    node = Emulated("small", tmp_path)
+    node.pod("web", "LS", "500m", request="1")
+    node.pod("batch", "BE", "greedy")
+    node.slo(percent=30)
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 4)
+        narrow = node.best_effort_cpus()
+        node.pod("late", "BE", "greedy")
+        node.slo(percent=90)
+        node.sandbox.advance(1.0)
+        node.cluster.view()
+        node.sandbox.files.trouble = lambda verb, path: (
+            errno.EIO if verb == "read" and path.endswith("uid-late/cpuset.cpus") else None
+        )
+        node.ticks(agent, 1)
+        node.sandbox.files.trouble = None
+        stuck = next(
+            cpus for path, cpus in sets_below_besteffort(node).items() if path.endswith("uid-late/cpuset.cpus")
+        )
+        assert stuck == narrow != node.best_effort_cpus(), "the pod should still hold what the class had before"
+        node.ticks(agent, 2)
         agent.put_back()
     assert set(sets_below_besteffort(node).values()) == {"0-3"}
 
