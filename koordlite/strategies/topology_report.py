@@ -7,7 +7,8 @@ publishes. Shapes: Koordinator's annotations (docs/formulas.md, "NodeResourceTop
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -160,18 +161,30 @@ def _last(seen: Snapshot) -> nrt.Placement | None:
 
 def _containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
     """Those with a promise, and those without one that were put on CPUs nobody may use."""
-    promised, forbidden = with_promise(seen.pods, seen.kubelet), _forbidden(seen)
-    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
+    promised = with_promise(seen.pods, seen.kubelet)
+    misplaced = _misplaced(seen)
     for pod in seen.pods:
         if not pod.active or pod.uid not in seen.places:
             continue
+        kept = pod.uid in promised
         for name, group in seen.places[pod.uid].containers.items():
             cgroup = seen.cgroups.get(group)
             stands = cgroup.effective if cgroup else None
-            # One that may run everywhere was never placed.
-            misplaced = bool(stands and forbidden and stands & forbidden) and not machine <= (stands or machine)
-            if stands is not None and (pod.uid in promised or misplaced):
+            if stands is not None and (kept or misplaced(stands)):
                 yield _container(seen, pod, name, stands)
+
+
+def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
+    """Does who stands there stand on CPUs that nobody may use? Asked once for each set: most containers share one."""
+    forbidden = _forbidden(seen)
+    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
+
+    @functools.cache
+    def asked(stands: CPUSet) -> bool:
+        # One that may run everywhere was never placed.
+        return bool(stands & forbidden) and not machine <= stands
+
+    return asked
 
 
 def _forbidden(seen: Snapshot) -> CPUSet:
