@@ -6,6 +6,7 @@ import pathlib
 
 from descheduler import config, durations
 from descheduler.config import Configuration, Document
+from descheduler.koordinator_policy import LeaderElection
 from koordlite.model.errors import ConfigError, Problem
 
 
@@ -32,6 +33,11 @@ class PolicyFile:
     def dry_run(self) -> bool:
         """The policy itself asks for a dry run, as Koordinator's may."""
         return isinstance(self.document, Configuration) and self.document.dry_run
+
+    @property
+    def leader_election(self) -> LeaderElection | None:
+        """Koordinator's wishes about the Lease; None for a policy of upstream."""
+        return self.document.leader_election if isinstance(self.document, Configuration) else None
 
     @property
     def interval_seconds(self) -> float:

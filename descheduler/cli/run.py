@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import pathlib
-import secrets
 import signal
 import socket
 import sys
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from descheduler.loop import Round, Tell
     from descheduler.policy_file import PolicyFile
     from descheduler.recall import Recall
-    from koordlite.kube.election import Election
 
 LOG = logging.getLogger("descheduler")
 _LISTEN = "127.0.0.1:10258"
@@ -33,7 +31,7 @@ FAILED = 1
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Every option of `run`. Names are upstream's where upstream has one."""
-    from descheduler.cli import picture
+    from descheduler.cli import electing, picture
 
     picture.add_options(command)
     command.add_argument(
@@ -68,18 +66,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
     )
     command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
-    _add_election(command)
+    electing.add_options(command)
     command.set_defaults(run=run)
-
-
-def _add_election(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("leader election", "defaults are upstream's")
-    group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
-    group.add_argument("--leader-elect-lease-duration", metavar="TIME", default="137s")
-    group.add_argument("--leader-elect-renew-deadline", metavar="TIME", default="107s")
-    group.add_argument("--leader-elect-retry-period", metavar="TIME", default="26s")
-    group.add_argument("--leader-elect-resource-name", metavar="NAME", default="descheduler")
-    group.add_argument("--leader-elect-resource-namespace", metavar="NAMESPACE", default="kube-system")
 
 
 class Wakeable:
@@ -127,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     pictures = Pictures(args)
     _tell_notices(policy.notices)
     with contextlib.ExitStack() as stack:
-        leads = stack.enter_context(_elected(args, pictures, wakeable))
+        leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
         evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
         recall = _recall(args, pictures, leads, single=not interval)
         moving = evict.moving if evict is not None else frozenset
@@ -193,49 +181,17 @@ def _tell_notices(notices: list[Problem]) -> None:
 
 
 @contextlib.contextmanager
-def _elected(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -> Iterator[Callable[[], bool]]:
+def _elected(
+    args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable, policy: PolicyFile, interval: float
+) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment."""
-    if not args.leader_elect:
+    from descheduler.cli import electing
+
+    if pictures.api is None or not electing.asked_for(args, policy, interval):
         yield lambda: True
         return
-    election = _election(args, pictures, wakeable)
-    election.start()
-    try:
-        yield election.candidate.is_leader
-    finally:
-        election.stop()
-
-
-def _election(args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable) -> Election:
-    from descheduler.clock import RealClock
-    from descheduler.narrate import line
-    from koordlite.kube.election import Election
-    from koordlite.kube.lease import Candidate, LeaseSettings
-
-    assert pictures.api is not None
-    try:
-        settings = LeaseSettings(
-            namespace=args.leader_elect_resource_namespace,
-            name=args.leader_elect_resource_name,
-            identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
-            duration_seconds=round(_seconds(args.leader_elect_lease_duration, "--leader-elect-lease-duration")),
-            renew_seconds=_seconds(args.leader_elect_renew_deadline, "--leader-elect-renew-deadline"),
-            retry_seconds=_seconds(args.leader_elect_retry_period, "--leader-elect-retry-period"),
-        )
-    except ValueError as error:
-        do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
-        raise InputError(Problem("command line", "--leader-elect-lease-duration", "", str(error), do)) from error
-    clock = RealClock()
-
-    def gained() -> None:
-        LOG.info("%s", line(event="lease", result="gained"))
-        wakeable.wake()
-
-    def lost() -> None:
-        LOG.warning("%s", line(event="lease", result="lost", text="nothing more is evicted"))
-
-    candidate = Candidate(pictures.api, settings, monotonic=clock.monotonic, wall=clock.wall)
-    return Election(candidate, gained=gained, lost=lost)
+    with electing.elected(args, policy, pictures.api, wake=wakeable.wake) as leads:
+        yield leads
 
 
 @contextlib.contextmanager

@@ -155,9 +155,37 @@ def test_a_leader_evicts_serves_reloads_and_gives_the_lease_back(policy: pathlib
             until(lambda: any("result=rejected" in line for line in lines))
             assert any("verdict=evict" in line and "result=Evicted" in line for line in lines)
         assert process.returncode == 0
+        assert [w for line in lines if "event=lease" in line for w in line.split() if w.startswith("result=")] == [
+            "result=gained",
+            'result="given',
+        ]
         events = server.objects.all("Event", api_version="v1")
         assert [one["reason"] for one in events] == ["RemovePodsHavingTooManyRestarts"]
         (lease,) = server.objects.all("Lease", api_version="coordination.k8s.io/v1")
         assert lease["spec"]["holderIdentity"] == ""
         (evicted,) = server.objects.all("Pod", api_version="v1") or [{"metadata": {"deletionTimestamp": "gone"}}]
         assert evicted["metadata"]["deletionTimestamp"]
+
+
+def test_a_policy_of_koordinator_names_its_own_lease(tmp_path: pathlib.Path) -> None:
+    policy = tmp_path / "koordinator.yaml"
+    policy.write_text(KOORDINATOR)
+    with ApiServer() as server:
+        server.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}})
+        server.objects.load(node("a"), node("b"))
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig())
+        options = ["--kubeconfig", str(tmp_path / "kubeconfig"), "--policy", str(policy), "--dry-run=false"]
+        with running(*options, "--listen", "off", "--leader-elect-retry-period", "1s") as (_process, lines):
+            until(lambda: any("result=gained" in line for line in lines))
+            (lease,) = server.objects.all("Lease", api_version="coordination.k8s.io/v1")
+            meta, seconds = lease["metadata"], lease["spec"]["leaseDurationSeconds"]
+    assert (meta["namespace"], meta["name"], seconds) == ("koordinator-system", "koord-descheduler", 20)
+
+
+KOORDINATOR = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 1h
+leaderElection: {leaseDuration: 20s}
+profiles: [{name: koord-descheduler, plugins: {evict: {disabled: [{name: "*"}], enabled: [{name: DefaultEvictor}]}}}]
+"""

@@ -1,0 +1,121 @@
+"""Which Lease makes this process the leader: by options, Koordinator's `leaderElection`, or upstream's defaults."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from descheduler.koordinator_policy import LeaderElection
+    from descheduler.policy_file import PolicyFile
+    from koordlite.kube.access import Api
+    from koordlite.kube.lease import LeaseSettings
+
+LOG = logging.getLogger("descheduler")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wishes:
+    """The Lease and its times, as they are written."""
+
+    lease_duration: str = "137s"
+    renew_deadline: str = "107s"
+    retry_period: str = "26s"
+    resource_name: str = "descheduler"
+    resource_namespace: str = "kube-system"
+
+
+_UPSTREAM = _Wishes()
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Upstream's options, under its names."""
+    group = command.add_argument_group(
+        "leader election",
+        "what is not given is taken from a DeschedulerConfiguration's leaderElection, else it is upstream's default",
+    )
+    group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
+    for field in dataclasses.fields(_Wishes):
+        option = f"--leader-elect-{field.name.replace('_', '-')}"
+        metavar = {"resource_name": "NAME", "resource_namespace": "NAMESPACE"}.get(field.name, "TIME")
+        group.add_argument(option, metavar=metavar, help=f"default {field.default}")
+
+
+def asked_for(args: argparse.Namespace, policy: PolicyFile, interval: float) -> bool:
+    """Is a Lease needed? A policy of Koordinator asks for one unless it says no. It guards evictions: a dry run, or a
+    single cycle by hand, has nothing to guard."""
+    if args.leader_elect:
+        return True
+    written = policy.leader_election
+    evicts = args.dry_run == "false" and not policy.dry_run
+    return bool(written and written.leader_elect and evicts and interval)
+
+
+@contextlib.contextmanager
+def elected(
+    args: argparse.Namespace, policy: PolicyFile, api: Api, *, wake: Callable[[], object]
+) -> Iterator[Callable[[], bool]]:
+    """Whether this process leads, asked at any moment. `wake` is called when it begins to."""
+    from descheduler.clock import RealClock
+    from descheduler.narrate import line
+    from koordlite.kube.election import Election
+    from koordlite.kube.lease import Candidate
+
+    settings, clock, ending = _settings(args, policy.leader_election), RealClock(), False
+
+    def gained() -> None:
+        LOG.info("%s", line(event="lease", result="gained", lease=f"{settings.namespace}/{settings.name}"))
+        wake()
+
+    def lost() -> None:
+        if ending:
+            LOG.info("%s", line(event="lease", result="given back"))
+        else:
+            LOG.warning("%s", line(event="lease", result="lost", text="nothing more is evicted"))
+
+    candidate = Candidate(api, settings, monotonic=clock.monotonic, wall=clock.wall)
+    election = Election(candidate, gained=gained, lost=lost)
+    election.start()
+    try:
+        yield candidate.is_leader
+    finally:
+        ending = True
+        election.stop()
+
+
+def _settings(args: argparse.Namespace, written: LeaderElection | None) -> LeaseSettings:
+    from koordlite.kube.lease import LeaseSettings
+
+    def said(name: str) -> str:
+        return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))
+
+    try:
+        return LeaseSettings(
+            namespace=said("resource_namespace"),
+            name=said("resource_name"),
+            identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
+            duration_seconds=round(_seconds(said("lease_duration"), "lease-duration")),
+            renew_seconds=_seconds(said("renew_deadline"), "renew-deadline"),
+            retry_seconds=_seconds(said("retry_period"), "retry-period"),
+        )
+    except ValueError as error:
+        do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
+        raise InputError(Problem("command line", "--leader-elect-lease-duration", "", str(error), do)) from error
+
+
+def _seconds(text: str, name: str) -> float:
+    from descheduler import durations
+
+    try:
+        return durations.seconds(text)
+    except ValueError as error:
+        do = "write a time like 15s or 2m"
+        raise InputError(Problem("command line", f"--leader-elect-{name}", text, str(error), do)) from error
