@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from descheduler import durations
+from descheduler.fit import Search
 from descheduler.framework import Finding, PodView, Refusal
-from descheduler.outcome import Profile
+from descheduler.outcome import Outcome, Profile
 from descheduler.pod_order import least_important_first
 
 Sightings = Mapping[tuple[str, str], int]
@@ -24,6 +25,10 @@ class Candidate:
     profile: Profile
     sightings: Sightings | None
     """None: this one picture is all there is."""
+
+    def spared(self, reasons: tuple[Refusal, ...], search: Search | None = None) -> Outcome:
+        """The answer that it stays, the deciding reason first; `search` when it was asked where it would fit."""
+        return Outcome(self.pod, self.findings, "spare", self.profile.name, reasons, search)
 
     @property
     def home(self) -> Literal["", "any", "elsewhere"]:

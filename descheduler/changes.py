@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from descheduler import zone_changes
@@ -14,8 +15,9 @@ from koordlite.model.quantity import NANO
 
 def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterator[NodeChange]:
     """The nodes that lose a pod, get one, or keep one that a plugin named; by name."""
-    wrong = {uid for uid, o in decided.items() if o.main.severity == "hard"}
-    stays = {uid for uid in wrong if decided[uid].verdict == "spare"}
+    misplaced = [o for o in decided.values() if o.main.severity == "hard" and not o.pod.pod.finished]
+    wrong = Counter(o.pod.node for o in misplaced)
+    stays = Counter(o.pod.node for o in misplaced if o.verdict == "spare")
     touched = {o.pod.node for o in decided.values()} | {o.target for o in decided.values() if o.target}
     concerned = {o.pod.node for o in decided.values() if o.pod.containers}
     concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
@@ -26,17 +28,16 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
             node=name,
             cpu_milli=cpu.milli if cpu else 0,
             memory=memory.value if memory else 0,
-            before=_load(before, wrong),
-            after=_load(after, stays),
+            before=_load(before, wrong[name]),
+            after=_load(after, stays[name]),
             zones=zone_changes.zones(before, after) if name in concerned else (),
         )
 
 
-def _load(room: Room, wrong: set[str]) -> Load:
-    """Arrivals keep the uid of the pod they follow, but what was wrong with that stays behind."""
+def _load(room: Room, wrong: int) -> Load:
     return Load(
-        pods=len(room.pods),
+        pods=room.count,
         cpu_milli=room.requested.get("cpu", 0) // 10**6,
         memory=room.requested.get("memory", 0) // NANO,
-        wrong=sum(pod.uid in wrong for pod in room.residents),
+        wrong=wrong,
     )

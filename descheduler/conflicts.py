@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler import anti_affinity, selectors
+from descheduler import anti_affinity, label_index, selectors
 from descheduler.framework import NodeView, PodView
-from descheduler.label_index import LabelIndex
 from descheduler.node_index import fingerprint
+from descheduler.templates import Template
 from koordlite.model import wire
 
 _Domain = tuple[str, ...]
@@ -34,7 +34,7 @@ class Conflict:
 
 
 class Conflicts:
-    """Who is with whom, among the pods `present` on each of `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
+    """Who is with whom, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
 
     Unlike upstream, a term's namespaceSelector counts, and a pod is told from others by its uid, not by its name.
     """
@@ -42,16 +42,12 @@ class Conflicts:
     def __init__(
         self,
         nodes: Iterable[NodeView],
-        present: Mapping[str, Sequence[PodView]],
+        present: Iterable[Template],
         namespaces: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._labels = {node.name: node.node.labels for node in nodes}
         self._namespaces = namespaces
-        grouped: dict[str, list[PodView]] = defaultdict(list)
-        for pods in present.values():
-            for pod in pods:
-                grouped[pod.pod.namespace].append(pod)
-        self._indexes = {name: LabelIndex(pods) for name, pods in grouped.items()}
+        self._indexes = label_index.by_namespace(present)
         self._by_term: dict[bytes, _Selected] = {}
         self._asked: dict[tuple[int, str], list[tuple[wire.PodAffinityTerm, _Selected]]] = {}
         """Terms of an affinity by its identity and the namespace: pods of one template share it."""
@@ -61,11 +57,12 @@ class Conflicts:
 
     def of(self, pod: PodView) -> Conflict | None:
         """The first of the pod's terms that somebody present breaks; None when all hold."""
+        uid = pod.uid
         for term, selected in self._terms(pod):
             together = selected.get(self._domain(pod.node, term.topology_key), {})
-            other = next((other for uid, other in together.items() if uid != pod.uid), None)
-            if other:
-                return Conflict(term, other, len(together) - (pod.uid in together))
+            if len(together) > (uid in together):
+                other = next(other for other in together.values() if other.uid != uid)
+                return Conflict(term, other, len(together) - (uid in together))
         return None
 
     def remove(self, pod: PodView) -> None:
@@ -77,9 +74,11 @@ class Conflicts:
     def _terms(self, pod: PodView) -> list[tuple[wire.PodAffinityTerm, _Selected]]:
         namespace = pod.pod.namespace
         key = (id(pod.object.spec.affinity), namespace)
-        if key not in self._asked:
-            self._asked[key] = [(term, self._selected(term, namespace)) for term in anti_affinity.terms(pod)]
-        return self._asked[key]
+        known = self._asked.get(key)
+        if known is None:
+            known = [(term, self._selected(term, namespace)) for term in anti_affinity.terms(pod)]
+            self._asked[key] = known
+        return known
 
     def _selected(self, term: wire.PodAffinityTerm, namespace: str) -> _Selected:
         key = fingerprint(term, namespace)

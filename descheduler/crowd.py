@@ -7,7 +7,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Collection, Hashable
 
-from descheduler import selectors
+from descheduler import label_index, selectors
 from descheduler.framework import PodView, View
 from descheduler.label_index import LabelIndex
 from koordlite.model import wire
@@ -35,10 +35,7 @@ class Crowd:
 
     @functools.cached_property
     def _indices(self) -> dict[str, LabelIndex]:
-        pods: dict[str, list[PodView]] = defaultdict(list)
-        for pod in self._view.pods():
-            pods[pod.pod.namespace].append(pod)
-        return {name: LabelIndex(found) for name, found in pods.items()}
+        return label_index.by_namespace(self._view.templates)
 
     @property
     def namespaces(self) -> Collection[str]:

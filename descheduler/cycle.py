@@ -19,7 +19,7 @@ from descheduler import memory as past_evictions
 from descheduler.background import Requests, counted
 from descheduler.candidate import Candidate, Sightings
 from descheduler.changes import changes
-from descheduler.fit import Place, Rooms
+from descheduler.fit import Place, Rooms, Search
 from descheduler.framework import (
     POINTS,
     Conversation,
@@ -106,6 +106,7 @@ class _Draft:
         self._notes: list[Note] = []
         self._cordons: list[str] = []
         self._guards = {id(p): guards.Guards(view, (p.args, *p.more_args)) for p in setup.profiles}
+        self._scope = {id(p): in_scope(view, setup, p) for p in setup.profiles}
 
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
         """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
@@ -133,7 +134,7 @@ class _Draft:
             args=profile.args,
             more_args=profile.more_args,
             rooms=self._rooms,
-            nodes=in_scope(self._view, self._setup, profile),
+            nodes=self._scope[id(profile)],
             taken=self._taken,
             recalled=self._past.memory.get((profile.name, plugin.name)),
             shared_guards=self._guards[id(profile)],
@@ -184,24 +185,23 @@ class _Draft:
 
     def _decide(self, asked: Candidate) -> Outcome:
         pod, profile = asked.pod, asked.profile
-        spared = Outcome(pod, asked.findings, "spare", profile.name)
         refusals = self._refusals(asked)
         if refusals:
-            return dataclasses.replace(spared, reasons=refusals)
+            return asked.spared(refusals)
         reason, text = self._budget.refusal(pod)
-        limited = dataclasses.replace(spared, reasons=(Refusal(reason, text),))
         if reason == limits.TOTAL:
-            return limited  # Nothing goes after this, so where it would fit is not worth asking every node.
+            # Nothing goes after this, so where it would fit is not worth asking every node.
+            return asked.spared((Refusal(reason, text),))
         found = self._rooms.search(pod, profile.args.node_selector)
         home = asked.home
         if home == "elsewhere":
             found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))
         must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
         if must_fit and not found.places:
-            return dataclasses.replace(spared, search=found, reasons=(Refusal("FitsNowhere", found.sentence),))
+            return asked.spared((Refusal("FitsNowhere", found.sentence),), found)
         if reason:
-            return dataclasses.replace(limited, search=found)
-        return self._take(dataclasses.replace(spared, search=found, verdict="evict"))
+            return asked.spared((Refusal(reason, text),), found)
+        return self._take(asked, found)
 
     def _refusals(self, asked: Candidate) -> tuple[Refusal, ...]:
         pod, args = asked.pod, asked.profile.args
@@ -212,16 +212,17 @@ class _Draft:
         late = guards.late_refusals(pod, self._view, args)
         return ((unripe,) if unripe else ()) + said + late + self._restraint.refusals(pod, asked.findings)
 
-    def _take(self, outcome: Outcome) -> Outcome:
-        place = outcome.search.places[0] if outcome.search and outcome.search.places else None
-        self._budget.take(outcome.pod)
-        self._restraint.take(outcome.pod)
+    def _take(self, asked: Candidate, found: Search) -> Outcome:
+        pod, place = asked.pod, found.places[0] if found.places else None
+        self._budget.take(pod)
+        self._restraint.take(pod)
         if self._setup.fit == "plan":
             if place:
-                self._rooms.move(outcome.pod, place)
+                self._rooms.move(pod, place)
             else:
-                self._rooms.leave(outcome.pod)
-        return dataclasses.replace(outcome, target=place.node if place else "")
+                self._rooms.leave(pod)
+        target = place.node if place else ""
+        return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target)
 
     def finished(self) -> EvictionPlan:
         """The plan."""

@@ -90,7 +90,7 @@ class Rooms:
         self._questions = Questions(view)
         self._changed: list[str] = []
         self._nowhere: dict[object, _Nowhere] = {}
-        self._orders = Orders(view.nodes, self._fullness)
+        self._orders = Orders(view.nodes, lambda name: self.by_node[name].fullness)
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
 
@@ -151,15 +151,10 @@ class Rooms:
             self._questions.rivals.left(pod, pod.node)
 
     def _set(self, name: str, room: Room) -> None:
-        before = self._fullness(name)
+        before = self.by_node[name]
         self.by_node[name] = room
-        self._orders.changed(name, before, self._fullness(name))
+        self._orders.changed(name, before.fullness, room.fullness)
         self._changed.append(name)
-
-    def _fullness(self, name: str) -> float:
-        room = self.by_node[name]
-        whole = room.allocatable.get("cpu")
-        return -room.free("cpu") / whole.nano if whole and whole.nano else 0.0
 
     def _in_turn(self, question: Question, most: int) -> Iterator[str]:
         """Nodes of the pod's shape in the order in which they are asked."""

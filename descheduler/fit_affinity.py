@@ -37,15 +37,18 @@ class Rivals:
     def __init__(self, view: View, crowd: Crowd) -> None:
         self._view = view
         self._crowd = crowd
+        self._labelled: dict[str, Mapping[str, str]] = {}
         self._held: dict[Hashable, _Held] = {}
         self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
         self._unlabelled: list[_Held] = []
         self._against: dict[Hashable, tuple[_Held, ...]] = {}
         self._stood: dict[Hashable, tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
         """Where the pods are that a term selects, with the versions of the selections it was made of."""
-        for pod in view.pods():
-            for term in terms(pod):
-                self._hold(term, pod, pod.node)
+        for template in view.templates:
+            for term in terms(template.first):
+                held = self._held_for(term, template.namespace)
+                for pod in template.pods:
+                    self._stand(held, pod, pod.node)
 
     def concerned(self, pod: PodView) -> bool:
         """Has the pod terms of its own, or somebody one against it?"""
@@ -64,15 +67,18 @@ class Rivals:
     def came(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""
         for term in terms(pod):
-            self._hold(term, pod, node)
+            self._stand(self._held_for(term, pod.pod.namespace), pod, node)
 
-    def _hold(self, term: wire.PodAffinityTerm, pod: PodView, node: str) -> None:
-        key = _key(term, pod.pod.namespace)
+    def _held_for(self, term: wire.PodAffinityTerm, namespace: str) -> _Held:
+        key = _key(term, namespace)
         held = self._held.get(key)
         if held is None:
-            held = self._held[key] = _Held(term, pod.pod.namespace)
+            held = self._held[key] = _Held(term, namespace)
             self._file(held)
-        value = self._value(node, term.topology_key)
+        return held
+
+    def _stand(self, held: _Held, pod: PodView, node: str) -> None:
+        value = self._value(node, held.term.topology_key)
         if value is not None:
             held.holders[value].add(pod.uid)
 
@@ -86,8 +92,15 @@ class Rivals:
             self._unlabelled.append(held)
 
     def _value(self, node: str, key: str) -> str | None:
-        view = self._view.nodes.get(node)
-        return view.node.labels.get(key) if view else None
+        return self._values(key).get(node)
+
+    def _values(self, key: str) -> Mapping[str, str]:
+        """Value of a label by node; a node without it is missing."""
+        known = self._labelled.get(key)
+        if known is None:
+            labels = ((node.name, node.node.labels) for node in self._view.nodes.values())
+            known = self._labelled[key] = {name: one[key] for name, one in labels if key in one}
+        return known
 
     def _rules_against(self, pod: PodView) -> tuple[_Held, ...]:
         labels = pod.pod.labels
@@ -117,8 +130,9 @@ class Rivals:
         known = self._stood.get((id(term), own))
         if known is None or known[0] != versions:
             found: dict[str, set[str]] = defaultdict(set)
+            values = self._values(term.topology_key)
             for uid, node in (item for one in selected for item in one.where.items()):
-                value = self._value(node, term.topology_key)
+                value = values.get(node)
                 if value is not None:
                     found[value].add(uid)
             known = self._stood[(id(term), own)] = versions, found

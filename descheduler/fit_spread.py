@@ -94,7 +94,7 @@ class Spread:
         if known is None or known[0] != selected.version:
             eligible, empty = self._domains(constraint, keys, shaped)
             counts = Counter(empty)
-            counts.update(eligible[node] for node in selected.where.values() if node in eligible)
+            counts.update([eligible[node] for node in selected.where.values() if node in eligible])
             known = self._counted[about] = (selected.version, eligible, counts)
         return known[1:]
 

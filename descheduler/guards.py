@@ -51,36 +51,62 @@ def check(view: View, args: Args) -> None:
         raise InputError(Problem("policy", field, name, "no such PriorityClass in the snapshot", do))
 
 
+_Question = tuple[int, str, Args]
+"""Its number, the protection that is asked, and with which arguments."""
+_Said = list[tuple[int, Refusal]]
+"""Refusals, by the number of the question."""
+
+
 class Guards:
-    """The guards of a profile's filters for one picture. Every pod is asked once, and only what the arguments ask."""
+    """The guards of a profile's filters for one picture. Only what the arguments ask for is asked, and what a
+    pod's template decides is asked once for all pods that share it."""
 
     def __init__(self, view: View, every: Iterable[Args]) -> None:
         self._view = view
-        self._asked = [(args, {r: guard for r, guard in _PROTECTIONS.items() if _on(r, args)}) for args in every]
-        self._known: dict[str, tuple[Refusal, ...]] = {}
+        every = tuple(every)
+        self._first = every[0]
+        asked = [(reason, args) for args in every for reason in _PROTECTIONS if _on(reason, args)]
+        questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
+        self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
+        self._of_pods = [question for question in questions if question[1] in _PERSONAL]
+        self._shared: dict[tuple[object, ...], tuple[PodView, _Said]] = {}
+        """What was said of a template, and the pod it was said of, which keeps the parts that are the key."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
-        found = self._known.get(pod.uid)
-        if found is None:
-            found = self._known[pod.uid] = self._ask(pod)
-        return found
-
-    def _ask(self, pod: PodView) -> tuple[Refusal, ...]:
         notes = pod.pod.annotations
         if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes or pod.uid in self._view.moving:
-            always = _collect(_ALWAYS, pod, self._view, self._asked[0][0])
+            always = _collect(_ALWAYS, pod, self._view, self._first)
             if always:
                 return always
         if EVICT in notes:
             return ()
-        said: dict[Refusal, None] = {}
-        for args, guards in self._asked:
-            for reason, guard in guards.items():
-                text = guard(pod, self._view, args)
-                if text:
-                    said[Refusal(reason, text)] = None
-        return tuple(said)
+        said = self._said_of_template(pod)
+        if self._of_pods:
+            said = sorted(said + self._say(pod, self._of_pods), key=lambda one: one[0])
+        return tuple(dict.fromkeys([refusal for _, refusal in said])) if said else ()
+
+    def _said_of_template(self, pod: PodView) -> _Said:
+        """The key holds all that the protections look at, but for those that are `_PERSONAL`."""
+        meta, spec = pod.object.metadata, pod.object.spec
+        key = (
+            meta.namespace,
+            id(meta.owner_references),
+            id(meta.labels),
+            *[pod.pod.annotations.get(note) for note in _NOTES],
+            id(spec.volumes),
+            id(spec.resource_claims),
+            pod.pod.priority,
+            pod.pod.phase,
+        )
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = pod, self._say(pod, self._of_templates)
+        return known[1]
+
+    def _say(self, pod: PodView, questions: Iterable[_Question]) -> _Said:
+        said = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
+        return [(number, Refusal(reason, text)) for number, reason, text in said if text]
 
 
 def _on(reason: str, args: Args) -> bool:
@@ -266,6 +292,10 @@ _PROTECTIONS: dict[str, Guard] = {
     "TooFewReplicas": _replicas,
     "PodTooYoung": _age,
 }
+_NOTES = (PREFER_NO_EVICTION, _EVICTION_COST)
+"""Annotations that the protections look at; many pods have others of their own, such as their address."""
+_PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
+"""Protections that ask for more of a pod than it shares with others of its template."""
 _OPTIONAL: dict[str, Callable[[Args], bool]] = {
     "PrefersNoEviction": lambda args: args.no_eviction_policy == "Mandatory",
     "LocalStorage": lambda args: "PodsWithLocalStorage" in args.protections,

@@ -43,7 +43,7 @@ class ProfileHandle:
 
     def evictable(self, pod: PodView) -> bool:
         """No guard speaks against it."""
-        return not self.refusals(pod)
+        return not self._guards.refusals(pod)
 
     def movable(self, pod: PodView) -> bool:
         """The questions that are asked last have no objection either."""

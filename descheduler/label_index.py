@@ -7,37 +7,46 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from descheduler import selectors
 from descheduler.framework import PodView
+from descheduler.templates import Template, pods_of
 from koordlite.model import wire
 
 
 class LabelIndex:
-    """Pods of one namespace. A label is indexed when a selector first asks for it."""
+    """Templates of one namespace. A label is indexed when a selector first asks for it."""
 
-    def __init__(self, pods: Sequence[PodView]) -> None:
-        self._pods = pods
-        self._by_key: dict[str, Mapping[str, list[PodView]]] = {}
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self._templates = templates
+        self._by_key: dict[str, Mapping[str, list[Template]]] = {}
 
     def select(self, selector: wire.LabelSelector | None) -> list[PodView]:
-        """The pods that `selector` selects, in their order where one value is asked for."""
+        """The pods that `selector` selects, in the order of the picture."""
         if selector is None:
             return []
-        candidates: Sequence[PodView] = self._pods
+        candidates: Sequence[Template] = self._templates
         for key, values in _equalities(selector):
             buckets = self._index(key)
-            found = [pod for value in dict.fromkeys(values) for pod in buckets.get(value, ())]
+            found = [template for value in dict.fromkeys(values) for template in buckets.get(value, ())]
             if len(found) < len(candidates):
                 candidates = found
-        return [pod for pod in candidates if selectors.labels_match(selector, pod.pod.labels)]
+        return pods_of([one for one in candidates if selectors.labels_match(selector, one.labels)])
 
-    def _index(self, key: str) -> Mapping[str, list[PodView]]:
+    def _index(self, key: str) -> Mapping[str, list[Template]]:
         if key not in self._by_key:
-            buckets: dict[str, list[PodView]] = defaultdict(list)
-            for pod in self._pods:
-                value = pod.pod.labels.get(key)
+            buckets: dict[str, list[Template]] = defaultdict(list)
+            for template in self._templates:
+                value = template.labels.get(key)
                 if value is not None:
-                    buckets[value].append(pod)
+                    buckets[value].append(template)
             self._by_key[key] = buckets
         return self._by_key[key]
+
+
+def by_namespace(templates: Iterable[Template]) -> dict[str, LabelIndex]:
+    """An index for each namespace that has pods."""
+    grouped: dict[str, list[Template]] = defaultdict(list)
+    for template in templates:
+        grouped[template.namespace].append(template)
+    return {name: LabelIndex(found) for name, found in grouped.items()}
 
 
 def _equalities(selector: wire.LabelSelector) -> Iterable[tuple[str, tuple[str, ...]]]:

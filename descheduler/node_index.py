@@ -63,6 +63,13 @@ class NodeIndex:
             self._by_taints[key] = self._names(open_to)
         return self._by_taints[key]
 
+    def allowed(self, spec: wire.PodSpec) -> NodeNames:
+        """Nodes that neither its labels nor its taints keep from the pod."""
+        by_labels, by_taints = self.allowed_by_labels(spec), self.allowed_by_taints(spec.tolerations)
+        if by_labels is self.names:  # Of most pods, and sets of all nodes are big.
+            return by_taints
+        return by_labels if by_taints is self.names else by_labels & by_taints
+
     def weights(self, preferred: tuple[wire.PreferredNodes, ...]) -> Weights:
         """How much a pod with these preferences wants which nodes."""
         if id(preferred) not in self._asked:
@@ -150,7 +157,10 @@ def weight(preferred: Iterable[wire.PreferredNodes], node: NodeView) -> int:
 def node_affinity(pod: PodView) -> wire.NodeAffinity:
     """The pod's node affinity, an empty one when it has none."""
     affinity = pod.object.spec.affinity
-    return (affinity.node_affinity if affinity else None) or wire.NodeAffinity()
+    return (affinity.node_affinity if affinity else None) or _NO_AFFINITY
+
+
+_NO_AFFINITY = wire.NodeAffinity()
 
 
 def _keys(required: wire.NodeSelector | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
+from descheduler.templates import Template, gather
 from koordlite.model import cpuset, wire
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
@@ -16,9 +17,10 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod with what the picture knows about it."""
+    """A pod with what the picture knows about it. Slots, because there are hundreds of thousands, and every rule walks
+    over all of them."""
 
     pod: Pod
     object: wire.PodObject
@@ -40,7 +42,7 @@ class PodView:
         """Identity of this very pod, not of its name."""
         return self.pod.uid
 
-    @functools.cached_property
+    @property
     def owner(self) -> str:
         """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
         owners = self.object.metadata.owner_references or ()
@@ -57,9 +59,11 @@ class PodView:
         """One NUMA node was promised."""
         return any(c.single_numa for c in self.containers)
 
-    @functools.cached_property
+    @property
     def pinned(self) -> CPUSet:
         """CPUs that are this pod's alone, by promise or in fact."""
+        if not self.containers:
+            return EMPTY
         exclusive = [c for c in self.containers if c.exclusive]
         return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
 
@@ -133,7 +137,7 @@ class NodeView:
         """Pods of all phases that are bound to it; those that have ended come last."""
         return self.pods + self.ended
 
-    @property
+    @functools.cached_property
     def ready(self) -> bool:
         """Its condition Ready is True, or there are no conditions to go by."""
         conditions = {c.type: c.status for c in self.object.status.conditions or ()}
@@ -215,6 +219,11 @@ class View:
         """All pods that have not ended and are bound to a node, by node, namespace and name."""
         for node in self.nodes.values():
             yield from node.pods
+
+    @functools.cached_property
+    def templates(self) -> tuple[Template, ...]:
+        """The same pods by what they share."""
+        return gather(self.pods())
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from descheduler import selectors
 from descheduler.common_args import LabelSelector, Namespaces
-from descheduler.framework import PodView
+from descheduler.framework import NodeView, PodView, View
+from descheduler.templates import Template
 
 EVERYWHERE = Namespaces()
 """All namespaces."""
@@ -54,3 +55,17 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
         return pods
     wanted = selector.compiled
     return [pod for pod in pods if selectors.labels_match(wanted, pod.pod.labels)]
+
+
+def chosen_templates(
+    view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
+) -> list[Template]:
+    """Templates of the pods that stand on `nodes` and that `namespaces` and `selector` leave, with these pods alone."""
+    found = [template for template in view.templates if namespaces.chosen(template.namespace)]
+    if selector is not None:
+        found = [template for template in found if selector.matches(template.labels)]
+    if len(nodes) == len(view.nodes):
+        return found
+    names = frozenset(node.name for node in nodes)
+    standing = ([pod for pod in template.pods if pod.node in names] for template in found)
+    return [Template(pods) for pods in standing if pods]

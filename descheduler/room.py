@@ -34,9 +34,8 @@ class Room:
         return cls(node, node.pods)
 
     def without(self, pod: PodView) -> Room:
-        """After `pod` has left."""
-        uid = pod.pod.uid
-        staying = tuple([p for p in self.residents if p.pod.uid != uid])
+        """After `pod`, the picture's own object, has left."""
+        staying = tuple([resident for resident in self.residents if resident is not pod])
         room = Room(self.node, staying, self.arrivals)
         if len(staying) < len(self.residents):
             self._pass_on(room, pod, -1)
@@ -63,6 +62,11 @@ class Room:
         """Everyone who is here, or will be."""
         return (*self.residents, *(pod for pod, _ in self.arrivals))
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.residents) + len(self.arrivals)
+
     @functools.cached_property
     def allocatable(self) -> Mapping[str, Quantity]:
         """What the scheduler may hand out: allocatable less the node reservation."""
@@ -81,7 +85,14 @@ class Room:
 
     def free(self, resource: str) -> int:
         """Nano-units of `resource` that nobody has requested; below zero when the node is overcommitted."""
-        return self.unrequested.get(resource, 0)
+        whole = self.allocatable.get(resource)
+        return (whole.nano if whole else 0) - self.requested.get(resource, 0)
+
+    @functools.cached_property
+    def fullness(self) -> float:
+        """How much of the CPUs is requested: -1 for nothing at all, 0 for all of them."""
+        whole = self.allocatable.get("cpu")
+        return -self.free("cpu") / whole.nano if whole and whole.nano else 0.0
 
     @functools.cached_property
     def unrequested(self) -> Mapping[str, int]:
@@ -93,7 +104,7 @@ class Room:
     def free_slots(self) -> int | None:
         """How many more pods the node takes; None when it does not say."""
         slots = self.allocatable.get("pods")
-        return slots.value - len(self.pods) if slots else None
+        return slots.value - self.count if slots else None
 
     @functools.cached_property
     def ports(self) -> frozenset[Port]:

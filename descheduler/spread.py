@@ -28,13 +28,23 @@ Domains = Mapping[str, list[PodView]]
 """Pods that a constraint counts, by the value of its key; values without such a pod are missing."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Layout:
+    """The domains of one key over some nodes."""
+
+    by_node: Mapping[str, str]
+    """Domain by node; a node without the key is in none."""
+    values: list[str]
+    """All of them, by name."""
+
+
 class Spread:
     """The nodes, and the domains that labels make of them."""
 
     def __init__(self, nodes: Sequence[NodeView]) -> None:
         self._nodes = NodeIndex(nodes)
         self._by_name = {node.name: node for node in nodes}
-        self._values: dict[tuple[str, NodeNames], list[str]] = {}
+        self._layouts: dict[tuple[str, NodeNames], _Layout] = {}
         self._by_value: dict[str, Mapping[str, list[NodeView]]] = {}
 
     def constraints(self, pods: Iterable[PodView], words: Collection[str]) -> Iterator[tuple[Constraint, PodView]]:
@@ -54,20 +64,28 @@ class Spread:
         Source: the scheduler's PodTopologySpread; upstream counts pods of nodes that do not count.
         """
         found: dict[str, list[PodView]] = defaultdict(list)
+        by_node = self._laid_out(constraint).by_node
         for pod in pods.select(constraint.selector):
-            if pod.node in constraint.nodes and not pod.pod.deleting:
-                value = self._by_name[pod.node].node.labels.get(constraint.key)
-                if value is not None:
-                    found[value].append(pod)
+            value = by_node.get(pod.node)
+            if value is not None and not pod.pod.deleting:
+                found[value].append(pod)
         return found
+
+    def domain(self, pod: PodView, constraint: Constraint) -> str:
+        """The domain of a pod that counts."""
+        return self._laid_out(constraint).by_node[pod.node]
 
     def values(self, constraint: Constraint) -> list[str]:
         """All domains of a constraint by name, those without a pod too."""
+        return self._laid_out(constraint).values
+
+    def _laid_out(self, constraint: Constraint) -> _Layout:
         key = (constraint.key, constraint.nodes)
-        if key not in self._values:
-            labels = (self._by_name[name].node.labels for name in constraint.nodes)
-            self._values[key] = sorted({one[constraint.key] for one in labels if constraint.key in one})
-        return self._values[key]
+        if key not in self._layouts:
+            labels = ((name, self._by_name[name].node.labels) for name in constraint.nodes)
+            by_node = {name: one[constraint.key] for name, one in labels if constraint.key in one}
+            self._layouts[key] = _Layout(by_node, sorted(set(by_node.values())))
+        return self._layouts[key]
 
     def nodes_outside(self, constraint: Constraint, full: Collection[str]) -> Iterator[NodeView]:
         """The nodes that count and whose domain is none of `full`, by domain."""

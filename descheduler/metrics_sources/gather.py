@@ -19,7 +19,7 @@ from descheduler.outcome import Setup
 from descheduler.picture import Usage, View
 from descheduler.policy import MetricsProvider
 from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
-from koordlite.model import wire
+from koordlite.model import wire_metrics
 from koordlite.model.errors import Problem
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
@@ -85,11 +85,11 @@ class _Secret(msgspec.Struct, frozen=True):
 
 
 class _NodeList(msgspec.Struct, frozen=True):
-    items: list[wire.NodeMetricsObject] = []
+    items: list[wire_metrics.NodeMetricsObject] = []
 
 
 class _PodList(msgspec.Struct, frozen=True):
-    items: list[wire.PodMetricsObject] = []
+    items: list[wire_metrics.PodMetricsObject] = []
 
 
 def metrics_api(api: Api, problems: list[Problem]) -> Usage:

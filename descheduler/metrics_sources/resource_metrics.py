@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from descheduler import amounts
 from descheduler.amounts import Amounts
 from descheduler.picture import Usage
-from koordlite.model import wire
+from koordlite.model import wire_metrics
 from koordlite.model.errors import Problem
 from koordlite.model.pod import parse_resources
 
@@ -19,7 +19,9 @@ NOBODY = "the metrics API says nothing of any node"
 
 
 def usage(
-    nodes: Iterable[wire.NodeMetricsObject], pods: Iterable[wire.PodMetricsObject], problems: list[Problem]
+    nodes: Iterable[wire_metrics.NodeMetricsObject],
+    pods: Iterable[wire_metrics.PodMetricsObject],
+    problems: list[Problem],
 ) -> Usage:
     """Use of nodes and pods as measured just now."""
     of_nodes = {obj.metadata.name: _amounts(obj.usage, f"nodemetrics/{obj.metadata.name}", problems) for obj in nodes}
@@ -27,7 +29,7 @@ def usage(
     return Usage(of_nodes, of_pods, absent="" if of_nodes else NOBODY)
 
 
-def _of_pod(obj: wire.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
+def _of_pod(obj: wire_metrics.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
     total: dict[str, int] = {}
     for container in obj.containers or ():
         owner = f"podmetrics/{obj.metadata.namespace}/{obj.metadata.name}"

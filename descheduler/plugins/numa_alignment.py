@@ -64,9 +64,19 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             text = "pods have promises here but nobody reports the node's CPU topology: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
-        for pod in filter(judgeable, node.pods):
+        for pod in _judged(node):
             for wrong in _violations(pod, node, config):
                 yield _finding(pod, node, wrong, config)
+
+
+def _judged(node: NodeView) -> Iterator[PodView]:
+    """Pods about which there is anything to say: those with a promise or a fact, and on nodes whose kubelet tells its
+    policies also those that ask for a policy."""
+    policies_known = node.topology_policy and node.cpu_manager.policy
+    for pod in node.pods:
+        asks = pod.containers or (policies_known and VOLCANO_POLICY in pod.pod.annotations)
+        if asks and judgeable(pod):
+            yield pod
 
 
 def _violations(pod: PodView, node: NodeView, config: Config) -> Iterator[numa.Violation]:

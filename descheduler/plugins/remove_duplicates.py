@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.common_args import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.node_index import NodeIndex
-from descheduler.pod_filter import EVERYWHERE, chosen, owned_by
+from descheduler.pod_filter import EVERYWHERE, chosen_templates, owned_by
+from descheduler.templates import Template, pods_of
 
 NAME = "RemoveDuplicates"
 POINT = "balance"
@@ -35,20 +36,20 @@ class Config:
     """Pods with an owner of one of these kinds are not judged."""
 
 
-def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each replica beyond an even share of the nodes that its owner's pods may use."""
     named: set[str] = set()
-    for share, spare in _shares(handle, config):
+    for share, spare in _shares(view, config, handle):
         for pod in _too_many(share, spare):
             if pod.uid not in named:
                 named.add(pod.uid)
                 yield share.finding(pod, len(spare[pod.node]) + 1)
 
 
-def _shares(handle: Handle, config: Config) -> Iterator[tuple[_Share, _ByNode]]:
+def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share, _ByNode]]:
     """Owners with the share of a node, and the pods of each node beyond the first."""
     targets = NodeIndex([node for node in handle.nodes if not node.object.spec.unschedulable])
-    for owner, present in sorted(_owners(handle, config).items()):
+    for owner, present in sorted(_owners(view, config, handle).items()):
         groups = [_evictable(group, handle) for group in present]
         crowded = [{node: pods for node, pods in group.items() if len(pods) > 1} for group in groups]
         spare = _beyond_the_first([_movable(group, handle) for group in crowded], handle)
@@ -65,46 +66,41 @@ def _too_many(share: _Share, spare: _ByNode) -> Iterator[PodView]:
     return (pod for name in sorted(spare) for pod in spare[name][share.each - 1 :])
 
 
-def _owners(handle: Handle, config: Config) -> dict[_Owner, list[_ByNode]]:
+def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_ByNode]]:
     """Pods that are alike, by owner and node, of owners that have two on some node."""
-    alike: dict[_Alike, _ByNode] = {}
-    seen: set[str] = set()
-    for pod in _crowded(handle, config):
-        if pod.uid not in seen and not owned_by(pod, config.exclude_owner_kinds):
-            seen.add(pod.uid)
-            alike.setdefault(_key(pod), {}).setdefault(pod.node, []).append(pod)
-    found: dict[_Owner, list[_ByNode]] = defaultdict(list)
-    for key, group in alike.items():
+    alike: dict[_Alike, list[Template]] = defaultdict(list)
+    for template in chosen_templates(view, handle.nodes, config.namespaces, None):
+        if not owned_by(template.first, config.exclude_owner_kinds):
+            alike[_key(template)].append(template)
+    groups: dict[_Owner, list[list[Template]]] = defaultdict(list)
+    for key, templates in alike.items():
         for owner in _owners_of(key):
-            found[owner].append(group)
-    return found
+            groups[owner].append(templates)
+    return {owner: list(map(_by_node, found)) for owner, found in groups.items() if any(map(_crowded, found))}
 
 
-def _crowded(handle: Handle, config: Config) -> Iterator[PodView]:
-    """Pods of owners that may have two on some node, told by the names of owners alone: most have not, and are not
-    looked at any closer. A pod with two owners may come twice."""
-    by_name: dict[str, list[PodView]] = defaultdict(list)
-    last: dict[str, str] = {}
-    crowded: set[str] = set()
-    for pod in (pod for node in handle.nodes for pod in chosen(node.pods, config.namespaces, None)):
-        for owner in pod.object.metadata.owner_references or ():
-            name = owner.name
-            by_name[name].append(pod)
-            if last.get(name) == pod.node:
-                crowded.add(name)
-            last[name] = pod.node
-    return (pod for name in sorted(crowded) for pod in by_name[name])
-
-
-def _key(pod: PodView) -> _Alike:
-    owners = sorted((owner.kind, owner.name) for owner in pod.object.metadata.owner_references or ())
-    images = sorted(container.image for container in pod.object.spec.containers or ())
-    return pod.pod.namespace, tuple(owners), tuple(images)
+def _key(template: Template) -> _Alike:
+    owners = sorted((owner.kind, owner.name) for owner in template.first.object.metadata.owner_references or ())
+    images = sorted(container.image for container in template.spec.containers or ())
+    return template.namespace, tuple(owners), tuple(images)
 
 
 def _owners_of(key: _Alike) -> Iterator[_Owner]:
     namespace, owners, images = key
     return ((namespace, kind, name, images) for kind, name in owners)
+
+
+def _crowded(templates: list[Template]) -> bool:
+    """Are two of the pods on one node? Of most owners no two are, and these are not looked at any closer."""
+    nodes = [pod.node for template in templates for pod in template.pods]
+    return len(set(nodes)) < len(nodes)
+
+
+def _by_node(templates: list[Template]) -> _ByNode:
+    found: _ByNode = defaultdict(list)
+    for pod in pods_of(templates):
+        found[pod.node].append(pod)
+    return found
 
 
 def _evictable(group: _ByNode, handle: Handle) -> _ByNode:
@@ -143,9 +139,9 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
             if template in asked:
                 continue
             asked.add(template)
-            one = nodes.allowed_by_labels(spec) & nodes.allowed_by_taints(spec.tolerations)
+            one = nodes.allowed(spec)
             if len(one) > 1:
-                allowed |= one
+                allowed = allowed | one if allowed else one
     return allowed
 
 

@@ -7,13 +7,15 @@ says so goes: its counterpart has asked for nothing. Source: upstream RemovePods
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 from descheduler.anti_affinity import terms
 from descheduler.common_args import LabelSelector, Namespaces
 from descheduler.conflicts import Conflict, Conflicts
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.framework import Conversation, Finding, Handle, PodView, View
+from descheduler.pod_filter import EVERYWHERE, chosen_templates
 from descheduler.pod_order import least_important_first
+from descheduler.templates import pods_of
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
@@ -31,20 +33,20 @@ class Config:
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
-    present = {n.name: chosen(n.pods, config.namespaces, config.label_selector) for n in handle.nodes}
+    present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, present, view.namespaces)
-    for node in handle.nodes:
-        declaring = [pod for pod in present[node.name] if pod.object.spec.affinity and terms(pod)]
-        for pod in sorted(declaring, key=least_important_first):
+    declaring = pods_of(template for template in present if terms(template.first))
+    for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
+        for pod in sorted(pods, key=least_important_first):
             conflict = conflicts.of(pod)
-            verdict = (yield _finding(pod, node, conflict)) if conflict else None
+            verdict = (yield _finding(pod, conflict)) if conflict else None
             if verdict and verdict.evicted:
                 conflicts.remove(pod)
 
 
-def _finding(pod: PodView, node: NodeView, conflict: Conflict) -> Finding:
+def _finding(pod: PodView, conflict: Conflict) -> Finding:
     term, other = conflict.term, conflict.other
-    where = f"on the same node {node.name}" if other.node == node.name else f"on {other.node}, which shares it"
+    where = f"on the same node {pod.node}" if other.node == pod.node else f"on {other.node}, which shares it"
     evidence: dict[str, int | float | str] = {
         "topologyKey": term.topology_key,
         "counterpart": other.key,

@@ -7,13 +7,14 @@ business afterwards. Source: upstream RemovePodsViolatingNodeAffinity; docs/comp
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal
 
-from descheduler import node_index
 from descheduler.common_args import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.node_index import NodeIndex
-from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.node_index import NodeIndex, node_affinity
+from descheduler.pod_filter import EVERYWHERE, chosen_templates
+from descheduler.templates import Template, place, pods_of
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"
@@ -43,54 +44,52 @@ class Config:
             raise ValueError("nodeAffinityType is needed")
 
 
-def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod on a node that it must not be on, or that it likes less than one that has room for it."""
+    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    index = NodeIndex(handle.nodes)
     for kind in config.node_affinity_type:
         if kind == _REQUIRED:
-            yield from _judge_required(config, handle)
+            yield from _judge_required(templates, index, config, handle)
         else:
-            yield from _judge_preferred(config, handle)
+            yield from _judge_preferred(templates, index, view, handle)
 
 
-def _judge_required(config: Config, handle: Handle) -> Conversation:
+def _judge_required(templates: list[Template], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
     spent = False
-    for node in handle.nodes:
-        for pod in chosen(node.pods, config.namespaces, config.label_selector):
-            if _is_wrong(pod, node, config):
-                # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
-                stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
-                verdict = yield _wrong(pod, node, stuck=stuck)
-                spent = spent or (verdict is not None and verdict.stop == "total")
+    for pod in sorted(_misplaced(templates, index, config), key=place):
+        # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
+        stuck = not spent and handle.evictable(pod) and not handle.fits(pod, handle.nodes)
+        verdict = yield _wrong(pod, stuck=stuck)
+        spent = spent or (verdict is not None and verdict.stop == "total")
 
 
-def _judge_preferred(config: Config, handle: Handle) -> Conversation:
-    index = NodeIndex(handle.nodes)
-    for node in handle.nodes:
-        for pod in chosen(node.pods, config.namespaces, config.label_selector):
-            finding = _better(pod, node, index, handle)
-            verdict = (yield finding) if finding else None
-            if verdict and verdict.stop == "total":
-                return  # Where more pods would fit better is not worth asking when none may go.
+def _judge_preferred(templates: list[Template], index: NodeIndex, view: View, handle: Handle) -> Conversation:
+    for pod in pods_of(template for template in templates if node_affinity(template.first).preferred):
+        finding = _better(pod, view.nodes[pod.node], index, handle)
+        verdict = (yield finding) if finding else None
+        if verdict and verdict.stop == "total":
+            return  # Where more pods would fit better is not worth asking when none may go.
 
 
-def _is_wrong(pod: PodView, node: NodeView, config: Config) -> bool:
-    spec = pod.object.spec
-    if spec.affinity is None and not spec.node_selector:
-        return False
-    asked = node_index.node_affinity(pod).required is not None or (
-        config.including_node_selector and spec.node_selector
-    )
-    return bool(asked) and not node_index.matches(spec, node)
+def _misplaced(templates: list[Template], index: NodeIndex, config: Config) -> Iterator[PodView]:
+    """Pods on nodes that what is required of them does not allow."""
+    for template in templates:
+        spec = template.spec
+        by_selector = config.including_node_selector and spec.node_selector
+        if by_selector or node_affinity(template.first).required is not None:
+            allowed = index.allowed_by_labels(spec)
+            yield from (pod for pod in template.pods if pod.node not in allowed)
 
 
-def _wrong(pod: PodView, node: NodeView, *, stuck: bool) -> Finding:
+def _wrong(pod: PodView, *, stuck: bool) -> Finding:
     return Finding(
         pod=pod.uid,
         reason="NodeAffinityViolated",
         promise="its nodeSelector and required node affinity choose its nodes",
-        fact=f"{node.name} is none of them",
+        fact=f"{pod.node} is none of them",
         cure="moves to a node that matches; or give the node its labels back",
-        evidence={"node": node.name, "affinity": "required"},
+        evidence={"node": pod.node, "affinity": "required"},
         spare="NoMatchingNodeFits" if stuck else "",
         spare_text="it fits on no node that matches its affinity" if stuck else "",
     )
@@ -101,10 +100,7 @@ def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> F
 
     Upstream asks whether any node fits, be it the better one or not, and so may evict a pod again and again.
     """
-    preferred = node_index.node_affinity(pod).preferred if pod.object.spec.affinity else None
-    if not preferred:
-        return None
-    weights = index.weights(preferred)
+    weights = index.weights(node_affinity(pod).preferred or ())
     here = weights.of(node)
     nodes = weights.above(here)
     if not nodes or (handle.evictable(pod) and not handle.fits(pod, nodes)):

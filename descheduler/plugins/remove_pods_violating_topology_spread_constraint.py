@@ -12,13 +12,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler import levelling
+from descheduler import label_index, levelling
 from descheduler.common_args import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
 from descheduler.label_index import LabelIndex
 from descheduler.node_index import node_affinity
-from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.pod_filter import EVERYWHERE, chosen_templates
 from descheduler.spread import Constraint, Domains, Spread
+from descheduler.templates import Template, place
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
 POINT = "balance"
@@ -38,22 +39,17 @@ class Config:
     """Take only pods that fit on a node of a smaller domain; false: take others too, so that nodes are added."""
 
 
-def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that has to leave its domain for the constraints of its namespace to hold."""
     spread = Spread(handle.nodes)
-    for pods in _by_namespace(handle, config):
-        yield from _Namespace(pods, spread, config, handle).findings()
-
-
-def _by_namespace(handle: Handle, config: Config) -> Iterator[list[PodView]]:
-    grouped: dict[str, list[PodView]] = defaultdict(list)
-    constrained: set[str] = set()
-    for node in handle.nodes:
-        for pod in chosen(node.pods, config.namespaces, config.label_selector):
-            grouped[pod.pod.namespace].append(pod)
-            if pod.object.spec.topology_spread_constraints:
-                constrained.add(pod.pod.namespace)
-    return (grouped[name] for name in sorted(constrained))
+    templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
+    indices = label_index.by_namespace(templates)
+    constrained: dict[str, list[Template]] = defaultdict(list)
+    for template in templates:
+        if template.spec.topology_spread_constraints:
+            constrained[template.namespace].append(template)
+    for name in sorted(constrained):
+        yield from _Namespace(constrained[name], indices[name], spread, config, handle).findings()
 
 
 class _Namespace:
@@ -63,9 +59,11 @@ class _Namespace:
     takes more pods than are needed.
     """
 
-    def __init__(self, pods: list[PodView], spread: Spread, config: Config, handle: Handle) -> None:
-        self._pods = pods
-        self._index = LabelIndex(pods)
+    def __init__(
+        self, constrained: list[Template], index: LabelIndex, spread: Spread, config: Config, handle: Handle
+    ) -> None:
+        self._constrained = constrained
+        self._index = index
         self._spread = spread
         self._config = config
         self._handle = handle
@@ -73,9 +71,8 @@ class _Namespace:
 
     def findings(self) -> Iterator[Finding]:
         """What to say of each pod that has to go, each pod once."""
-        holders = (p for p in self._pods if p.object.spec.topology_spread_constraints and self._handle.evictable(p))
         words = self._config.constraints or ("DoNotSchedule",)
-        for constraint, holder in self._spread.constraints(holders, words):
+        for constraint, holder in self._spread.constraints(self._holders(), words):
             domains = self._spread.domains(constraint, self._index)
             values = self._spread.values(constraint)
             sizes = [len(pods) for pods in domains.values()]
@@ -84,15 +81,19 @@ class _Namespace:
             if not levelling.is_level(sizes, constraint.max_skew):
                 yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
 
+    def _holders(self) -> list[PodView]:
+        """The first pod of each template with constraints that may go at all; what cannot go asks for nothing."""
+        first = (next(filter(self._handle.evictable, template.pods), None) for template in self._constrained)
+        return sorted((pod for pod in first if pod), key=place)
+
     def _level(self, skewed: _Skewed, least: int) -> Iterator[Finding]:
         below = _Below(self._spread, skewed)
-        donors = {pod.uid: (value, len(pods)) for value, pods in skewed.domains.items() for pod in pods}
         ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
         skew = skewed.constraint.max_skew
         for pod in levelling.moves(ordered, skew, lambda pod: self._may_move(pod, below), empty=skewed.empty):
             if pod.uid not in self._going and not self._handle.going(pod):
                 self._going.add(pod.uid)
-                yield _finding(pod, skewed, *donors[pod.uid], least)
+                yield _finding(pod, skewed, self._spread.domain(pod, skewed.constraint), least)
 
     def _may_move(self, pod: PodView, below: _Below) -> bool:
         if pod.uid in self._going or self._handle.going(pod):
@@ -106,8 +107,10 @@ class _Namespace:
         the least important; equals by node and name. Upstream means the same but takes the most important first."""
         going = pod.uid in self._going or self._handle.going(pod)
         spec = pod.object.spec
-        affinity = node_affinity(pod)
-        tied = bool(spec.node_selector or affinity.required or affinity.preferred)
+        tied = bool(spec.node_selector)
+        if spec.affinity and not tied:
+            affinity = node_affinity(pod)
+            tied = bool(affinity.required or affinity.preferred)
         priority = float("-inf") if pod.pod.priority is None else pod.pod.priority
         return going, not tied, -priority
 
@@ -147,8 +150,8 @@ class _Below:
 _FEW = 64
 
 
-def _finding(pod: PodView, skewed: _Skewed, domain: str, here: int, least: int) -> Finding:
-    constraint = skewed.constraint
+def _finding(pod: PodView, skewed: _Skewed, domain: str, least: int) -> Finding:
+    constraint, here = skewed.constraint, len(skewed.domains[domain])
     return Finding(
         pod=pod.uid,
         reason="SpreadSkewed",

@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from descheduler import selectors, times
+from descheduler import label_index, templates, times
 from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
 from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
-from koordlite.model import cpuset, keys, node, wire
+from koordlite.model import cpuset, keys, node, wire, wire_volumes
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 
@@ -178,16 +178,15 @@ def _with_promises(one: PodView, home: NodeView, told: report.Report, problems: 
 
 
 def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: list[PodView]) -> Iterator[DisruptionBudget]:
-    by_namespace: dict[str, list[PodView]] = defaultdict(list)
-    for one in pods:
-        by_namespace[one.pod.namespace].append(one)
+    indices = label_index.by_namespace(templates.gather(pods))
     for obj in objects:
-        meta, selector = obj.metadata, obj.spec.selector
-        covered = (p.uid for p in by_namespace[meta.namespace] if selectors.labels_match(selector, p.pod.labels))
-        yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, frozenset(covered))
+        meta = obj.metadata
+        index = indices.get(meta.namespace)
+        covered = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
+        yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, covered)
 
 
-def _storage_classes(claims: Iterable[wire.PersistentVolumeClaimObject]) -> dict[str, str]:
+def _storage_classes(claims: Iterable[wire_volumes.PersistentVolumeClaimObject]) -> dict[str, str]:
     return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or "" for c in claims}
 
 

@@ -19,7 +19,7 @@ import yaml
 
 from descheduler.snapshot import crane, stream
 from descheduler.snapshot.pack import Packer
-from koordlite.model import wire
+from koordlite.model import wire, wire_metrics, wire_volumes
 from koordlite.model.errors import InputError, Problem
 
 SHAPES: dict[str, type[Any]] = {
@@ -30,12 +30,12 @@ SHAPES: dict[str, type[Any]] = {
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
     "PriorityClass": wire.PriorityClassObject,
-    "PersistentVolumeClaim": wire.PersistentVolumeClaimObject,
-    "PersistentVolume": wire.PersistentVolumeObject,
-    "StorageClass": wire.StorageClassObject,
-    "NodeMetric": wire.NodeMetricObject,
-    "NodeMetrics": wire.NodeMetricsObject,
-    "PodMetrics": wire.PodMetricsObject,
+    "PersistentVolumeClaim": wire_volumes.PersistentVolumeClaimObject,
+    "PersistentVolume": wire_volumes.PersistentVolumeObject,
+    "StorageClass": wire_volumes.StorageClassObject,
+    "NodeMetric": wire_metrics.NodeMetricObject,
+    "NodeMetrics": wire_metrics.NodeMetricsObject,
+    "PodMetrics": wire_metrics.PodMetricsObject,
 }
 _SUFFIXES = (".json", ".yaml", ".yml")
 _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -109,16 +109,36 @@ def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:
     if path.suffix in _SUFFIXES[1:] or path.stat().st_size < stream.LARGE_BYTES:
         return False
     with path.open("rb") as file:
-        pieces = stream.items(file, str(path))
-        kind, first = next(pieces, ("", b""))
-        if not first or not (kind or _header(first, str(path)).kind):
+        pieces = stream.items(file, str(path), _as_pod)
+        first = next(pieces, None)
+        if first is None or not (first.kind or _header(first.text, str(path)).kind):
             return False
-        for said, piece in itertools.chain(((kind, first),), pieces):
-            if said in ("Pod", "PodList"):  # Most of all there is, and its kind has been looked at already.
-                _keep(objects, piece, "Pod", str(path))
+        for piece in itertools.chain((first,), pieces):
+            if piece.made and (piece.made.kind or piece.kind) in ("Pod", "PodList"):
+                _put(objects, piece.made, "Pod", str(path))
             else:
-                take(objects, piece, str(path), said.removesuffix("List"))
+                take(objects, piece.text, str(path), piece.kind.removesuffix("List"))
     return True
+
+
+class _PodOrOther(wire.PodObject, frozen=True):
+    kind: str = ""
+
+
+_decode_pod = msgspec.json.Decoder(_PodOrOther).decode
+_decode_any = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def _as_pod(text: bytes) -> _PodOrOther | None:
+    """Read as a pod what most likely is one, so that it is read once; None when it cannot be.
+
+    msgspec.DecodeError when the text is no JSON.
+    """
+    try:
+        return _decode_pod(text)
+    except msgspec.ValidationError:
+        _decode_any(text)  # A mistake is found before the end of the text is, which may be cut off.
+        return None
 
 
 def _documents(path: pathlib.Path) -> Iterator[bytes]:
@@ -201,16 +221,22 @@ def _keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str)
     except msgspec.ValidationError as error:
         objects.problems.append(_poison(document, kind, path, str(error)))
         return
+    _put(objects, obj, kind, path)
+
+
+def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
+    """Put an object in its place; one without a name has none."""
     if kind == "Pod":
         obj = objects.packer.small(obj)
     place = (obj.metadata.namespace, obj.metadata.name)
-    if not obj.metadata.name:
+    if not place[1]:
         do = "give it a name; the object is left out of the picture until then"
         objects.problems.append(Problem(f"{path}: {kind.lower()}", "$.metadata.name", "", "there is no name", do))
         return
-    if place in objects.by_kind[kind]:
+    kept = objects.by_kind[kind]
+    if place in kept:
         objects.repeated[kind] += 1
-    objects.by_kind[kind][place] = obj
+    kept[place] = obj
 
 
 def _poison(document: bytes | msgspec.Raw, kind: str, path: str, why: str) -> Problem:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from sys import intern
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,6 +20,10 @@ T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _DROPPED = "kubectl.kubernetes.io/last-applied-configuration"
 """A copy of the object in text."""
+_KEPT = 1 << 14
+"""How many templates, conditions and states are known at a time: replicas come one after the other in a list."""
+_KEPT_PARTS = 1 << 16
+"""How many parts. Some, like annotations with a pod's address, are never seen again."""
 
 
 class Packer:
@@ -26,14 +31,23 @@ class Packer:
 
     def __init__(self) -> None:
         self._parts: dict[tuple[type, bytes], Any] = {}
-        self._models: dict[tuple[Any, ...], Callable[..., pod.Pod]] = {}
+        self._models: dict[tuple[Any, ...], _Model] = {}
+        self._templates: dict[bytes, tuple[Any, ...]] = {}
+        self._conditions = functools.lru_cache(_KEPT)(_conditions)
+        self._running = functools.lru_cache(_KEPT)(_running)
 
-    def share(self, part: T) -> T:
-        """The first part that was equal to this one; it takes this one's place."""
+    def share(self, part: T, make: Callable[[T], T] | None = None) -> T:
+        """A part that was equal to this one, if one was seen lately; it takes this one's place. Else what `make` makes
+        of this one is remembered."""
         if part is None:
             return part
-        shared: T = self._parts.setdefault((type(part), _encode(part)), part)
-        return shared
+        key = (type(part), _encode(part))
+        known: T | None = self._parts.get(key)
+        if known is None:
+            if len(self._parts) >= _KEPT_PARTS:
+                self._parts.clear()
+            known = self._parts[key] = make(part) if make else part
+        return known
 
     def small(self, obj: wire.PodObject) -> wire.PodObject:
         """The pod with shared parts, without volumes and container ids that no rule looks at."""
@@ -48,19 +62,23 @@ class Packer:
         Containers are left out: they differ from pod to pod, and only the agent of the node asks for them.
         """
         meta, spec, status = obj.metadata, obj.spec, obj.status
-        parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources, meta.labels, meta.annotations)
-        key = (*map(id, parts), priority, status.qos_class)
-        make = self._models.get(key)
-        if make is None:
+        labels, notes = meta.labels or _NONE, meta.annotations or _NONE
+        parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+        said = (*[labels.get(key) for key in pod.DECISIVE_LABELS], *[notes.get(key) for key in pod.DECISIVE_NOTES])
+        key = (*map(id, parts), *said, priority, status.qos_class)
+        model = self._models.get(key)
+        if model is None:
             first = dataclasses.replace(pod.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
-            make = self._models[key] = _maker(first)
-        return make(
+            model = self._models[key] = _Model(_maker(first), parts)
+        return model.make(
             namespace=meta.namespace,
             name=meta.name,
             # Hand-written manifests have no uid; the name is as good as long as the picture lasts.
             uid=meta.uid or f"{meta.namespace}/{meta.name}",
+            labels=labels,
+            annotations=notes,
             phase=status.phase,
             deleting=meta.deletion_timestamp is not None,
         )
@@ -71,78 +89,134 @@ class Packer:
             notes = {key: text for key, text in notes.items() if key != _DROPPED}
         return wire.ObjectMeta(
             name=meta.name,
-            namespace=self.share(meta.namespace),
+            namespace=intern(meta.namespace),
             uid=meta.uid,
-            labels=self.share(meta.labels),
-            annotations=self.share(notes),
-            creation_timestamp=self.share(meta.creation_timestamp),
+            labels=self.share(meta.labels, _texts),
+            annotations=self.share(notes, _texts),
+            creation_timestamp=_text(meta.creation_timestamp),
             deletion_timestamp=meta.deletion_timestamp,
             owner_references=self.share(meta.owner_references),
         )
 
     def _spec(self, spec: wire.PodSpec) -> wire.PodSpec:
-        return msgspec.structs.replace(
-            spec,
-            node_name=self.share(spec.node_name),
-            containers=self.share(spec.containers),
-            init_containers=self.share(spec.init_containers),
-            overhead=self.share(spec.overhead),
-            resources=self.share(spec.resources),
-            priority_class_name=self.share(spec.priority_class_name),
-            scheduler_name=self.share(spec.scheduler_name),
-            node_selector=self.share(spec.node_selector),
-            affinity=self.share(spec.affinity),
-            tolerations=self.share(spec.tolerations),
-            topology_spread_constraints=self.share(spec.topology_spread_constraints),
-            volumes=self.share(_decisive(spec.volumes)),
+        parts = self._template(
+            (
+                spec.containers,
+                spec.init_containers,
+                spec.overhead,
+                spec.resources,
+                spec.node_selector,
+                spec.affinity,
+                spec.tolerations,
+                spec.topology_spread_constraints,
+                _decisive(spec.volumes),
+            )
+        )
+        containers, init_containers, overhead, resources, node_selector, affinity, tolerations, spread, volumes = parts
+        return wire.PodSpec(
+            node_name=intern(spec.node_name),
+            containers=containers,
+            init_containers=init_containers,
+            overhead=overhead,
+            resources=resources,
+            priority=spec.priority,
+            priority_class_name=_text(spec.priority_class_name),
+            scheduler_name=_text(spec.scheduler_name),
+            termination_grace_period_seconds=spec.termination_grace_period_seconds,
+            node_selector=node_selector,
+            affinity=affinity,
+            tolerations=tolerations,
+            topology_spread_constraints=spread,
+            volumes=volumes,
+            resource_claims=spec.resource_claims,
         )
 
+    def _template(self, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Shared parts. Mostly the whole template is one that was seen before, which is quicker to tell at once."""
+        key = _encode(parts)
+        known = self._templates.get(key)
+        if known is None:
+            if len(self._templates) >= _KEPT:
+                self._templates.clear()
+            known = self._templates[key] = tuple(map(self.share, parts))
+        return known
+
     def _status(self, status: wire.PodStatus) -> wire.PodStatus:
-        return msgspec.structs.replace(
-            status,
-            phase=self.share(status.phase),
-            qos_class=self.share(status.qos_class),
-            start_time=self.share(status.start_time),
-            message=None,
+        return wire.PodStatus(
+            phase=intern(status.phase),
+            reason=status.reason,
+            qos_class=_text(status.qos_class),
+            start_time=_text(status.start_time),
             container_statuses=self._containers(status.container_statuses),
             init_container_statuses=self._containers(status.init_container_statuses),
             ephemeral_container_statuses=self._containers(status.ephemeral_container_statuses),
-            conditions=tuple(map(self._condition, status.conditions)) if status.conditions else None,
+            conditions=status.conditions and self._conditions(status.conditions),
         )
 
     def _containers(self, states: tuple[wire.ContainerStatus, ...] | None) -> tuple[wire.ContainerStatus, ...] | None:
-        return self.share(tuple(map(_without_id, states))) if states else None
+        """Without their ids, which no two containers share."""
+        if not states:
+            return None
+        if all(state.state and "running" in state.state for state in states):
+            return self._running(tuple([(state.name, state.restart_count) for state in states]))
+        return self.share(tuple(map(_without_id, states)))
 
-    def _condition(self, condition: wire.PodCondition) -> wire.PodCondition:
-        """The same few conditions, but for their time; a pod's conditions mostly share that as well."""
-        return wire.PodCondition(
-            type=self.share(condition.type),
-            status=self.share(condition.status),
-            reason=self.share(condition.reason),
-            last_transition_time=self.share(condition.last_transition_time),
+
+def _running(containers: tuple[tuple[str, int], ...]) -> tuple[wire.ContainerStatus, ...]:
+    """Names and restarts of containers that run; since when is nothing that a rule asks."""
+    return tuple(wire.ContainerStatus(name=name, state={"running": {}}, restart_count=n) for name, n in containers)
+
+
+def _without_id(state: wire.ContainerStatus) -> wire.ContainerStatus:
+    now = {"running": {}} if state.state and "running" in state.state else state.state
+    return wire.ContainerStatus(name=state.name, state=now, restart_count=state.restart_count)
+
+
+def _conditions(several: tuple[wire.PodCondition, ...]) -> tuple[wire.PodCondition, ...]:
+    """The same few conditions, but for their times; replicas that were started together mostly share those as well."""
+    return tuple(
+        wire.PodCondition(
+            type=intern(one.type),
+            status=intern(one.status),
+            reason=_text(one.reason),
+            last_transition_time=_text(one.last_transition_time),
         )
+        for one in several
+    )
+
+
+def _texts(texts: dict[str, str] | None) -> dict[str, str] | None:
+    """Where a pod has texts of its own, the others of them are mostly not."""
+    return texts and {intern(key): intern(text) for key, text in texts.items()}
+
+
+def _text(text: str | None) -> str | None:
+    return text and intern(text)
 
 
 def _decisive(volumes: tuple[wire.Volume, ...] | None) -> tuple[wire.Volume, ...] | None:
     """Volumes that hold data; tokens and configuration come along wherever the pod goes."""
     if not volumes:
         return None
-    return tuple(v for v in volumes if any(getattr(v, name) is not None for name in _DATA)) or None
+    return tuple([v for v in volumes if v.empty_dir is not None or v.host_path is not None or _claims(v)]) or None
 
 
-_DATA = tuple(name for name in wire.Volume.__struct_fields__ if name != "name")
+def _claims(volume: wire.Volume) -> bool:
+    return volume.persistent_volume_claim is not None
 
 
-def _without_id(state: wire.ContainerStatus) -> wire.ContainerStatus:
-    """`running` says when it began, which no rule asks and no two pods share."""
-    now = {"running": {}} if state.state and "running" in state.state else state.state
-    return wire.ContainerStatus(name=state.name, state=now, restart_count=state.restart_count)
+class _Model(NamedTuple):
+    """Makes pods with the same classes and requests, and an identity of their own."""
+
+    make: Callable[..., pod.Pod]
+    parts: tuple[Any, ...]
+    """What it was made of. It is known by the identities of these, so they have to stay."""
 
 
 def _maker(model: pod.Pod) -> Callable[..., pod.Pod]:
-    """Makes pods with the model's classes and requests, and an identity of their own."""
     shared = {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.name not in _IDENTITY}
     return functools.partial(pod.Pod, **shared)
 
 
-_IDENTITY = ("namespace", "name", "uid", "phase", "deleting")
+_IDENTITY = ("namespace", "name", "uid", "labels", "annotations", "phase", "deleting")
+_NONE: dict[str, str] = {}

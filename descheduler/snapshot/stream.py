@@ -9,29 +9,45 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from koordlite.model.errors import InputError, Problem
 
+T = TypeVar("T")
+
 LARGE_BYTES = 32 << 20
 """Smaller files are read at once."""
-_CHUNK_BYTES = 4 << 20
+_HEAD_BYTES = 1 << 20
+"""In so much of the file the list has to begin."""
+_CHUNK_BYTES = 256 << 10
+"""So that what is split and read next is still in the processor's cache."""
 _HEAD = re.compile(rb'"items"\s*:\s*\[(\s*)(\{\s*"[^"\\]*"\s*:)')
 _KIND = re.compile(rb'"kind"\s*:\s*"(\w*List)"')
 
 
-def items(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
-    """(kind of the object, else of the list, else empty; JSON of one object) of a file that holds one list, whose items
-    come first or last.
+class Piece(NamedTuple, Generic[T]):
+    """One object of the list."""
 
-    InputError when the file ends inside of an object. Nothing comes when there is no `items` in the first MiB: such a
-    file has to be read at once.
+    kind: str
+    """The kind of the list; empty when that comes after the objects."""
+    text: bytes
+    """Its JSON."""
+    made: T
+    """What was made of it."""
+
+
+def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Piece[T]]:
+    """The objects of a file that holds one list, whose items come first or last.
+
+    `make` is asked for each piece and raises msgspec.DecodeError where that is no JSON, and so no whole object; it may
+    be anything else that is wrong with it, as long as `make` returns. InputError when the file ends inside of an
+    object. Nothing comes when there is no `items` in the first MiB: such a file has to be read at once.
     """
-    held = file.read(_CHUNK_BYTES)
-    head = _HEAD.search(held, 0, 1 << 20)
+    held = file.read(_HEAD_BYTES)
+    head = _HEAD.search(held)
     if head is None:
         return
     said = _KIND.search(held, 0, head.start())
@@ -39,12 +55,13 @@ def items(file: BinaryIO, path: str) -> Iterator[tuple[str, bytes]]:
     separator = _separators(head)
     held = held[head.start(2) :]
     while True:
-        pieces, held = _pieces(held, separator)
-        for kind, piece in pieces:
-            yield kind or name, piece
+        pieces, held = _pieces(held, separator, make)
+        for text, made in pieces:
+            yield Piece(name, text, made)
         more = file.read(_CHUNK_BYTES)
         if not more:
-            yield name, _last(held, path)
+            last = _last(held, path)
+            yield Piece(name, last, make(last))
             return
         held += more
 
@@ -56,35 +73,21 @@ def _separators(head: re.Match[bytes]) -> tuple[re.Pattern[bytes], int]:
     return re.compile(rb"\},(?:" + between + rb")" + re.escape(lead)), len(lead)
 
 
-def _pieces(held: bytes, separator: tuple[re.Pattern[bytes], int]) -> tuple[list[tuple[str, bytes]], bytes]:
-    """The objects that are whole, each with its kind if it says one, and the rest."""
+def _pieces(
+    held: bytes, separator: tuple[re.Pattern[bytes], int], make: Callable[[bytes], T]
+) -> tuple[list[tuple[bytes, T]], bytes]:
+    """The objects that are whole, each with what was made of it, and the rest."""
     pattern, lead = separator
-    found: list[tuple[str, bytes]] = []
+    found: list[tuple[bytes, T]] = []
     start = 0
     for hit in pattern.finditer(held):
         piece = held[start : hit.start() + 1]
-        kind = _kind(piece)
-        if kind is not None:
-            found.append((kind, piece))
-            start = hit.end() - lead
+        try:
+            found.append((piece, make(piece)))
+        except msgspec.DecodeError:
+            continue  # The separator stands inside of an object.
+        start = hit.end() - lead
     return found, held[start:]
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    kind: str = ""
-
-
-_decode = msgspec.json.Decoder(_Kind).decode
-
-
-def _kind(piece: bytes) -> str | None:
-    """The kind that an object says, or empty; None when the piece is no JSON."""
-    try:
-        return _decode(piece).kind
-    except msgspec.ValidationError:
-        return ""  # JSON, but no object of Kubernetes: whoever reads it says so.
-    except msgspec.DecodeError:
-        return None
 
 
 def _last(held: bytes, path: str) -> bytes:

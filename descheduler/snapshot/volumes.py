@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from koordlite.model import wire
+from koordlite.model import wire, wire_volumes
 
 _ZONES = (
     "topology.kubernetes.io/zone",
@@ -20,9 +20,9 @@ _SEPARATOR = "__"
 
 
 def nodes(
-    claims: Iterable[wire.PersistentVolumeClaimObject],
-    volumes: Iterable[wire.PersistentVolumeObject],
-    classes: Iterable[wire.StorageClassObject],
+    claims: Iterable[wire_volumes.PersistentVolumeClaimObject],
+    volumes: Iterable[wire_volumes.PersistentVolumeObject],
+    classes: Iterable[wire_volumes.StorageClassObject],
 ) -> dict[str, tuple[wire.NodeSelector, ...]]:
     """Selectors by claim, `namespace/name`, that a node must all match. A claim without an entry is no obstacle."""
     by_volume = {volume.metadata.name: tuple(_of_volume(volume)) for volume in volumes}
@@ -36,7 +36,7 @@ def nodes(
     return found
 
 
-def _of_volume(volume: wire.PersistentVolumeObject) -> Iterator[wire.NodeSelector]:
+def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[wire.NodeSelector]:
     affinity = volume.spec.node_affinity
     if affinity and affinity.required:
         yield affinity.required
@@ -50,13 +50,13 @@ def _of_volume(volume: wire.PersistentVolumeObject) -> Iterator[wire.NodeSelecto
         yield wire.NodeSelector(node_selector_terms=(wire.NodeSelectorTerm(match_expressions=tuple(lines)),))
 
 
-def _of_class(found: wire.StorageClassObject) -> Iterator[wire.NodeSelector]:
+def _of_class(found: wire_volumes.StorageClassObject) -> Iterator[wire.NodeSelector]:
     """A volume that is made where the pod starts is made only where its class allows."""
     if found.volume_binding_mode == "WaitForFirstConsumer" and found.allowed_topologies:
         yield wire.NodeSelector(node_selector_terms=tuple(map(_term, found.allowed_topologies)))
 
 
-def _term(topology: wire.TopologyTerm) -> wire.NodeSelectorTerm:
+def _term(topology: wire_volumes.TopologyTerm) -> wire.NodeSelectorTerm:
     wanted = topology.match_label_expressions or ()
     lines = (wire.LabelRequirement(key=line.key, operator="In", values=line.values) for line in wanted)
     return wire.NodeSelectorTerm(match_expressions=tuple(lines))

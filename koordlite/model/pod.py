@@ -110,6 +110,11 @@ class Pod:
         return self.requests[resource].value if resource in self.requests else 0
 
 
+DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
+DECISIVE_NOTES = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
+"""Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
+
+
 def from_wire(obj: wire.PodObject) -> Pod:
     """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`."""
     problems: list[Problem] = []

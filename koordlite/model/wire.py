@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 
-class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Common settings of all shapes."""
+class Shape(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """An object or a part of one; what all of them have in common."""
 
 
-class OwnerReference(_Object, frozen=True):
+class OwnerReference(Shape, frozen=True):
     """Who made an object, and is waited for when it goes."""
 
     kind: str = ""
@@ -26,7 +26,7 @@ class OwnerReference(_Object, frozen=True):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(_Object, frozen=True):
+class ObjectMeta(Shape, frozen=True):
     """metadata of any object."""
 
     name: str = ""
@@ -40,14 +40,14 @@ class ObjectMeta(_Object, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class Resources(_Object, frozen=True):
+class Resources(Shape, frozen=True):
     """resources of a container; amounts are quantities as text (Kubernetes also accepts JSON numbers)."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
-class ContainerPort(_Object, frozen=True):
+class ContainerPort(Shape, frozen=True):
     """A port of a container; only host ports matter for placement."""
 
     host_port: int | None = None
@@ -55,7 +55,7 @@ class ContainerPort(_Object, frozen=True):
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
 
 
-class Container(_Object, frozen=True):
+class Container(Shape, frozen=True):
     """A container of a pod's spec."""
 
     name: str = ""
@@ -65,7 +65,7 @@ class Container(_Object, frozen=True):
     ports: tuple[ContainerPort, ...] | None = None
 
 
-class ContainerStatus(_Object, frozen=True):
+class ContainerStatus(Shape, frozen=True):
     """State of a container. `state` has one of the keys waiting, running, terminated."""
 
     name: str = ""
@@ -74,7 +74,7 @@ class ContainerStatus(_Object, frozen=True):
     restart_count: int = 0
 
 
-class Toleration(_Object, frozen=True):
+class Toleration(Shape, frozen=True):
     """A toleration of a pod."""
 
     key: str = ""
@@ -83,7 +83,7 @@ class Toleration(_Object, frozen=True):
     effect: str = ""
 
 
-class LabelRequirement(_Object, frozen=True):
+class LabelRequirement(Shape, frozen=True):
     """One line of a selector. `operator`: In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt."""
 
     key: str = ""
@@ -91,34 +91,34 @@ class LabelRequirement(_Object, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class LabelSelector(_Object, frozen=True):
+class LabelSelector(Shape, frozen=True):
     """A label selector: every label and every requirement must hold; an empty one selects everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[LabelRequirement, ...] | None = None
 
 
-class NodeSelectorTerm(_Object, frozen=True):
+class NodeSelectorTerm(Shape, frozen=True):
     """One term of a node affinity: all its lines must hold; a term without lines matches no node."""
 
     match_expressions: tuple[LabelRequirement, ...] | None = None
     match_fields: tuple[LabelRequirement, ...] | None = None
 
 
-class NodeSelector(_Object, frozen=True):
+class NodeSelector(Shape, frozen=True):
     """Terms of which one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class PreferredNodes(_Object, frozen=True):
+class PreferredNodes(Shape, frozen=True):
     """Nodes a pod would rather be on, and how much rather: 1 to 100."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(_Object, frozen=True):
+class NodeAffinity(Shape, frozen=True):
     """Which nodes a pod must, and would rather, be on."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -127,7 +127,7 @@ class NodeAffinity(_Object, frozen=True):
     )
 
 
-class PodAffinityTerm(_Object, frozen=True):
+class PodAffinityTerm(Shape, frozen=True):
     """Pods that `label_selector` selects, in the domain of nodes that share the label `topology_key`."""
 
     label_selector: LabelSelector | None = None
@@ -136,7 +136,7 @@ class PodAffinityTerm(_Object, frozen=True):
     topology_key: str = ""
 
 
-class PodAntiAffinity(_Object, frozen=True):
+class PodAntiAffinity(Shape, frozen=True):
     """The part of a pod anti-affinity that must hold."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
@@ -144,14 +144,14 @@ class PodAntiAffinity(_Object, frozen=True):
     )
 
 
-class Affinity(_Object, frozen=True):
+class Affinity(Shape, frozen=True):
     """Where a pod must, and must not, be placed; of preferences, those for nodes."""
 
     node_affinity: NodeAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
-class TopologySpreadConstraint(_Object, frozen=True):
+class TopologySpreadConstraint(Shape, frozen=True):
     """How evenly the pods that `label_selector` selects must lie over the values of the node label `topology_key`."""
 
     max_skew: int = 0
@@ -168,7 +168,7 @@ class TopologySpreadConstraint(_Object, frozen=True):
     min_domains: int | None = None
 
 
-class Volume(_Object, frozen=True):
+class Volume(Shape, frozen=True):
     """A volume; only what guards ask: is it local, is it a claim."""
 
     name: str = ""
@@ -177,7 +177,7 @@ class Volume(_Object, frozen=True):
     persistent_volume_claim: dict[str, Any] | None = None
 
 
-class PodSpec(_Object, frozen=True):
+class PodSpec(Shape, frozen=True):
     """spec of a pod."""
 
     node_name: str = ""
@@ -197,7 +197,7 @@ class PodSpec(_Object, frozen=True):
     resource_claims: tuple[dict[str, Any], ...] | None = None
 
 
-class PodCondition(_Object, frozen=True):
+class PodCondition(Shape, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
@@ -206,7 +206,7 @@ class PodCondition(_Object, frozen=True):
     last_transition_time: str | None = None
 
 
-class PodStatus(_Object, frozen=True):
+class PodStatus(Shape, frozen=True):
     """status of a pod."""
 
     phase: str = ""
@@ -220,7 +220,7 @@ class PodStatus(_Object, frozen=True):
     conditions: tuple[PodCondition, ...] | None = None
 
 
-class PodObject(_Object, frozen=True):
+class PodObject(Shape, frozen=True):
     """A v1 Pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -228,7 +228,7 @@ class PodObject(_Object, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(_Object, frozen=True):
+class Taint(Shape, frozen=True):
     """A taint of a node."""
 
     key: str = ""
@@ -236,14 +236,14 @@ class Taint(_Object, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(_Object, frozen=True):
+class NodeSpec(Shape, frozen=True):
     """spec of a node."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
-class Condition(_Object, frozen=True):
+class Condition(Shape, frozen=True):
     """One condition of a node."""
 
     type: str = ""
@@ -251,14 +251,14 @@ class Condition(_Object, frozen=True):
     last_heartbeat_time: str | None = None
 
 
-class NodeAddress(_Object, frozen=True):
+class NodeAddress(Shape, frozen=True):
     """One address of a node; `type` is InternalIP, Hostname …"""
 
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(_Object, frozen=True):
+class NodeStatus(Shape, frozen=True):
     """status of a node."""
 
     capacity: dict[str, str | int | float] | None = None
@@ -267,7 +267,7 @@ class NodeStatus(_Object, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class NodeObject(_Object, frozen=True):
+class NodeObject(Shape, frozen=True):
     """A v1 Node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -275,14 +275,14 @@ class NodeObject(_Object, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class ConfigMapObject(_Object, frozen=True):
+class ConfigMapObject(Shape, frozen=True):
     """A v1 ConfigMap."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
 
 
-class ZoneResource(_Object, frozen=True, omit_defaults=False):
+class ZoneResource(Shape, frozen=True, omit_defaults=False):
     """One resource of a NUMA zone."""
 
     name: str = ""
@@ -291,7 +291,7 @@ class ZoneResource(_Object, frozen=True, omit_defaults=False):
     available: str | int = "0"
 
 
-class Zone(_Object, frozen=True):
+class Zone(Shape, frozen=True):
     """A zone of a NodeResourceTopology; `node-0` of type `Node` is NUMA node 0."""
 
     name: str = ""
@@ -302,7 +302,7 @@ class Zone(_Object, frozen=True):
     attributes: tuple[dict[str, str], ...] | None = None
 
 
-class NRTObject(_Object, frozen=True):
+class NRTObject(Shape, frozen=True):
     """A topology.node.k8s.io NodeResourceTopology; cluster-scoped, named after its node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -311,19 +311,19 @@ class NRTObject(_Object, frozen=True):
     attributes: tuple[dict[str, str], ...] | None = None
 
 
-class PodDisruptionBudgetSpec(_Object, frozen=True):
+class PodDisruptionBudgetSpec(Shape, frozen=True):
     """spec of a PodDisruptionBudget; a missing selector selects no pod, an empty one every pod of the namespace."""
 
     selector: LabelSelector | None = None
 
 
-class PodDisruptionBudgetStatus(_Object, frozen=True):
+class PodDisruptionBudgetStatus(Shape, frozen=True):
     """status of a PodDisruptionBudget."""
 
     disruptions_allowed: int = 0
 
 
-class PodDisruptionBudgetObject(_Object, frozen=True):
+class PodDisruptionBudgetObject(Shape, frozen=True):
     """A policy/v1 PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -331,120 +331,15 @@ class PodDisruptionBudgetObject(_Object, frozen=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class NamespaceObject(_Object, frozen=True):
+class NamespaceObject(Shape, frozen=True):
     """A v1 Namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class PriorityClassObject(_Object, frozen=True):
+class PriorityClassObject(Shape, frozen=True):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool | None = None
-
-
-class PersistentVolumeClaimSpec(_Object, frozen=True):
-    """spec of a PersistentVolumeClaim."""
-
-    storage_class_name: str | None = None
-    volume_name: str | None = None
-    """The volume it is bound to; missing or empty before that."""
-
-
-class PersistentVolumeClaimObject(_Object, frozen=True):
-    """A v1 PersistentVolumeClaim."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-
-
-class MeasuredResources(_Object, frozen=True):
-    """A measured use."""
-
-    resources: dict[str, str | int | float] | None = None
-
-
-class PodMetric(_Object, frozen=True):
-    """Measured use of one pod."""
-
-    name: str = ""
-    namespace: str = ""
-    pod_usage: MeasuredResources | None = None
-
-
-class NodeUsage(_Object, frozen=True):
-    """Measured use of a node; `system_usage` is what neither pods nor host applications use."""
-
-    node_usage: MeasuredResources | None = None
-    system_usage: MeasuredResources | None = None
-
-
-class NodeMetricStatus(_Object, frozen=True):
-    """status of a NodeMetric."""
-
-    update_time: str | None = None
-    node_metric: NodeUsage | None = None
-    pods_metric: tuple[PodMetric, ...] | None = None
-
-
-class NodeMetricObject(_Object, frozen=True):
-    """A slo.koordinator.sh/v1alpha1 NodeMetric; cluster-scoped, named after its node."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    status: NodeMetricStatus = NodeMetricStatus()
-
-
-class VolumeNodeAffinity(_Object, frozen=True):
-    """Nodes that reach a volume."""
-
-    required: NodeSelector | None = None
-
-
-class PersistentVolumeSpec(_Object, frozen=True):
-    """spec of a PersistentVolume; only from where it can be reached."""
-
-    node_affinity: VolumeNodeAffinity | None = None
-
-
-class PersistentVolumeObject(_Object, frozen=True):
-    """A v1 PersistentVolume; cluster-scoped."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-
-
-class TopologyTerm(_Object, frozen=True):
-    """Labels that a node must have, all of them."""
-
-    match_label_expressions: tuple[LabelRequirement, ...] | None = None
-
-
-class StorageClassObject(_Object, frozen=True):
-    """A storage.k8s.io/v1 StorageClass."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    volume_binding_mode: str | None = None
-    allowed_topologies: tuple[TopologyTerm, ...] | None = None
-
-
-class NodeMetricsObject(_Object, frozen=True):
-    """A metrics.k8s.io NodeMetrics: what a node uses just now."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    usage: dict[str, str | int | float] | None = None
-
-
-class ContainerMetrics(_Object, frozen=True):
-    """What a container uses just now."""
-
-    name: str = ""
-    usage: dict[str, str | int | float] | None = None
-
-
-class PodMetricsObject(_Object, frozen=True):
-    """A metrics.k8s.io PodMetrics."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    containers: tuple[ContainerMetrics, ...] | None = None

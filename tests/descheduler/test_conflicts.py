@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from descheduler import selectors
 from descheduler.conflicts import Conflicts
 from descheduler.framework import NodeView, PodView
+from descheduler.templates import gather, place
 from koordlite.model import node, pod, wire
 
 ZONES = {"n0": "a", "n1": "a", "n2": "b", "n3": None}
@@ -69,8 +70,7 @@ def test_the_index_finds_whom_a_comparison_of_all_pairs_finds(
     written: list[tuple[str, str, str, list[wire.PodAffinityTerm]]], leaving: list[int]
 ) -> None:
     present = [view(number, *one) for number, one in enumerate(written)]
-    by_node = {name: [one for one in present if one.node == name] for name in ZONES}
-    conflicts = Conflicts(nodes(), by_node, {})
+    conflicts = Conflicts(nodes(), gather(sorted(present, key=place)), {})
     for number in [*leaving, None]:
         for one in present:
             found, expected = conflicts.of(one), counterparts(one, present)

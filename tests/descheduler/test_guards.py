@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from descheduler import guards
 from descheduler.evictor_args import Args
+from descheduler.pod_order import PREFER_NO_EVICTION
 from koordlite.model import strict
 from koordlite.model.errors import ConfigError, InputError
 
@@ -125,6 +127,51 @@ def test_the_evict_annotation_overrules_protections(cluster: Any) -> None:
     cluster.node("a")
     cluster.pod("p", "a", owner="", annotations=EVICT)["spec"].update(volume(emptyDir={}))
     assert reasons(cluster) == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "",
+        "minReplicas: 3, minPodAge: 5h, noEvictionPolicy: Mandatory, evictFailedBarePods: true",
+        "priorityThreshold: {value: 10}, labelSelector: {matchLabels: {a: b}}, ignorePvcPods: true",
+        "podProtections: {extraEnabled: [PodsWithoutPDB, PodsWithPVC, PodsWithResourceClaims]}",
+        "namespaces: {exclude: [other]}",
+    ],
+)
+def test_guards_that_ask_a_template_once_say_what_is_said_of_each_pod(cluster: Any, args: str) -> None:
+    cluster.node("a")
+    for number, change in enumerate(DIFFERENCES):
+        for twin in "pq":
+            change(cluster.pod(f"{twin}{number:02}", "a"))
+    cluster.budget("b", 1, {"a": "b"})
+    view = cluster.view()
+    filters = (strict.load(f"{{{args}}}", Args, "args"), strict.load("evictLocalStoragePods: true", Args, "args"))
+    asked = guards.Guards(view, filters)
+    for pod in view.pods():
+        each = (refusal for one in filters for refusal in guards.refusals(pod, view, one))
+        assert asked.refusals(pod) == tuple(dict.fromkeys(each))
+
+
+DIFFERENCES: tuple[Callable[[dict[str, Any]], object], ...] = (
+    lambda pod: None,
+    lambda pod: pod["metadata"].update(labels={"a": "b"}),
+    lambda pod: pod["metadata"].update(ownerReferences=[]),
+    lambda pod: pod["metadata"].update(ownerReferences=[], namespace="other"),
+    lambda pod: pod["metadata"]["ownerReferences"][0].update(kind="DaemonSet"),
+    lambda pod: pod["metadata"].update(annotations=EVICT),
+    lambda pod: pod["metadata"].update(annotations={PREFER_NO_EVICTION: ""}),
+    lambda pod: pod["metadata"].update(annotations={"kubernetes.io/config.mirror": "x"}),
+    lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T11:00:00Z"),
+    lambda pod: pod["spec"].update(priority=2000000000),
+    lambda pod: pod["spec"].update(priority=10),
+    lambda pod: pod["spec"].update(volume(emptyDir={})),
+    lambda pod: pod["spec"].update(volume(persistentVolumeClaim={"claimName": "c"})),
+    lambda pod: pod["spec"].update(resourceClaims=[{}]),
+    lambda pod: pod["status"].update(startTime="2026-01-01T01:00:00Z"),
+    lambda pod: pod["status"].update(phase="Pending"),
+)
+"""What guards look at; all pods share the rest."""
 
 
 def test_a_pod_under_two_budgets_cannot_be_evicted_at_all(cluster: Any) -> None:

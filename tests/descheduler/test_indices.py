@@ -11,6 +11,7 @@ from descheduler import node_index, selectors
 from descheduler.framework import NodeView, PodView
 from descheduler.label_index import LabelIndex
 from descheduler.node_index import NodeIndex
+from descheduler.templates import gather
 from koordlite.model import node, pod, wire
 
 keys, values = st.sampled_from("ab"), st.sampled_from("xyz")
@@ -57,13 +58,13 @@ def test_the_index_of_labels_finds_what_the_selector_selects(
     all_labels: list[dict[str, str]], wanted: wire.LabelSelector
 ) -> None:
     pods = pods_with(all_labels)
-    found = LabelIndex(pods).select(wanted)
+    found = LabelIndex(gather(pods)).select(wanted)
     assert {p.uid for p in found} == {p.uid for p in pods if selectors.labels_match(wanted, p.pod.labels)}
     assert len(found) == len({p.uid for p in found})
 
 
 def test_a_missing_selector_selects_nobody() -> None:
-    assert LabelIndex(pods_with([{"a": "x"}])).select(None) == []
+    assert LabelIndex(gather(pods_with([{"a": "x"}]))).select(None) == []
 
 
 @given(st.lists(labels, min_size=1, max_size=6), labels, st.lists(terms | by_name, max_size=2) | st.none())

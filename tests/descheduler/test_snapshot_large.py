@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import pathlib
@@ -13,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler.snapshot import assemble, cluster, files, stream
+from descheduler.snapshot import assemble, cluster, files, pack, stream
 from descheduler.snapshot.pack import Packer
 from koordlite.kube.answers import ApiError
 from koordlite.kube.paging import Page
-from koordlite.model import pod, wire
+from koordlite.model import keys, pod, wire
 from koordlite.model.errors import InputError
 
 TEXT = st.text(alphabet='ab{}[],":\\ \n', max_size=8)
@@ -29,10 +30,17 @@ OBJECTS = st.lists(
 FORMS = {"compact": {"separators": (",", ":")}, "spaced": {}, "indented": {"indent": 4}}
 
 
+def pieces(text: str) -> list[stream.Piece[Any]]:
+    return list(stream.items(io.BytesIO(text.encode()), "file", msgspec.json.decode))
+
+
 def in_pieces(text: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     with monkeypatch.context() as patch:
+        patch.setattr(stream, "_HEAD_BYTES", chunk)
         patch.setattr(stream, "_CHUNK_BYTES", chunk)
-        return [json.loads(piece) for _, piece in stream.items(io.BytesIO(text.encode()), "file")]
+        found = pieces(text)
+    assert [json.loads(piece.text) for piece in found] == [piece.made for piece in found]
+    return [piece.made for piece in found]
 
 
 @given(objects=OBJECTS, form=st.sampled_from(sorted(FORMS)), chunk=st.integers(128, 500))
@@ -46,7 +54,7 @@ def test_pieces_are_the_items_whatever_they_hold(objects: list[Any], form: str, 
 def test_a_list_that_was_cut_off_is_a_problem() -> None:
     text = json.dumps({"kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
     with pytest.raises(InputError, match="cut off"):
-        list(stream.items(io.BytesIO(text[:-20].encode()), "pods.json"))
+        pieces(text[:-20])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,7 @@ def test_a_list_that_was_cut_off_is_a_problem() -> None:
     ],
 )
 def test_what_is_no_long_list_is_left_to_the_other_reader(document: Any) -> None:
-    assert list(stream.items(io.BytesIO(json.dumps(document).encode()), "file")) == []
+    assert pieces(json.dumps(document)) == []
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["kind first", "kind last, and objects without"])
@@ -72,6 +80,37 @@ def test_a_large_file_gives_the_same_picture(
     monkeypatch.setattr(stream, "LARGE_BYTES", 1)
     assert files.read([str(path)]).by_kind == whole.by_kind
     assert len(whole.by_kind["Pod"]) == 50
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param({"kind": "Pod", "metadata": {"name": 5}, "x": [{"kind": ""}, {"kind": ""}]}, id="a wrong type"),
+        pytest.param({"kind": 5, "metadata": {}, "x": [{"kind": ""}, {"kind": ""}]}, id="a kind that is no text"),
+        pytest.param({"kind": "Lease", "metadata": {"name": "x"}, "spec": {"nodeName": 5}}, id="another kind"),
+        pytest.param({"kind": "Node", "metadata": {"name": "n", "labels": {}}, "spec": {"taints": []}}, id="a node"),
+    ],
+)
+def test_a_large_list_with_something_odd_gives_the_same_picture(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, broken: Any
+) -> None:
+    pods = [{"kind": "Pod", "metadata": {"name": f"p{i}"}, "spec": {}} for i in range(3)]
+    for at in range(4):
+        document = {"kind": "List", "items": [*pods[:at], broken, *pods[at:]]}
+        path = tmp_path / f"list-{at}.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        whole = read_or_refused(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(stream, "LARGE_BYTES", 1)
+            assert read_or_refused(path) == whole
+
+
+def read_or_refused(path: pathlib.Path) -> Any:
+    try:
+        objects = files.read([str(path)])
+    except InputError as error:
+        return [(problem.field, problem.why) for problem in error.problems]
+    return objects.by_kind, objects.problems, objects.ignored
 
 
 def decoded(obj: Any) -> wire.PodObject:
@@ -97,6 +136,42 @@ def test_a_shared_value_is_what_the_reader_makes_of_the_pod(cluster: Any, qos: s
         value = packer.value(packer.small(obj), priority)
         assert (value.qos_class, value.requests, value.kube_qos) == (read.qos_class, read.requests, read.kube_qos)
         assert (value.key, value.uid, value.priority) == (read.key, read.uid, priority)
+
+
+KEYS = sorted({text for text in vars(keys).values() if isinstance(text, str) and "/" in text})
+TEXTS = (
+    "LSR",
+    "BE",
+    "1",
+    "true",
+    '{"cpuset":"0-1"}',
+    '{"numaTopologyPolicy":"Restricted"}',
+    '{"preferredCPUBindPolicy":"SpreadByPCPUs"}',
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_pod_with_a_label_or_note_of_its_own_is_read_as_if_it_were_alone(cluster: Any, key: str) -> None:
+    packer = Packer()
+    plain = cluster.pod("plain", "a", labels={"app": "x"})
+    packer.value(packer.small(decoded(plain)), None)
+    for number, (part, text) in enumerate((part, text) for part in ("labels", "annotations") for text in TEXTS):
+        meta = {**plain["metadata"], "name": f"p{number}", part: {"app": "x", key: text}}
+        obj = decoded({**plain, "metadata": meta})
+        assert packer.value(packer.small(obj), obj.spec.priority) == alone(obj)
+
+
+def alone(obj: wire.PodObject) -> pod.Pod:
+    return dataclasses.replace(pod.from_wire(obj), containers=())
+
+
+def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack, "_KEPT", 1)
+    monkeypatch.setattr(pack, "_KEPT_PARTS", 1)
+    packer = Packer()
+    pods = [cluster.pod(f"p{i}", "a", cpu=f"{i % 3 + 1}", labels={"app": f"a{i % 2}"}) for i in range(12)]
+    kept = [packer.value(packer.small(decoded(one)), None) for one in pods]
+    assert kept == [alone(decoded(one)) for one in pods]
 
 
 def test_problems_name_each_pod_they_are_found_in(cluster: Any) -> None:

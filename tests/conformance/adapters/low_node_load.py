@@ -15,7 +15,7 @@ from descheduler.utilization import koord_order
 from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
 from descheduler.utilization.load_args import Config, NodePool
 from descheduler.utilization.relieve import overused
-from koordlite.model import strict, wire
+from koordlite.model import strict, wire_metrics
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import NotCovered, adapter, shapes
 from tests.conformance.descheduler_view import NOW, picture
@@ -31,7 +31,7 @@ def run(given: Any, expect: Any) -> tuple[Any, Any]:
 def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
-    objects = [msgspec.convert(obj, wire.NodeMetricObject, strict=False) for obj in given["nodeMetrics"] or ()]
+    objects = [msgspec.convert(obj, wire_metrics.NodeMetricObject, strict=False) for obj in given["nodeMetrics"] or ()]
     return dataclasses.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
 
 

@@ -168,6 +168,7 @@ def _filled(text: str, workload: int, number: int, node: int, chance: random.Ran
         ("@UID@", f"{workload:08x}-0000-4000-8000-{number:012x}"),
         ("@NODE@", _node_name(node)),
         ("@IP@", address),
+        ("@TOKEN@", f"{workload * 131 + number:05x}"[-5:]),
         ('"@RESTARTS@"', restarts),
         ("@PHASE@", phase),
         ("@STARTED@", started),
@@ -186,7 +187,12 @@ def _template(workload: int) -> Object:
         "namespace": _namespace(workload),
         "uid": "@UID@",
         "labels": labels,
-        "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080", "checksum/config": "f" * 64},
+        "annotations": {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": "8080",
+            "checksum/config": "f" * 64,
+            "cni.projectcalico.org/podIP": "@IP@/32",
+        },
         "creationTimestamp": "@STARTED@",
         "resourceVersion": "1",
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
@@ -219,7 +225,7 @@ def _spec(workload: int) -> Object:
         ],
         "containers": [_container(workload, name) for name in ("main", "proxy")],
         "volumes": [
-            {"name": "kube-api-access", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+            {"name": "kube-api-access-@TOKEN@", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
         ],
     }
     if workload % 10 == 1:
@@ -253,7 +259,7 @@ def _container(workload: int, name: str) -> Object:
         "resources": {"requests": amounts, "limits": {"memory": amounts["memory"]}},
         "livenessProbe": probe,
         "readinessProbe": probe,
-        "volumeMounts": [{"name": "kube-api-access", "mountPath": "/var/run/secrets", "readOnly": True}],
+        "volumeMounts": [{"name": "kube-api-access-@TOKEN@", "mountPath": "/var/run/secrets", "readOnly": True}],
         "terminationMessagePath": "/dev/termination-log",
     }
 

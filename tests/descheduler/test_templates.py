@@ -1,0 +1,107 @@
+"""Templates: pods in groups that share what their owner wrote, in the order of the picture."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.framework import PodView
+from descheduler.pod_filter import chosen_templates
+from descheduler.templates import gather, pods_of
+from koordlite.model import pod, wire
+
+Object = dict[str, Any]
+
+
+def names(pods: list[PodView]) -> list[str]:
+    return [one.pod.name for one in pods]
+
+
+def three_on_two_nodes(cluster: Any) -> list[Object]:
+    for name in "ab":
+        cluster.node(name)
+    return [cluster.pod(name, node) for name, node in (("z", "a"), ("x", "b"), ("y", "b"))]
+
+
+def test_replicas_are_one_template_in_the_order_of_the_picture(cluster: Any) -> None:
+    three_on_two_nodes(cluster)
+    (template,) = cluster.view().templates
+    assert names(template.pods) == ["z", "x", "y"]
+    assert (template.namespace, template.first.pod.name) == ("default", "z")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda p: p["metadata"].update(namespace="other"), id="namespace"),
+        pytest.param(lambda p: p["metadata"].update(labels={"a": "b"}), id="labels"),
+        pytest.param(lambda p: p["metadata"]["ownerReferences"][0].update(name="other"), id="owners"),
+        pytest.param(lambda p: p["spec"]["containers"][0].update(image="other"), id="images"),
+        pytest.param(lambda p: p["spec"].update(affinity={"podAntiAffinity": {}}), id="affinity"),
+        pytest.param(lambda p: p["spec"].update(nodeSelector={"a": "b"}), id="node selector"),
+        pytest.param(lambda p: p["spec"].update(tolerations=[{"operator": "Exists"}]), id="tolerations"),
+        pytest.param(
+            lambda p: p["spec"].update(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone"}]), id="spread"
+        ),
+    ],
+)
+def test_a_pod_that_differs_in_one_part_is_of_another_template(cluster: Any, change: Callable[[Object], None]) -> None:
+    change(three_on_two_nodes(cluster)[1])
+    assert sorted(names(one.pods) for one in cluster.view().templates) == [["x"], ["z", "y"]]
+
+
+def test_annotations_priority_and_status_make_no_template(cluster: Any) -> None:
+    odd = three_on_two_nodes(cluster)[0]
+    odd["metadata"]["annotations"] = {"a": "b"}
+    odd["spec"]["priority"] = 7
+    odd["status"]["phase"] = "Pending"
+    assert len(cluster.view().templates) == 1
+
+
+def test_pods_of_several_templates_come_in_the_order_of_the_picture(cluster: Any) -> None:
+    for name in "ab":
+        cluster.node(name)
+    for name, node, owner in (("p3", "a", "one"), ("p1", "b", "one"), ("p4", "a", "two"), ("p2", "b", "two")):
+        cluster.pod(name, node, owner=owner)
+    view = cluster.view()
+    assert len(view.templates) == 2
+    assert pods_of(view.templates) == list(view.pods())
+    assert pods_of(reversed(view.templates)) == list(view.pods())
+    assert pods_of(()) == []
+
+
+def test_pods_that_share_nothing_are_templates_of_their_own(cluster: Any) -> None:
+    three_on_two_nodes(cluster)
+    objects = [
+        msgspec.convert(copy.deepcopy(msgspec.to_builtins(p.object)), wire.PodObject) for p in cluster.view().pods()
+    ]
+    apart = [PodView(pod.from_wire(obj), obj, obj.spec.node_name, None) for obj in objects]
+    found = gather(apart)
+    assert [names(one.pods) for one in found] == [["z"], ["x"], ["y"]]
+    assert pods_of(found) == apart
+
+
+@pytest.mark.parametrize(
+    ("nodes", "namespaces", "selector", "expected"),
+    [
+        pytest.param("ab", Namespaces(), None, ["z", "x", "y", "o"], id="everything"),
+        pytest.param("b", Namespaces(), None, ["x", "y", "o"], id="pods of some nodes"),
+        pytest.param("a", Namespaces(exclude=("default",)), None, [], id="a template without such pods is none"),
+        pytest.param("ab", Namespaces(include=("other",)), None, ["o"], id="a namespace"),
+        pytest.param("ab", Namespaces(exclude=("other",)), None, ["z", "x", "y"], id="all namespaces but one"),
+        pytest.param("ab", Namespaces(), LabelSelector(match_labels={"a": "b"}), ["o"], id="labels"),
+    ],
+)
+def test_templates_that_a_plugin_looks_at(
+    cluster: Any, nodes: str, namespaces: Namespaces, selector: LabelSelector | None, expected: list[str]
+) -> None:
+    three_on_two_nodes(cluster)
+    cluster.pod("o", "b", labels={"a": "b"})["metadata"]["namespace"] = "other"
+    view = cluster.view()
+    found = chosen_templates(view, [view.nodes[name] for name in nodes], namespaces, selector)
+    assert [name for one in found for name in names(one.pods)] == expected
