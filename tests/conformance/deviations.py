@@ -415,6 +415,16 @@ DEVIATIONS: tuple[Deviation, ...] = (
         "metric-one-instant: all parts are of one sample, and what has none counts as nothing",
     ),
     Deviation(
+        ("metric.system_numa_usage",),
+        machine_rules.system_as_a_whole,
+        "metric-system-numa: use of the system is one number, not one for each NUMA node",
+    ),
+    Deviation(
+        ("cpuinfo.lscpu_parse",),
+        machine_rules.without_cache,
+        "cpu-without-cache: a CPU without a known L3 is a CPU, and its L3 is not number 0",
+    ),
+    Deviation(
         ("metric.be_real_limit_milli",),
         machine_rules.group_limit,
         "evict-be-limit: the set and the quota of the besteffort group count, not the smallest container",

@@ -92,3 +92,17 @@ def kubelet_field(given: Any, wanted: Any, found: Any) -> bool:
 def gone_told(given: Any, wanted: Any, found: Any) -> bool:
     """A group that is not there was not updated, and that is no error."""
     return not given["pathExists"] and bool(found == {"updated": False, "error": False})
+
+
+def without_cache(given: Any, wanted: Any, found: Any) -> bool:
+    """Every CPU of the table is there, and has no cache where the table names none."""
+    rows = [line.split() for line in given["lscpu"].strip().splitlines()[1:]]
+    named = {int(row[0]): row[4].split(":")[3] if row[4].count(":") == 3 else "" for row in rows}
+    caches = {cpu: int(text) if text.isdigit() else None for cpu, text in named.items()}
+    seen = {row["cpu"]: row["l3"] for row in found["processors"] or ()}
+    return None in caches.values() and seen == caches and not found["error"]
+
+
+def system_as_a_whole(given: Any, wanted: Any, found: Any) -> bool:
+    """There is something to tell by NUMA node, and ours tells nothing of it."""
+    return bool(given["nodeNUMAMemory"] and not found["cpu"] and not found["memory"])

@@ -78,6 +78,12 @@ def system(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"system": {"cpuCores": found.cpu / 1000, "memoryBytes": found.memory}}, expect
 
 
+@adapter("metric.system_numa_usage")
+def system_by_numa(_given: Any, expect: Any) -> tuple[Any, Any]:
+    """Nothing of ours tells use of the system by NUMA node."""
+    return {"cpu": {}, "memory": {}}, expect
+
+
 def _sample(part: Any, oldest_seconds: float) -> Use | None:
     if part is None or part["ageSeconds"] > oldest_seconds:
         return None

@@ -255,12 +255,11 @@ def container_name(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cgroup.host_app_dir")
 def host_dir(given: Any, expect: Any) -> tuple[Any, Any]:
-    if given["hostApplication"] is None:
-        raise NotCovered  # There is no application without a name.
     document = {"applications": [given["hostApplication"]]}
     data = {"host-application-config": json.dumps(document)}
     held = slo_config.effective(data, labels={}, annotations={}, previous=None, node_owner="node")
-    return {"dir": host_place.group(held.host_applications[0], layout(1, given["driver"]))}, expect
+    names = layout(1, given["driver"])
+    return {"dir": "".join(host_place.group(one, names) for one in held.host_applications)}, expect
 
 
 @adapter("executor.merge_update")

@@ -47,6 +47,20 @@ def event(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"event": None}, expect
 
 
+@adapter("cgroup.parse_pod_id")
+def pod_id(given: Any, expect: Any) -> tuple[Any, Any]:
+    uid = _pod(cgroup_names.layout(1, TOPS[given["driver"]]), given["basename"])
+    return {"id": uid or "", "error": uid is None}, expect
+
+
+@adapter("cgroup.kube_qos_by_path")
+def class_of(given: Any, expect: Any) -> tuple[Any, Any]:
+    """The class whose pods are in the folders of the path."""
+    layout, folders = cgroup_names.layout(1, TOPS["systemd"]), given["path"].split("/")[:-1]
+    above = {qos: cgroup_names.pod_group(layout, "any", qos).split("/")[1:-1] for qos in KubeQoS}
+    return {"kubeQoS": next((qos.value for qos, names in above.items() if names == folders), None)}, expect
+
+
 def _pod(layout: Layout, folder: str) -> str | None:
     """The uid that gives this name to a pod of some class."""
     groups = (
