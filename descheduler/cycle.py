@@ -94,7 +94,6 @@ class _Draft:
         self._setup = setup
         self._past = past
         self._remembered: dict[tuple[str, str], object] = {}
-        self._pods = {pod.uid: pod for node in view.nodes.values() for pod in node.all_pods}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
         self._rooms = Rooms(view)
         now = times.parse(view.time)
@@ -146,7 +145,7 @@ class _Draft:
             verdict = None
             if isinstance(said, Finding):
                 finding = dataclasses.replace(said, plugin=plugin.name)
-                verdict = self._answer(profile, self._pods[finding.pod], (finding,))
+                verdict = self._answer(profile, self._view.by_uid[finding.pod], (finding,))
             else:
                 self._keep(profile, plugin, said)
 
@@ -159,8 +158,8 @@ class _Draft:
                     findings[said.pod].append(dataclasses.replace(said, plugin=plugin.name))
                 else:
                     self._keep(profile, plugin, said)
-        for uid in sorted(findings, key=lambda uid: candidate.order(self._pods[uid], findings[uid])):
-            self._answer(profile, self._pods[uid], tuple(findings[uid]))
+        for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
+            self._answer(profile, self._view.by_uid[uid], tuple(findings[uid]))
 
     def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember | Cordon) -> None:
         if isinstance(said, Note):

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
-from descheduler.templates import Template, gather
+from descheduler.templates import Template
 from koordlite.model import cpuset, wire
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
@@ -193,6 +193,10 @@ class View:
     """Where `time` comes from, in words."""
     nodes: Mapping[str, NodeView]
     """By name, in the order of names."""
+    templates: tuple[Template, ...] = ()
+    """The pods of `pods()` by what they share."""
+    by_uid: Mapping[str, PodView] = dataclasses.field(default_factory=dict)
+    """Pods of all phases that are bound to a node."""
     unbound: tuple[PodView, ...] = ()
     """Pods without a node of the picture."""
     budgets: tuple[DisruptionBudget, ...] = ()
@@ -219,11 +223,6 @@ class View:
         """All pods that have not ended and are bound to a node, by node, namespace and name."""
         for node in self.nodes.values():
             yield from node.pods
-
-    @functools.cached_property
-    def templates(self) -> tuple[Template, ...]:
-        """The same pods by what they share."""
-        return gather(self.pods())
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:

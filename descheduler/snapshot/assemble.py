@@ -17,6 +17,7 @@ from descheduler.metrics_sources import node_metric, resource_metrics
 from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
+from descheduler.templates import Template
 from koordlite.model import cpuset, keys, node, wire, wire_volumes
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
@@ -37,12 +38,17 @@ def view(objects: Objects, now: str = "") -> View:
     reader = _Pods(objects.packer, moment, classes, problems)
     pods = [reader.read(obj) for obj in objects.of("Pod")]
     nodes = _nodes(objects.of("Node"), reports, pods, problems)
+    unbound = tuple(p for p in pods if p.node not in nodes)
+    alike = templates.gather(p for each in nodes.values() for p in each.pods)
+    others = templates.gather((*unbound, *(p for each in nodes.values() for p in each.ended)))
     return View(
         time=times.show(moment),
         time_source=source,
         nodes=nodes,
-        unbound=tuple(p for p in pods if p.node not in nodes),
-        budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), pods)),
+        templates=alike,
+        by_uid={p.uid: p for each in nodes.values() for p in each.all_pods},
+        unbound=unbound,
+        budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), (*alike, *others))),
         namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
         priority_classes=classes,
         storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
@@ -177,8 +183,8 @@ def _with_promises(one: PodView, home: NodeView, told: report.Report, problems: 
     return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
 
 
-def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: list[PodView]) -> Iterator[DisruptionBudget]:
-    indices = label_index.by_namespace(templates.gather(pods))
+def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: Iterable[Template]) -> Iterator[DisruptionBudget]:
+    indices = label_index.by_namespace(pods)
     for obj in objects:
         meta = obj.metadata
         index = indices.get(meta.namespace)
