@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pty
@@ -110,12 +111,16 @@ def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color"}
     environment |= {} if colours else {"NO_COLOR": "1"}
     command = [sys.executable, "-m", "koordlite", *words]
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+    # Who runs the tests in the background hands down that Ctrl-C is ignored; a terminal does not.
+    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, preexec_fn=heard
+    ) as process:
         os.close(theirs)
         screen = b""
         while screen.count(b"NUMA 0") < 2 and select.select([ours], [], [], 20)[0]:
             screen += os.read(ours, 1 << 16)
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0
     os.close(ours)
     return screen.decode(errors="replace")
