@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import pty
@@ -105,17 +104,26 @@ def test_top_fills_a_terminal_and_leaves_it_on_ctrl_c(url: str, columns: int, co
     assert ("\x1b[3" in screen) is colours, "the letters carry it all without colours"
 
 
+@contextlib.contextmanager
+def heard(number: signal.Signals) -> Iterator[None]:
+    """Who runs the tests in the background hands down that Ctrl-C is ignored; a terminal does not."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
     """What the command writes to a terminal of this size until Ctrl-C."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "LINES": str(lines), "TERM": "xterm-256color"}
     environment |= {} if colours else {"NO_COLOR": "1"}
     command = [sys.executable, "-m", "koordlite", *words]
-    # Who runs the tests in the background hands down that Ctrl-C is ignored; a terminal does not.
-    heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, preexec_fn=heard
-    ) as process:
+    with (
+        heard(signal.SIGINT),
+        subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process,
+    ):
         os.close(theirs)
         screen = b""
         while screen.count(b"NUMA 0") < 2 and select.select([ours], [], [], 20)[0]:
