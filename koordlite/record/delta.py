@@ -44,7 +44,7 @@ def difference(new: Any, old: Any) -> Any:
     """What has to be known besides `old` to have `new`.
 
     Equal is not enough to be the same: 1 equals 1.0 and True, and mappings are equal in any order. Whoever reads has to
-    end up with the same in every respect, or the next difference would not fit.
+    end up with the same in every respect, or the next difference would not fit. The sign of a zero alone is not kept.
     """
     if new is old:
         return None

@@ -24,13 +24,15 @@ from koordlite.record.patch import Patcher
 from koordlite.record.plain import Builder, plain
 
 NUMBERS = st.integers(min_value=-(2**70), max_value=2**70)
+FLOATS = st.floats(allow_nan=False).map(lambda number: number + 0.0)
+"""Without a negative zero: the sign of a zero is not kept."""
 TEXT = st.text(max_size=6)
 USES = st.builds(Use, cpu=st.integers(0, 10**7), memory=st.integers(0, 2**44).map(lambda pages: pages * 4096))
 PODS = st.dictionaries(TEXT, USES, max_size=5)
 STALLS = st.builds(
     Stall,
     avg10=st.integers(0, 10000).map(lambda hundredths: hundredths / 100),
-    avg60=st.floats(allow_nan=False),
+    avg60=FLOATS,
     avg300=st.floats(0, 100),
     total_us=st.integers(0, 2**60),
 )
@@ -44,17 +46,17 @@ DECISIONS = st.builds(
     subject=TEXT,
     verdict=st.sampled_from(["set", "hold", "evict"]),
     reason=TEXT,
-    evidence=st.dictionaries(TEXT, st.one_of(NUMBERS, st.floats(allow_nan=False), TEXT), max_size=3),
+    evidence=st.dictionaries(TEXT, st.one_of(NUMBERS, FLOATS, TEXT), max_size=3),
     changes=st.lists(CHANGES, max_size=3).map(tuple),
     strategy=st.sampled_from(["cpuSuppress", "memoryEvict"]),
-    remember=st.none() | st.dictionaries(TEXT, st.floats(allow_nan=False), max_size=2),
+    remember=st.none() | st.dictionaries(TEXT, FLOATS, max_size=2),
 )
 VALUES = st.one_of(
     NUMBERS,
     TEXT,
     st.none(),
     st.booleans(),
-    st.floats(allow_nan=False),
+    FLOATS,
     st.frozensets(TEXT, max_size=4),
     st.frozensets(st.integers(0, 1000), max_size=4),
     st.lists(st.integers(-(2**65), 2**65), max_size=5).map(tuple),
