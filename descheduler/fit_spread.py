@@ -66,7 +66,7 @@ class Spread:
         keys: tuple[str, ...],
         shaped: tuple[object, Shape],
     ) -> Rule:
-        selector = with_label_keys(constraint, pod.pod.labels)
+        selector = selectors.with_label_keys(constraint, pod.pod.labels)
         selected = self._crowd.selected(pod.pod.namespace, selector)
         own = selectors.labels_match(selector, pod.pod.labels)
         eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, shaped)
@@ -122,15 +122,3 @@ class Spread:
     def _domain(self, node: str, key: str) -> str:
         view = self._view.nodes.get(node)
         return view.node.labels.get(key, "") if view else ""
-
-
-def with_label_keys(constraint: wire.TopologySpreadConstraint, labels: Mapping[str, str]) -> wire.LabelSelector | None:
-    """The constraint's selector, narrowed to pods that share the labels of matchLabelKeys with the pod."""
-    selector, keys = constraint.label_selector, constraint.match_label_keys or ()
-    shared = {key: labels[key] for key in keys if key in labels}
-    if selector is None or not shared:
-        return selector
-    lines = tuple(wire.LabelRequirement(key=k, operator="In", values=(v,)) for k, v in sorted(shared.items()))
-    return wire.LabelSelector(
-        match_labels=selector.match_labels, match_expressions=(*(selector.match_expressions or ()), *lines)
-    )

@@ -30,6 +30,20 @@ def key(selector: wire.LabelSelector | None) -> Hashable:
     return tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions
 
 
+def with_label_keys(constraint: wire.TopologySpreadConstraint, labels: Labels) -> wire.LabelSelector | None:
+    """The constraint's selector, narrowed to what has the values that the pod with `labels` has for `matchLabelKeys`; a
+    key that the pod lacks does not count.
+
+    Source: the scheduler's `mergeLabelSetWithSelector`, which upstream copied.
+    """
+    own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
+    if not own:
+        return constraint.label_selector
+    more = tuple(wire.LabelRequirement(key=key, operator="In", values=(value,)) for key, value in own.items())
+    base = constraint.label_selector or wire.LabelSelector()
+    return wire.LabelSelector(match_labels=base.match_labels, match_expressions=(base.match_expressions or ()) + more)
+
+
 def requirement_holds(requirement: wire.LabelRequirement, labels: Labels) -> bool:
     """One line of a selector. An unknown operator holds for nothing, as the scheduler has it."""
     present = requirement.key in labels

@@ -7,6 +7,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from descheduler import selectors
 from descheduler.framework import NodeView, PodView
 from descheduler.label_index import LabelIndex
 from descheduler.node_index import NodeIndex, NodeNames, fingerprint, node_affinity
@@ -109,7 +110,8 @@ class Spread:
         if _honors_taints(written):
             tolerated = self._nodes.allowed_by_taints(spec.tolerations)
             nodes = tolerated if nodes is self._nodes.names else nodes & tolerated
-        return Constraint(written.max_skew, written.topology_key, _selector(written, pod), nodes)
+        selector = selectors.with_label_keys(written, pod.pod.labels)
+        return Constraint(written.max_skew, written.topology_key, selector, nodes)
 
 
 def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, wire.TopologySpreadConstraint]]:
@@ -135,16 +137,6 @@ def _honors_affinity(written: wire.TopologySpreadConstraint) -> bool:
 
 def _honors_taints(written: wire.TopologySpreadConstraint) -> bool:
     return written.node_taints_policy == "Honor"
-
-
-def _selector(written: wire.TopologySpreadConstraint, pod: PodView) -> wire.LabelSelector | None:
-    """The label selector, and the pod's own values of `matchLabelKeys`; a key that the pod lacks does not count."""
-    own = {key: pod.pod.labels[key] for key in written.match_label_keys or () if key in pod.pod.labels}
-    if not own:
-        return written.label_selector
-    more = tuple(wire.LabelRequirement(key=key, operator="In", values=(value,)) for key, value in own.items())
-    base = written.label_selector or wire.LabelSelector()
-    return wire.LabelSelector(match_labels=base.match_labels, match_expressions=(base.match_expressions or ()) + more)
 
 
 def _identity(written: wire.TopologySpreadConstraint, pod: PodView) -> bytes:
