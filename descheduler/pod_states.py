@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from descheduler import times
 from descheduler.framework import PodView
@@ -48,11 +48,6 @@ def restarts(pod: PodView, *, init: bool = False) -> int:
         for one in status.init_container_statuses or ():
             count += one.restart_count
     return count
-
-
-def first_of(found: Iterator[str] | Iterator[int], wanted: Collection[str] | Collection[int]) -> str | int | None:
-    """The first of `found` that is one of `wanted`; None when none is."""
-    return next((one for one in found if one in wanted), None)
 
 
 def seconds_since(text: str | None, now: float) -> float | None:

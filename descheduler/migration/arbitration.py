@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 from descheduler import times
-from descheduler.framework import PodView, Refusal
+from descheduler.framework import PodView
 from descheduler.migration import pods
 from descheduler.migration.objects import MigrationJob
 from descheduler.utilization import koord_order
@@ -25,15 +24,6 @@ class Waiting:
 
     job: MigrationJob
     pod: PodView | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Ruling:
-    """What became of a waiting job."""
-
-    job: MigrationJob
-    verdict: Literal["pass", "wait", "refuse"]
-    why: Refusal | None = None
 
 
 def ordered(waiting: Iterable[Waiting], begun: Mapping[str, int]) -> list[Waiting]:

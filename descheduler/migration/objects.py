@@ -195,11 +195,6 @@ class Reservation(_Object, frozen=True):
         )
 
 
-def owned_pod(owner: dict[str, Any]) -> Reference:
-    """The pod that an owner of a reservation names."""
-    return msgspec.convert(owner.get("object") or {}, Reference)
-
-
 def patch(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, Any]:
     """JSON merge patch from one value to the other; what went is null, lists are whole."""
     return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
