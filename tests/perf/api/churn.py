@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -298,11 +298,11 @@ def _told(server: ApiServer, samples: list[tuple[float, float, float]], left: li
     return 1 if left or busiest > 60 * len(state) or growth > 0.25 else 0
 
 
-def main(arguments: list[str]) -> int:
-    """Parse and run."""
+def started(run: Callable[[float, float, int, float, float], int], arguments: list[str], *, speed: float) -> int:
+    """Parse the options that both programs of this folder have, and run. `speed`: unless they say another."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10.0, help="of compressed time")
-    parser.add_argument("--speed", type=float, default=6.0)
+    parser.add_argument("--speed", type=float, default=speed)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=50.0, help="pods created, and deleted, in a compressed second")
     parser.add_argument("--fault-every", type=float, default=10.0, help="compressed seconds between two faults")
@@ -311,4 +311,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(started(run, sys.argv[1:], speed=6.0))

@@ -9,7 +9,6 @@ at the end what the server holds, when the descheduler came to no plan of it, or
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import dataclasses
@@ -25,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from churn import Churn, FastClock, faults
+from churn import Churn, FastClock, faults, started
 
 from koordlite.sandbox.apiserver import ApiServer
 from koordlite.sandbox.apiserver.users import ADMIN, User
@@ -188,17 +187,5 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def main(arguments: list[str]) -> int:
-    """Parse and run."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--minutes", type=float, default=10.0, help="of compressed time")
-    parser.add_argument("--speed", type=float, default=5.0)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--rate", type=float, default=50.0, help="pods created, and deleted, in a compressed second")
-    parser.add_argument("--fault-every", type=float, default=10.0, help="compressed seconds between two faults")
-    args = parser.parse_args(arguments)
-    return run(args.minutes, args.speed, args.nodes, args.rate, args.fault_every)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(started(run, sys.argv[1:], speed=5.0))
