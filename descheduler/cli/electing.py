@@ -64,8 +64,8 @@ def elected(
     args: argparse.Namespace, policy: PolicyFile, api: Api, *, wake: Callable[[], object]
 ) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment. `wake` is called when it begins to."""
-    from descheduler.clock import RealClock
     from descheduler.narrate import line
+    from koordlite.clock import RealClock
     from koordlite.kube.election import Election
     from koordlite.kube.lease import Candidate
 

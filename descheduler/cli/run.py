@@ -102,9 +102,9 @@ class Wakeable:
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
     from descheduler.cli.picture import Pictures
-    from descheduler.clock import RealClock
     from descheduler.loop import Loop
     from descheduler.policy_file import PolicyFile
+    from koordlite.clock import RealClock
 
     policy = PolicyFile(args.policy)
     interval = _seconds(args.descheduling_interval, "--descheduling-interval") or policy.interval_seconds
@@ -209,10 +209,10 @@ def _evictor(
         yield None
         return
     from descheduler import config
-    from descheduler.clock import RealClock
     from descheduler.evictors.carrier import Carrier
     from descheduler.leading import LeaderApi, waiting
     from descheduler.narrate import Lines
+    from koordlite.clock import RealClock
 
     assert pictures.api is not None
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
@@ -253,9 +253,9 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
 
 @contextlib.contextmanager
 def _served(listen: str, interval: float) -> Iterator[Tell]:
-    from descheduler.clock import RealClock
     from descheduler.http import Endpoints
     from descheduler.metrics import Metrics
+    from koordlite.clock import RealClock
     from koordlite.http import Server
 
     address, _, port = listen.rpartition(":")
@@ -285,7 +285,7 @@ def _served(listen: str, interval: float) -> Iterator[Tell]:
 @contextlib.contextmanager
 def _events(pictures: Pictures) -> Iterator[Tell]:
     from descheduler import telling
-    from descheduler.clock import RealClock
+    from koordlite.clock import RealClock
     from koordlite.kube.events import Events
 
     assert pictures.api is not None

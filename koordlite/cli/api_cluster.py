@@ -10,8 +10,8 @@ import threading
 from collections.abc import Mapping
 
 from koordlite import __version__
+from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.host.clock import RealClock
 from koordlite.kube import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.events import Events

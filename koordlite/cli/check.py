@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from koordlite import config
 from koordlite.cli import machine as machines
 from koordlite.cli.node_check import findings
-from koordlite.host.clock import RealClock
+from koordlite.clock import RealClock
 from koordlite.kube.manifests import ManifestCluster
 from koordlite.model import keys, slo_config
 from koordlite.model.errors import ConfigError, InputError, Problem

@@ -9,10 +9,10 @@ import socket
 import threading
 
 from koordlite import config
+from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.host import bundle, sysfs
 from koordlite.host.bundle import Host
-from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.manifests import ManifestCluster

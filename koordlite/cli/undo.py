@@ -8,10 +8,10 @@ import threading
 
 from koordlite.apply import restore, undo_list
 from koordlite.cli import machine as machines
+from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.host import bundle, journal, procfs
 from koordlite.host.bundle import Host
-from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import Journal
 from koordlite.model.errors import ConfigError, Problem

@@ -14,8 +14,8 @@ from emulated import Emulated
 from koordlite import config
 from koordlite.cli import main, recording
 from koordlite.cli.machine import Machine
+from koordlite.clock import RealClock
 from koordlite.host.bundle import Host
-from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.report.tick import Tick
 

@@ -17,7 +17,7 @@ from apibench import NODE, NoFiles, config, pod, until
 
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
-from koordlite.host.clock import RealClock
+from koordlite.clock import RealClock
 from koordlite.kube import access, reviews
 from koordlite.kube.access import Api, ApiError
 from koordlite.kube.cluster import KubeCluster

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from koordlite.host.clock import RealClock
+from koordlite.clock import RealClock
 from koordlite.kube import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.events import Events

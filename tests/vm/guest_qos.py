@@ -24,10 +24,10 @@ from realnode.tree import PREFIX, Tree
 from koordlite import config, plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
+from koordlite.clock import RealClock
 from koordlite.formulas import blkio
 from koordlite.host import block_devices, block_files, bundle
 from koordlite.host.bundle import Host
-from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import Journal
 from koordlite.kube.manifests import ManifestCluster

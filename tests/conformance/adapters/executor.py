@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from koordlite.apply import writer
+from koordlite.clock import RealClock
 from koordlite.formulas import system_settings
 from koordlite.host import bundle, system_files
 from koordlite.host.cgroup_versions import Version
-from koordlite.host.clock import RealClock
 from koordlite.model import pod, slo, wire
 from koordlite.model.decision import CgroupChange
 from koordlite.model.quantity import Quantity

@@ -15,8 +15,8 @@ from realnode.pods import Pod
 
 from koordlite import config
 from koordlite.agent import Agent
+from koordlite.clock import RealClock
 from koordlite.host import bundle
-from koordlite.host.clock import RealClock
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import Journal
 from koordlite.kube.manifests import ManifestCluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from koordlite.host.clock import RealClock
+from koordlite.clock import RealClock
 
 
 def test_a_stop_ends_the_wait_at_once() -> None:
