@@ -44,9 +44,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
     for field in dataclasses.fields(_Wishes):
-        option = f"--leader-elect-{field.name.replace('_', '-')}"
         metavar = {"resource_name": "NAME", "resource_namespace": "NAMESPACE"}.get(field.name, "TIME")
-        group.add_argument(option, metavar=metavar, help=f"default {field.default}")
+        group.add_argument(_option(field.name), metavar=metavar, help=f"default {field.default}")
 
 
 def asked_for(args: argparse.Namespace, policy: PolicyFile, interval: float) -> bool:
@@ -92,30 +91,28 @@ def elected(
 
 
 def _settings(args: argparse.Namespace, written: LeaderElection | None) -> LeaseSettings:
+    from descheduler import durations
     from koordlite.kube.lease import LeaseSettings
 
     def said(name: str) -> str:
         return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))
+
+    def seconds(name: str) -> float:
+        return durations.of_option(said(name), _option(name))
 
     try:
         return LeaseSettings(
             namespace=said("resource_namespace"),
             name=said("resource_name"),
             identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
-            duration_seconds=round(_seconds(said("lease_duration"), "lease-duration")),
-            renew_seconds=_seconds(said("renew_deadline"), "renew-deadline"),
-            retry_seconds=_seconds(said("retry_period"), "retry-period"),
+            duration_seconds=round(seconds("lease_duration")),
+            renew_seconds=seconds("renew_deadline"),
+            retry_seconds=seconds("retry_period"),
         )
     except ValueError as error:
         do = "make the retry period shorter than the renew deadline, and that shorter than the lease duration"
-        raise InputError(Problem("command line", "--leader-elect-lease-duration", "", str(error), do)) from error
+        raise InputError(Problem("command line", _option("lease_duration"), "", str(error), do)) from error
 
 
-def _seconds(text: str, name: str) -> float:
-    from descheduler import durations
-
-    try:
-        return durations.seconds(text)
-    except ValueError as error:
-        do = "write a time like 15s or 2m"
-        raise InputError(Problem("command line", f"--leader-elect-{name}", text, str(error), do)) from error
+def _option(name: str) -> str:
+    return f"--leader-elect-{name.replace('_', '-')}"

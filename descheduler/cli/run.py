@@ -101,13 +101,15 @@ class Wakeable:
 
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
+    from descheduler import durations
     from descheduler.cli.picture import Pictures
     from descheduler.loop import Loop
     from descheduler.policy_file import PolicyFile
     from koordlite.clock import RealClock
 
     policy = PolicyFile(args.policy)
-    interval = _seconds(args.descheduling_interval, "--descheduling-interval") or policy.interval_seconds
+    asked = durations.of_option(args.descheduling_interval, "--descheduling-interval")
+    interval = asked or policy.interval_seconds
     _check(args, interval)
     _start_log(args)
     wakeable = Wakeable()
@@ -138,15 +140,6 @@ def _recall(args: argparse.Namespace, pictures: Pictures, leads: Callable[[], bo
     evicts = args.dry_run == "false"
     store = Store(pictures.api, args.memory_namespace) if evicts and pictures.api else None
     return Recall(store, leads=leads, single=single)
-
-
-def _seconds(text: str, option: str) -> float:
-    from descheduler import durations
-
-    try:
-        return durations.seconds(text)
-    except ValueError as error:
-        raise InputError(Problem("command line", option, text, str(error), "write a time like 5m or 90s")) from error
 
 
 def _check(args: argparse.Namespace, interval: float) -> None:
