@@ -181,22 +181,10 @@ def check_restore(guest: Guest, found: Found, text: str) -> None:
 
 
 def not_restored(guest: Guest, found: Found) -> str:
-    """What is not as it was found, empty when all is.
-
-    A v2 set that was empty, "as my parent", cannot be emptied again while processes are in the group (the kernel says
-    ENOSPC): there the parent's CPUs, written out, count as restored.
-    """
-    files, groups = guest.found()
-    wrong = {path: files[path] for path in found[0] if files.get(path) != found[0][path]}
-    wrong = {path: raw for path, raw in wrong.items() if found[0][path] != b"\n" or not like_parent(pathlib.Path(path))}
-    return f"files {wrong}, resctrl groups {groups ^ found[1]}" if wrong or groups != found[1] else ""
-
-
-def like_parent(file: pathlib.Path) -> bool:
-    """Whether a populated group has its parent's CPUs."""
-    populated = "populated 1" in (file.parent / "cgroup.events").read_text()
-    parent = file.parent.parent / "cpuset.cpus.effective"
-    return populated and file.read_bytes() == parent.read_bytes()
+    """What is not as it was found, empty when all is."""
+    wrong = guest.tree.changed(found[0])
+    groups = guest.found()[1] ^ found[1]
+    return f"files {wrong}, resctrl groups {groups}" if wrong or groups else ""
 
 
 def check_kills(guest: Guest, found: Found) -> None:

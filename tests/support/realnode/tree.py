@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from realnode.pods import RUNTIME, SANDBOX, Pod
 from realnode.waiting import until
@@ -170,6 +170,16 @@ class Tree:
         files = (self.file(group, controller) for group in self.groups() for controller in ("cpuset", "cpu"))
         return {str(file): file.read_bytes() for file in files}
 
+    def changed(self, found: Mapping[str, bytes]) -> dict[str, bytes | None]:
+        """The limit files that do not hold what `content` found in them, with what they hold; None where one is gone.
+
+        A v2 set that was empty, "as my parent", cannot be emptied again while processes are in the group (the kernel
+        says ENOSPC): there the parent's CPUs, written out, count as found.
+        """
+        present = self.content()
+        differ = {path: present.get(path) for path, raw in found.items() if present.get(path) != raw}
+        return {p: raw for p, raw in differ.items() if found[p] != b"\n" or raw is None or not _like_parent(p)}
+
     def close(self) -> None:
         """End our processes and remove every group, whatever state a test left them in."""
         self.end(*self._loads)
@@ -209,6 +219,13 @@ class Tree:
     def _rmdir(self, group: str) -> None:
         for point in set(self.points.values()):
             until(lambda folder=point / group: _removed(folder), f"{point / group} can be removed", seconds=3)
+
+
+def _like_parent(file: str) -> bool:
+    """Whether a populated v2 group has its parent's CPUs."""
+    group = pathlib.Path(file).parent
+    populated = "populated 1" in (group / "cgroup.events").read_text()
+    return populated and pathlib.Path(file).read_bytes() == (group.parent / "cpuset.cpus.effective").read_bytes()
 
 
 def _removed(folder: pathlib.Path) -> bool:
