@@ -27,7 +27,7 @@ PINNED = Pod("pinned", "Guaranteed", "LSR", pinned="2-3")
 BATCH = Pod("batch", containers=("main", "side"))
 PODS = (SERVICE, PINNED, BATCH)
 WORK = pathlib.Path("/tmp/koordlite-test")
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 90
 Found = tuple[dict[str, bytes], set[str]]
 """Bytes of limit files by path, and names of resctrl groups."""
 RESCTRL_BE = {

@@ -51,10 +51,10 @@ def check_agent(tree: Tree) -> None:
         until(lambda: tree.quota_us(group) > 0 or not agent.alive(), "a quota", seconds=PATIENCE_SECONDS)
         assert agent.alive(), agent.said()
     before = tree.quota_us(group)
-    for _ in range(len(os.sched_getaffinity(0)) + 2):
-        tree.load(SERVICE)
+    hogs = [tree.load(SERVICE) for _ in range(len(os.sched_getaffinity(0)) + 2)]
     with claim("a surge leads to a lower quota"):
         until(lambda: tree.quota_us(group) < before, f"less than {before}", seconds=PATIENCE_SECONDS)
+    tree.end(*hogs)
     with claim("the run ends in order"):
         assert agent.stop() == 0, agent.said()
     last = report(WORK / "report")["last"]["reaction"]

@@ -30,7 +30,7 @@ from realnode.waiting import until
 
 WORK = pathlib.Path("/tmp/koordlite-test")
 BATCH = Pod("batch")
-PATIENCE_SECONDS = 40
+PATIENCE_SECONDS = 90
 HALF = {"enable": True, "catRangeStartPercent": 0, "catRangeEndPercent": 30, "mbaPercent": 50}
 BREEDER = """
 import threading, time
@@ -113,6 +113,8 @@ def check_threads(guest: Guest) -> None:
     pid = guest.breed()
     with claim("a process that enters the container follows"):
         soon(lambda: pid in resctrl.tasks("BE"), lambda: sorted(resctrl.tasks("BE")))
+    with claim("it makes threads"):
+        soon(lambda: len(threads_of(pid)) > 1, lambda: threads_of(pid))
     with claim("64 threads born per second are in the class, all of them, all the time"):
         counts = []
         for _ in range(8):

@@ -43,7 +43,7 @@ class Command:
         self.process.kill()
         self.process.wait()
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 100) -> int:
         """Its exit code."""
         return self.process.wait(seconds)
 
