@@ -80,6 +80,7 @@ class Api:
             answer = self._read(response, path, max(WHOLE_ANSWER_SECONDS, timeout[1]))
         if not 200 <= answer.status < 300:
             raise refusal(answer)
+        _refuse_html(answer.headers, f"{self.url}{path}")
         return answer
 
     @contextlib.contextmanager
@@ -89,6 +90,7 @@ class Api:
         with self._asked("GET", path, query=query, timeout=timeout) as response:
             if not 200 <= response.status < 300:
                 raise refusal(self._read(response, path, WHOLE_ANSWER_SECONDS))
+            _refuse_html(response.headers, f"{self.url}{path}")
             try:
                 yield Stream(response, f"{self.url}{path}")
             finally:
@@ -184,6 +186,13 @@ def _chunks(response: BaseHTTPResponse) -> Iterator[bytes]:
     # Without chunks, `stream` would wait until so many bytes are there.
     while chunk := response.read1(CHUNK_BYTES):
         yield chunk
+
+
+def _refuse_html(headers: Mapping[str, str], where: str) -> None:
+    """A page for people is no success: the request never reached an API server, whatever the status says."""
+    media = next((text for name, text in headers.items() if name.lower() == "content-type"), "")
+    if media.partition(";")[0].strip().lower() == "text/html":
+        raise ApiUnreachable(errno.EPROTO, "a web page came in place of an answer of the API: is it a proxy's?", where)
 
 
 def _whole(response: BaseHTTPResponse, until: float) -> bytes:

@@ -35,9 +35,10 @@ class Cause:
 class ApiError(KoordliteError):
     """The API server answered, and the answer is no.
 
-    `status` is the HTTP code, `reason` the server's word (`Conflict`, `Expired`; empty where it gave none), `causes`
-    its details, `retry_after_seconds` its wish. `named` is the object it speaks of: a 404 that names none means that
-    the server does not know the resource itself, as when a CRD is not installed.
+    `status` is the HTTP code, 0 for what came with a good one and is not what was asked for. `reason` is the server's
+    word (`Conflict`, `Expired`; empty where it gave none), `causes` its details, `retry_after_seconds` its wish.
+    `named` is the object it speaks of: a 404 that names none means that the server does not know the resource itself,
+    as when a CRD is not installed.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ApiError(KoordliteError):
     ) -> None:
         self.status, self.reason, self.message = status, reason, message
         self.retry_after_seconds, self.causes, self.named = retry_after_seconds, causes, named
-        super().__init__(f"{status} {reason or _phrase(status)}: {message}")
+        super().__init__(f"{status} {reason or _phrase(status)}: {message}" if status else message)
 
     @property
     def unknown_resource(self) -> bool:

@@ -101,14 +101,19 @@ def _from_file(settings: Configuration, kubeconfig: str | None, context: str | N
         why = " ".join(str(error).split()) or type(error).__name__
         do = "name a kubeconfig that kubectl can use, and one of its contexts"
         raise ConfigError(Problem("API server access", field, source, why, do)) from error
-    token_file = _token_file(source, context)
-    if token_file:
+    user, folder = _user(source, context)
+    if user.get("tokenFile"):
         # The library reads it once.
-        _ask_for_token(settings, token_reader(token_file))
+        _ask_for_token(settings, token_reader(str(folder / user["tokenFile"])))
+    if user.get("exec") and not (settings.api_key or settings.cert_file):
+        # The library goes on without credentials, which a server would answer as if permissions were missing.
+        do = "run the command by hand: it has to print an ExecCredential with a token or a certificate"
+        command = str(user["exec"].get("command", ""))
+        raise ConfigError(Problem("API server access", "exec plugin", command, "it gave no credentials", do))
 
 
-def _token_file(source: str, context: str | None) -> str:
-    """The tokenFile of the kubeconfig's user; empty without one. The library has read the files without complaint."""
+def _user(source: str, context: str | None) -> tuple[dict[str, Any], pathlib.Path]:
+    """The kubeconfig's user, and the folder its paths are in. The library has read the files without complaint."""
     import yaml
 
     for path in filter(os.path.exists, map(os.path.expanduser, source.split(os.pathsep))):
@@ -116,10 +121,10 @@ def _token_file(source: str, context: str | None) -> str:
         chosen = context or document.get("current-context")
         contexts, users = ({e["name"]: e for e in document.get(kind) or ()} for kind in ("contexts", "users"))
         user = contexts.get(chosen, {}).get("context", {}).get("user")
-        named = (users.get(user, {}).get("user") or {}).get("tokenFile")
-        if named:
-            return str(pathlib.Path(path).resolve().parent / named)
-    return ""
+        found = users.get(user, {}).get("user") or {}
+        if found:
+            return found, pathlib.Path(path).resolve().parent
+    return {}, pathlib.Path()
 
 
 def _from_surroundings(settings: Configuration) -> None:

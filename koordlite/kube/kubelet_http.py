@@ -36,7 +36,7 @@ class KubeletHttp:
             if self._read_only is None:
                 raise
             raw = self._get(self._read_only, "", "/pods")
-        return paging.decode(raw, "/pods").items or []
+        return paging.decode(raw, "/pods").objects
 
     def _get(self, api: Api, prefix: str, path: str) -> bytes:
         with self._times.measured("GET", path):

@@ -31,7 +31,12 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _List(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def objects(self) -> list[msgspec.Raw]:
+        """The items; none when there are none to tell of."""
+        return self.items or []
 
 
 def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int) -> Iterator[Page]:
@@ -49,7 +54,7 @@ def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]
                 raise
             restarts, token = restarts + 1, ""
             continue
-        yield Page(page.metadata.resource_version, page.items or [])
+        yield Page(page.metadata.resource_version, page.objects)
         token = page.metadata.continue_ or ""
         if not token:
             return
@@ -66,11 +71,17 @@ def collected(parts: Iterable[Page]) -> Page:
 
 
 def decode(body: bytes, path: str) -> _List:
-    """A list; ApiUnreachable when the body is none. kubelet and some lists write `null` for no items."""
+    """A list; ApiUnreachable when the body is none. kubelet and some lists write `null` for no items.
+
+    Every list says `items`. What does not, such as the answer of a proxy, must not pass for a list of nothing.
+    """
     try:
-        return msgspec.json.decode(body, type=_List)
+        found = msgspec.json.decode(body, type=_List)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ApiUnreachable(errno.EPROTO, f"the answer is no list: {error}", path) from error
+    if found.items is msgspec.UNSET:
+        raise ApiUnreachable(errno.EPROTO, "the answer is no list: it has no items", path)
+    return found
 
 
 def _asked(query: Sequence[tuple[str, str]], limit: int, token: str) -> Sequence[tuple[str, str]]:

@@ -141,7 +141,9 @@ class Reflector(Generic[T]):
         return Ask("watch", at, self.path, query, False, seconds + SILENCE_SECONDS)
 
     def on_list(self, version: str, items: Iterable[msgspec.Raw], now: float) -> None:
-        """A whole list at `version`."""
+        """A whole list at `version`. ApiError when it has none, and so nothing to watch from: as with `on_line`."""
+        if not version:
+            raise ApiError(0, "", "the list has no resource version: what answered is no API server")
         self.store.replace(items)
         self._version = self._list_from = version
         self._listed, self._confirmed_at = True, now
@@ -161,6 +163,8 @@ class Reflector(Generic[T]):
             event = msgspec.json.decode(line, type=_Event)
         except BROKEN as error:
             raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
+        if not event.type:
+            raise ApiError(0, "", "a line of the watch is no event: it has no type")
         if event.type == "ERROR":
             raise refusal_in_stream(bytes(event.object))
         version = self._taken(event)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import inspect
 import itertools
+import json
 import subprocess
 import sys
 import threading
@@ -203,10 +205,20 @@ def test_null_items_are_no_items(serve: Any) -> None:
     assert api.collect("/pods").items == []
 
 
-def test_an_answer_that_is_no_list_is_no_answer(serve: Any) -> None:
-    _, api = serve(lambda request: Reply(body=b"<html>"))
+@pytest.mark.parametrize("body", [b"<html>", b"null", {}, {"error": "log in first"}, {"kind": "Status", "code": 500}])
+def test_an_answer_that_is_no_list_is_no_answer(serve: Any, body: Any) -> None:
+    _, api = serve(lambda request: Reply(body=body))
     with pytest.raises(ApiUnreachable, match="no list"):
         api.collect("/pods")
+
+
+def test_the_page_of_a_proxy_is_no_success_whatever_was_asked(serve: Any) -> None:
+    page = Reply(body=b"<html>log in</html>", headers={"Content-Type": "text/html; charset=utf-8"})
+    _, api = serve(lambda request: page)
+    with pytest.raises(ApiUnreachable, match=r"web page.*proxy"):
+        api.request("POST", "/api/v1/namespaces/d/pods/p/eviction", body={})
+    with pytest.raises(ApiUnreachable, match=r"web page.*proxy"), api.stream("/pods") as lines:
+        list(lines)
 
 
 def test_without_any_credentials_the_error_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +250,29 @@ def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, context: str | 
     path.write_text(text)
     with pytest.raises(ConfigError, match="kubectl can use"):
         access.connect(str(path), context, user_agent="x")
+
+
+@pytest.mark.parametrize(
+    ("script", "works"),
+    [
+        pytest.param("printf %s '{}'", True, id="a token"),
+        pytest.param("echo no token today >&2; exit 3", False, id="a failure"),
+        pytest.param("echo hello", False, id="no credential"),
+    ],
+)
+def test_an_exec_plugin_without_credentials_is_named_and_nobody_asks_without(
+    tmp_path: Path, script: str, works: bool
+) -> None:
+    version = "client.authentication.k8s.io/v1"
+    granted = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
+    path = kubeconfig(tmp_path / "k", "http://127.0.0.1:7")
+    document = yaml.safe_load(path.read_text())
+    plugin = {"apiVersion": version, "command": "/bin/sh", "args": ["-c", script.replace("{}", granted)]}
+    document["users"][0]["user"] = {"exec": plugin | {"interactiveMode": "Never"}}
+    path.write_text(yaml.safe_dump(document))
+    expected = contextlib.nullcontext() if works else pytest.raises(ConfigError, match="exec plugin = '/bin/sh'")
+    with expected:
+        access.connect(str(path), None, user_agent="x")
 
 
 @given(st.integers(300, 599), st.binary(max_size=200), st.text(max_size=20))

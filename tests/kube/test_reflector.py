@@ -103,7 +103,7 @@ def test_a_bookmark_moves_the_version_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":7}}}', b'{"type":"NEW"}', b"{}"]
+    "line", [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":7}}}', b'{"type":"NEW"}']
 )
 def test_what_is_not_understood_does_not_stop_the_stream(line: bytes) -> None:
     made = _watching()
@@ -260,6 +260,26 @@ def test_our_own_write_is_seen_before_the_watch_tells_of_it() -> None:
     made.on_line(_line("MODIFIED", "a", "7", node="old"), 1.0)
     assert made.view(1.0).objects["ns/a"].spec.node_name == "written"
     assert made.view(1.0).state.resource_version == "7", "the watch itself has only come so far"
+
+
+@pytest.mark.parametrize("line", [b"{}", b'{"error":"log in first"}', b'{"kind":"Status","code":500}'])
+def test_json_that_is_no_event_is_refused(line: bytes) -> None:
+    made = _watching()
+    with pytest.raises(ApiError, match="no event") as caught:
+        made.on_line(line, 1.0)
+    made.on_error(caught.value, 1.0)
+    ask = made.ask(1.0)
+    assert (ask.verb, ask.at) == ("list", 2.0)
+    assert list(made.view(1.0).objects) == ["ns/a"]
+
+
+def test_a_list_without_a_version_is_refused_and_not_asked_for_in_a_hot_loop() -> None:
+    made = _watching()
+    with pytest.raises(ApiError, match="no resource version") as caught:
+        made.on_list("", [], 1.0)
+    made.on_error(caught.value, 1.0)
+    assert made.ask(1.0).at > 1.0
+    assert list(made.view(1.0).objects) == ["ns/a"], "the last state stays"
 
 
 def test_a_line_that_is_no_json_is_refused_and_the_list_read_again() -> None:

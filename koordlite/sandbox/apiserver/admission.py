@@ -107,6 +107,8 @@ def _kind_causes(item: Object, resource: Resource, version: str) -> list[status.
         return list(schema.causes(item, resource.schemas[version]))
     if item["kind"] == "Pod":
         return list(pods.causes(item))
+    if item["kind"] == "Event":
+        return list(validation.event(item, "reportingController" if resource.group else "reportingComponent"))
     rule = validation.RULES.get(item["kind"])
     return list(rule(item)) if rule else []
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from koordlite.sandbox.apiserver import (
     authorizer,
+    bindings,
     budgets,
     conversion,
     definitions,
@@ -31,6 +33,7 @@ from koordlite.sandbox.apiserver.resources import Resource
 from koordlite.sandbox.apiserver.store import Object
 from koordlite.sandbox.apiserver.users import ADMIN, ANONYMOUS, User
 
+LOG = logging.getLogger(__name__)
 TEXT = "text/plain; charset=utf-8"
 _MANAGER_LIMIT = 128
 _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
@@ -96,6 +99,10 @@ class Api:
         except status.Refused as refused:
             media = negotiation.YAML if request.headers.get("accept") == negotiation.YAML else negotiation.JSON
             return Answer(refused.code, negotiation.encoded(refused.body, media), media, refused.headers)
+        except Exception as error:
+            # A request that breaks a handler harms nobody but its client, who must not take it for a cut connection.
+            LOG.exception("%s %s broke its handler", request.method, request.path)
+            return Answer(500, negotiation.encoded(status.broken(error).body, negotiation.JSON))
 
     def _routed(self, request: Request) -> Answer | Stream:
         user = self._user(request)
@@ -113,7 +120,7 @@ class Api:
 
     def _user(self, request: Request) -> User:
         tokens = self._settings.tokens
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        bearer = request.bearer
         if bearer and tokens and bearer not in tokens:
             raise status.Refused(401, "Unauthorized", reason="Unauthorized")
         known = tokens[bearer].authenticated() if bearer in tokens else ANONYMOUS if tokens else ADMIN
@@ -161,6 +168,8 @@ class Api:
         if resource.verbs == ("create",):
             allowed = frozenset({"POST"})
         scopeless = resource.namespaced and not at.namespace
+        if at.verb == "deletecollection" and at.verb not in resource.verbs:
+            raise status.not_allowed()
         if request.method not in allowed or (scopeless and request.method != "GET"):
             raise status.not_allowed()
         if scopeless and at.name and at.verb != "watch":
@@ -181,12 +190,15 @@ class Api:
         def shown(item: Object) -> Object:
             return self._transformed(item, resource, form, request)
 
+        events = watches.events(self.cluster, watch, shown, self._stopped.is_set)
+
         def lines() -> Iterator[bytes | None]:
-            for event in watches.events(self.cluster, watch, shown, self._stopped.is_set):
-                if event is None:
-                    yield None
-                else:
-                    yield negotiation.encoded({"type": event[0], "object": event[1]}, negotiation.JSON) + b"\n"
+            try:
+                for event in events:
+                    yield None if event is None else _line(*event)
+            except Exception as error:
+                LOG.exception("watch of %s broke", request.path)
+                yield _line("ERROR", status.broken(error).body)
 
         return Stream(lines())
 
@@ -224,7 +236,8 @@ class Api:
 
     def _write(self, resource: Resource, at: Target, request: Request) -> tuple[int, Any, bool]:
         """Code, object, and whether the object is the answer as it is."""
-        verb = self._WRITES.get(at.subresource) or self._WRITES.get(at.verb)
+        word = "binding" if resource.kind == "Binding" else at.subresource
+        verb = self._WRITES.get(word) or self._WRITES.get(at.verb)
         assert verb is not None, "every allowed method has its handler"
         return verb(self, resource, at, request)
 
@@ -258,7 +271,7 @@ class Api:
         return 201, evictions.evict(self.cluster, resource, at, request), True
 
     def _bind(self, resource: Resource, at: Target, request: Request) -> tuple[int, Any, bool]:
-        return 201, evictions.bind(self.cluster, resource, at, request), True
+        return 201, bindings.bind(self.cluster, resource, at, request), True
 
     def _finalize(self, resource: Resource, at: Target, request: Request) -> tuple[int, Any, bool]:
         item = self.cluster.require(resource, (at.namespace, at.name))
@@ -315,6 +328,10 @@ class Api:
         return kind | {"metadata": {"continue": "", **head} if resource.custom else head, "items": items}
 
 
+def _line(word: str, item: Object) -> bytes:
+    return negotiation.encoded({"type": word, "object": item}, negotiation.JSON) + b"\n"
+
+
 def _list_head(page: reads.Page) -> Object:
     head: Object = {"resourceVersion": str(page.revision)}
     if page.token:
@@ -348,5 +365,7 @@ def _writing(request: Request, at: Target) -> Writing:
 
 
 def _delete_options(request: Request, resource: Resource) -> deletions.Options:
-    sent = negotiation.decoded(request, resource) if request.body else {}
-    return deletions.options(sent, request.query)
+    # A body is the whole wish: beside one the query does not count (apiserver DeleteResource).
+    if request.body:
+        return deletions.options(negotiation.decoded(request, resource), {})
+    return deletions.options({}, request.query)

@@ -46,6 +46,8 @@ class ManualClock:
     def __init__(self, start: datetime.datetime | None = None) -> None:
         self._start = start or datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         self._seconds = 0.0
+        self.looks = 0
+        """How often somebody who waits has looked whether the time has come."""
 
     def now(self) -> datetime.datetime:
         """Wall clock in UTC."""
@@ -57,6 +59,7 @@ class ManualClock:
 
     def wait(self, condition: threading.Condition, seconds: float) -> None:
         """Look again soon: somebody may have advanced the time."""
+        self.looks += 1
         condition.wait(min(seconds, _LOOK_SECONDS))
 
     def advance(self, seconds: float) -> None:

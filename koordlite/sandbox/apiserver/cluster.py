@@ -13,6 +13,8 @@ from koordlite.sandbox.apiserver.clocks import Clock, stamp
 from koordlite.sandbox.apiserver.resources import Catalog, Resource
 from koordlite.sandbox.apiserver.store import Object, Store
 
+_PREFIX_CHARACTERS = 58
+"""So much of a prefix is used: with the five characters, a label's length."""
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 NAMESPACES = ("", "namespaces")
 PODS = ("", "pods")
@@ -47,7 +49,7 @@ class Cluster:
 
     def generated(self, prefix: str) -> str:
         """`prefix` with five characters, as generateName makes names."""
-        return prefix + "".join(self._random.choice(_SUFFIX) for _ in range(5))
+        return prefix[:_PREFIX_CHARACTERS] + "".join(self._random.choice(_SUFFIX) for _ in range(5))
 
     def shuffled(self, items: list[Object]) -> list[Object]:
         """`items` in some order: lists from the watch cache have none."""

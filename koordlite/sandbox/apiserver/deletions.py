@@ -7,7 +7,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.sandbox.apiserver import conversion, definitions, pods, status
+from koordlite.sandbox.apiserver import conversion, definitions, kinds, pods, shapes, status
 from koordlite.sandbox.apiserver.clocks import stamp
 from koordlite.sandbox.apiserver.cluster import NAMESPACES, Cluster, Writing, name_of
 from koordlite.sandbox.apiserver.resources import Resource
@@ -16,6 +16,15 @@ from koordlite.sandbox.apiserver.store import Object
 _POLICIES = ("Foreground", "Background", "Orphan")
 _HELD = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_SENT = shapes.Struct(
+    {
+        "gracePeriodSeconds": shapes.INTEGER,
+        "orphanDependents": shapes.CHOICE,
+        "propagationPolicy": shapes.STRING,
+        "dryRun": shapes.ListOf(shapes.TEXT),
+        "preconditions": shapes.Struct(dict.fromkeys(("uid", "resourceVersion"), shapes.STRING)),
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,20 +39,26 @@ class Options:
 
 
 def options(body: Mapping[str, Any], query: Mapping[str, str]) -> Options:
-    """The options of a request; Refused 422 for those that contradict or do not exist."""
+    """The options of a request; Refused 400 for wrong types, 422 for those that contradict or do not exist."""
+    try:
+        body = _SENT.cast(body, "DeleteOptions")
+    except shapes.Mistyped as error:
+        raise status.bad_request(str(error)) from error
     dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
     if dry and dry != ["All"]:
         raise status.invalid_options("DeleteOptions", status.unsupported("dryRun", dry, ["All"]))
-    policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
+    policy, orphan = body.get("propagationPolicy") or query.get("propagationPolicy", ""), body.get("orphanDependents")
     if policy and policy not in _POLICIES:
         cause = status.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"])
         raise status.invalid_options("DeleteOptions", cause)
-    if policy and body.get("orphanDependents") is not None:
+    if policy and orphan is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         raise status.invalid_options("DeleteOptions", status.wrong("propagationPolicy", policy, why))
     grace = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
         grace = _number(query["gracePeriodSeconds"])
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
     wanted = body.get("preconditions") or {}
     return Options(grace, wanted.get("uid") or "", wanted.get("resourceVersion") or "", policy, bool(dry))
 
@@ -65,14 +80,21 @@ def delete(cluster: Cluster, resource: Resource, name: tuple[str, str], how: Opt
         return _terminate(cluster, resource, item, how)
     if resource.kind == "CustomResourceDefinition":
         return _cleanup(cluster, resource, item, how)
-    finalizers = list(item["metadata"].get("finalizers") or ())
-    if how.policy in _HELD and _HELD[how.policy] not in finalizers:
-        finalizers.append(_HELD[how.policy])
+    finalizers = _finalizers(item, how.policy)
     if finalizers:
         return _hold(cluster, resource, item, finalizers, how)
     if not how.dry:
         cluster.store.write(resource.key, name, None)
     return status.success(resource, name[1], item["metadata"]["uid"])
+
+
+def _finalizers(item: Object, policy: str) -> list[str]:
+    """What holds a deleted object: its finalizers, and what the policy asks of the garbage collector."""
+    known = list(item["metadata"].get("finalizers") or ())
+    if not policy:
+        return known
+    wanted = [_HELD[policy]] if policy in _HELD else []
+    return [each for each in known if each not in _HELD.values()] + wanted
 
 
 def _check(item: Object, resource: Resource, how: Options) -> None:
@@ -99,7 +121,10 @@ def _marked(cluster: Cluster, item: Object, **more: Any) -> Object:
 
 
 def _hold(cluster: Cluster, resource: Resource, item: Object, finalizers: list[str], how: Options) -> Object:
-    held = _marked(cluster, item, deletionGracePeriodSeconds=0)
+    # The mark is a change that controllers wait for: where generations are counted, it counts as one.
+    known = item["metadata"].get("generation")
+    counted = {} if known is None else {"generation": known + 1}
+    held = _marked(cluster, item, deletionGracePeriodSeconds=0, **counted)
     held["metadata"]["finalizers"] = finalizers
     return _written(cluster, resource, item, held, how)
 
@@ -118,7 +143,11 @@ def _terminate(cluster: Cluster, resource: Resource, item: Object, how: Options)
 
 def finalize(cluster: Cluster, resource: Resource, item: Object, sent: Object, how: Writing) -> Object:
     """Take finalizers from a namespace; without any, a terminating one goes."""
-    finalizers = (sent.get("spec") or {}).get("finalizers") or []
+    try:
+        spec = kinds.shape(resource.kind).cast(sent, resource.kind)["spec"]
+    except shapes.Mistyped as error:
+        raise status.bad_request(str(error)) from error
+    finalizers = spec.get("finalizers") or []
     new = item | {"spec": {"finalizers": finalizers} if finalizers else {}}
     if how.dry:
         return new
@@ -139,14 +168,18 @@ def _delete_pod(cluster: Cluster, resource: Resource, pod: Object, how: Options)
     known = pod["metadata"].get("deletionGracePeriodSeconds")
     deleted = pod["metadata"].get("deletionTimestamp")
     grace = pods.grace_seconds(pod, how.grace_seconds)
-    if deleted and (how.grace_seconds is None or (known is not None and grace >= known)) and grace != 0:
+    finalizers = _finalizers(pod, how.policy)
+    held = bool(finalizers) and finalizers == pod["metadata"].get("finalizers")
+    if deleted and (how.grace_seconds is None or (known is not None and grace >= known)) and (grace != 0 or held):
         return pod
     moment = cluster.clock.now() + datetime.timedelta(seconds=grace)
     meta = pod["metadata"] | {"deletionTimestamp": stamp(moment), "deletionGracePeriodSeconds": grace}
+    meta = {key: value for key, value in meta.items() if key != "finalizers"}
+    meta |= {"finalizers": finalizers} if finalizers else {}
     ending = pod | {"metadata": meta}
     if how.dry:
         return ending
     ending = cluster.store.write(resource.key, name_of(pod), ending)
-    if grace == 0 and not meta.get("finalizers"):
+    if grace == 0 and not finalizers:
         cluster.store.write(resource.key, name_of(pod), None)
     return ending

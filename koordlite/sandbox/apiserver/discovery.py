@@ -8,7 +8,7 @@ from typing import Any
 
 from koordlite import __version__
 from koordlite.sandbox.apiserver import status
-from koordlite.sandbox.apiserver.resources import VERBS, Catalog, Resource
+from koordlite.sandbox.apiserver.resources import Catalog, Resource
 
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _HEALTH = ("healthz", "livez", "readyz")
@@ -104,7 +104,7 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         entry["shortNames"] = list(resource.short)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    if resource.verbs == VERBS:
+    if "watch" in resource.verbs:
         entry["storageVersionHash"] = _storage_hash(resource)
     return [entry, *(_below(resource, name) for name in sorted(resource.subresources))]
 

@@ -1,18 +1,17 @@
-"""Eviction and binding of pods (Kubernetes EvictionREST, BindingREST)."""
+"""Eviction of pods (Kubernetes EvictionREST)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from koordlite.sandbox.apiserver import budgets, deletions, negotiation, pods, selectors, status
-from koordlite.sandbox.apiserver.cluster import BUDGETS, PODS, Cluster, name_of
+from koordlite.sandbox.apiserver.cluster import BUDGETS, Cluster, name_of
 from koordlite.sandbox.apiserver.requests import Request, Target
 from koordlite.sandbox.apiserver.resources import Resource
 from koordlite.sandbox.apiserver.store import Object
 
 _STALE_SECONDS = 10
 _EVICTION = Resource("policy", ("v1", "v1beta1"), "evictions", "Eviction")
-_BINDING = Resource("", ("v1",), "bindings", "Binding")
 _UNGUARDED = frozenset({"Pending", "Succeeded", "Failed"})
 
 
@@ -21,7 +20,8 @@ def evict(cluster: Cluster, resource: Resource, at: Target, request: Request) ->
     sent = _sent(request)
     if sent["metadata"].get("name") != at.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
-    how = deletions.options(sent.get("deleteOptions") or {}, request.query)
+    # Of the query only dryRun counts here; whatever else a deletion may be asked stands in the body.
+    how = deletions.options(sent.get("deleteOptions") or {}, {"dryRun": request.query.get("dryRun", "")})
     pod = cluster.require(resource, (at.namespace, at.name))
     if not _is_free(pod):
         budget = _budget(cluster, pod)
@@ -33,7 +33,7 @@ def evict(cluster: Cluster, resource: Resource, at: Target, request: Request) ->
 
 def _sent(request: Request) -> Object:
     sent = negotiation.decoded(request, _EVICTION)
-    version = (sent.get("apiVersion") or "policy/v1").removeprefix("policy/")
+    version = str(sent.get("apiVersion") or "policy/v1").removeprefix("policy/")
     known = version if version in _EVICTION.versions else "v1"
     return negotiation.checked_kind(sent, _EVICTION, known)
 
@@ -84,18 +84,3 @@ def _spend(cluster: Cluster, budget: Object, pod: Object, *, dry: bool) -> None:
     spent = counts | {"disruptionsAllowed": allowed, "disruptedPods": going}
     spent["conditions"] = budgets.conditions(budget, allowed, cluster.now())
     cluster.store.write(BUDGETS, name_of(budget), budget | {"status": spent})
-
-
-def bind(cluster: Cluster, resource: Resource, at: Target, request: Request) -> Object:
-    """Give a pod its node, once."""
-    sent = negotiation.checked_kind(negotiation.decoded(request, _BINDING), _BINDING, "v1")
-    pod = cluster.require(resource, (at.namespace, at.name))
-    node = (sent.get("target") or {}).get("name", "")
-    known = pod["spec"].get("nodeName")
-    if known:
-        why = f'pod {at.name} is already assigned to node "{known}"'
-        message = f'Operation cannot be fulfilled on pods/binding "{at.name}": {why}'
-        details = {"name": at.name, "kind": "pods/binding"}
-        raise status.Refused(409, message, reason="Conflict", details=details)
-    cluster.store.write(PODS, name_of(pod), pods.bound(pod, node, cluster.now()))
-    return status.created()

@@ -92,7 +92,7 @@ _POD_SPEC = Struct(
 
 def _condition(*times: str) -> Struct:
     shape = {**_fields("type status reason message", TEXT), **_fields("observedGeneration", INTEGER)}
-    return Struct({**shape, **dict.fromkeys(times, TIME)}, dict.fromkeys(times))
+    return Struct({**shape, **dict.fromkeys(times, TIME)}, {"type": "", "status": "", **dict.fromkeys(times)})
 
 
 _STATE = Struct(

@@ -45,7 +45,7 @@ def _one(document: Any, operation: dict[str, Any]) -> Any:
     if word == "remove":
         _take(document, steps)
     elif word == "test":
-        if _at(document, steps) != operation.get("value"):
+        if not _same(_tested(document, steps), operation.get("value")):
             raise Unpatchable
     elif word in ("copy", "move"):
         source = _steps(str(operation.get("from", "")))
@@ -56,6 +56,17 @@ def _one(document: Any, operation: dict[str, Any]) -> Any:
     else:
         raise Unpatchable
     return document
+
+
+def _tested(document: Any, steps: list[str]) -> Any:
+    """What a test compares: a key that is absent is as good as null (evanphx/json-patch)."""
+    parent = _at(document, steps[:-1])
+    return parent.get(steps[-1]) if steps and isinstance(parent, dict) else _at(document, steps)
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Whether two values are one in JSON, where true is not 1."""
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
 
 
 def _steps(path: str) -> list[str]:

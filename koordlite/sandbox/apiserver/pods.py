@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from koordlite.model.quantity import Quantity
-from koordlite.sandbox.apiserver import status, validation
+from koordlite.sandbox.apiserver import names, status, validation
 from koordlite.sandbox.apiserver.resources import Resource
 from koordlite.sandbox.apiserver.status import Cause, forbidden_field, required, wrong
 from koordlite.sandbox.apiserver.store import Object
 
 GRACE_SECONDS = 30
 _BUILT_IN_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_RESTARTS = ("Always", "OnFailure", "Never")
+_OPERATORS = ("Equal", "Exists")
 _TOLERATED_SECONDS = 300
 _CONDITIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MAY_CHANGE = (
@@ -108,21 +110,39 @@ def causes(pod: Object) -> Iterator[Cause]:
     containers = pod["spec"].get("containers") or ()
     if not containers:
         yield required("spec.containers")
-    for field in ("initContainers", "containers"):
+    seen = set[str]()
+    for field in ("containers", "initContainers"):
         for place, container in enumerate(pod["spec"].get(field) or ()):
             yield from _container_causes(f"spec.{field}[{place}]", container)
+            if container.get("name") in seen:
+                yield status.duplicate(f"spec.{field}[{place}].name", container["name"])
+            seen.add(container.get("name", ""))
+    yield from _choices(pod["spec"])
+
+
+def _choices(spec: Object) -> Iterator[Cause]:
+    if spec.get("restartPolicy", "Always") not in _RESTARTS:
+        yield status.unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTARTS)
+    for place, each in enumerate(spec.get("tolerations") or ()):
+        if each.get("operator", "Equal") not in _OPERATORS:
+            yield status.unsupported(f"spec.tolerations[{place}].operator", each["operator"], _OPERATORS)
 
 
 def _container_causes(field: str, container: Object) -> Iterator[Cause]:
     for key in ("name", "image"):
         if not container.get(key):
             yield required(f"{field}.{key}")
+    yield from (wrong(f"{field}.name", container["name"], each) for each in _name_faults(container))
     limits, requests = (container["resources"].get(key) or {} for key in ("limits", "requests"))
     for name, text in limits.items():
         yield from _amount(f"{field}.resources.limits[{name}]", name, text)
     for name, text in requests.items():
         yield from _amount(f"{field}.resources.requests[{name}]", name, text)
         yield from _against_limit(f"{field}.resources", name, text, limits.get(name))
+
+
+def _name_faults(container: Object) -> list[str]:
+    return names.label_faults(container["name"]) if container.get("name") else []
 
 
 def _amount(field: str, name: str, text: str) -> Iterator[Cause]:
@@ -146,6 +166,9 @@ def _against_limit(field: str, name: str, text: str, limit: str | None) -> Itera
 
 def update_causes(old: Object, new: Object) -> Iterator[Cause]:
     """A change of the spec beyond the few fields that may change."""
+    limit, wanted = old["spec"].get("activeDeadlineSeconds"), new["spec"].get("activeDeadlineSeconds")
+    if limit is not None and wanted is not None and wanted > limit:
+        yield wrong("spec.activeDeadlineSeconds", wanted, "must be less than or equal to previous value")
     before, after = old["spec"], new["spec"]
     if _frozen(before) != _frozen(after) or not _kept(before, after):
         yield forbidden_field("spec", _MAY_CHANGE)

@@ -33,6 +33,12 @@ class Request:
         return cls(method, urllib.parse.unquote(url.path), query, lowered, body)
 
     @property
+    def bearer(self) -> str:
+        """The bearer token; empty without one, also where another scheme of authentication is named."""
+        scheme, _, token = self.headers.get("authorization", "").strip().partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    @property
     def watches(self) -> bool:
         """Whether the query asks for a watch."""
         return self.query.get("watch", "") in ("true", "1")

@@ -67,7 +67,8 @@ class Resource:
 
     def defined(self, field: str) -> bool:
         """Whether `field` may be selected by."""
-        return field in self.fields or field == "metadata.name" or (field == "metadata.namespace" and self.namespaced)
+        by_namespace = self.namespaced or not self.converts_fields
+        return field in self.fields or field == "metadata.name" or (field == "metadata.namespace" and by_namespace)
 
 
 _POD_FIELDS = (
@@ -94,6 +95,7 @@ _EVENT_FIELDS = (
 )
 _CREATE = ("create",)
 _READ = ("get", "list")
+_ONE_BY_ONE = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
 def _core(plural: str, kind: str, *short: str, **rest: Any) -> Resource:
@@ -124,7 +126,16 @@ BUILT_IN: tuple[Resource, ...] = (
     _core("bindings", "Binding", verbs=_CREATE),
     _core("configmaps", "ConfigMap", "cm"),
     _core("events", "Event", "ev", creates_on_update=True, fields=_EVENT_FIELDS, converts_fields=True, cached=False),
-    _core("namespaces", "Namespace", "ns", namespaced=False, subresources=("status", "finalize")),
+    _core(
+        "namespaces",
+        "Namespace",
+        "ns",
+        namespaced=False,
+        subresources=("status", "finalize"),
+        verbs=_ONE_BY_ONE,
+        fields=("status.phase",),
+        converts_fields=True,
+    ),
     _core(
         "nodes",
         "Node",

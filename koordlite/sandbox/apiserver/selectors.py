@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from koordlite.sandbox.apiserver import status
+from koordlite.sandbox.apiserver import names, status
 from koordlite.sandbox.apiserver.resources import Resource
 
 Labels = Mapping[str, str]
@@ -14,21 +14,24 @@ Matches = Callable[[Any], bool]
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
 _END = ""
+_SIGNS = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
+_COMPARING = frozenset({"in", "notin", "=", "==", "!=", "<", ">"})
 _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 _FIELD = re.compile(r"(?P<field>[^=!]*?)(?P<sign>==|!=|=)(?P<value>.*)\Z", re.DOTALL)
 
 
 def labels(text: str) -> Callable[[Labels], bool]:
     """The label selector `text`; Refused 400 when it cannot be read."""
-    if not text.strip():
-        return lambda _: True
-    tokens = _Tokens(_TOKEN.findall(text))
-    tests = [_requirement(tokens)]
-    while tokens.peek() == ",":
-        tokens.take()
+    tokens, tests = _Tokens(_TOKEN.findall(text)), list[Callable[[Labels], bool]]()
+    while tokens.peek() != _END:
+        if tokens.peek() in _SIGNS - {"!"}:
+            raise _misread(tokens.peek(), "expected: !, identifier, or 'end of string'")
         tests.append(_requirement(tokens))
-    if tokens.peek() != _END:
-        raise status.bad_request(f"found '{tokens.peek()}', expected: ',' or 'end of string'")
+        if tokens.take(",") == _END:
+            if tokens.peek() != _END:
+                raise _misread(tokens.peek(), "expected: ',' or 'end of string'")
+        elif tokens.peek() in (_SIGNS | {_END}) - {"!"}:
+            raise _misread(tokens.peek(), "expected: identifier after ','")
     return lambda found: all(test(found) for test in tests)
 
 
@@ -40,53 +43,74 @@ class _Tokens:
         """The next word; empty at the end."""
         return self._words[0] if self._words else _END
 
-    def take(self) -> str:
-        """The next word, consumed."""
-        return self._words.pop(0) if self._words else _END
+    def take(self, *wanted: str) -> str:
+        """The next word, consumed; empty when it is none of the wanted ones, or at the end."""
+        return self._words.pop(0) if self._words and (not wanted or self._words[0] in wanted) else _END
+
+    def word(self, expected: str) -> str:
+        """The next word, which is no sign; Refused 400."""
+        if self.peek() in _SIGNS | {_END}:
+            raise _unread(f"found '{self.peek()}', expected: {expected}")
+        return self.take()
+
+
+def _misread(found: str, expected: str) -> status.Refused:
+    return status.bad_request(f"found '{found}', {expected}")
+
+
+def _unread(why: str) -> status.Refused:
+    return status.bad_request(f"unable to parse requirement: {why}")
 
 
 def _requirement(tokens: _Tokens) -> Callable[[Labels], bool]:
-    if tokens.peek() == "!":
-        tokens.take()
-        absent = tokens.take()
-        return lambda found: absent not in found
-    key, sign = tokens.take(), tokens.peek()
+    is_absent = tokens.take("!") == "!"
+    key = tokens.word("identifier")
+    _check(names.key_faults(key), "key", key)
+    if is_absent:
+        return lambda found: key not in found
+    sign = tokens.peek()
     if sign in (_END, ","):
         return lambda found: key in found
+    if sign not in _COMPARING:
+        raise _unread(f"found '{sign}', expected: {_OPERATORS}")
     tokens.take()
-    if sign in ("=", "==", "!="):
-        return _compared(key, _single(tokens), equal=sign != "!=")
     if sign in ("in", "notin"):
-        return _among(key, _several(tokens), inside=sign == "in")
-    if sign in ("<", ">"):
-        return _ordered(key, sign, tokens.take())
-    raise status.bad_request(f"unable to parse requirement: found '{sign}', expected: {_OPERATORS}")
+        return _among(key, _checked(key, _several(tokens)), inside=sign == "in")
+    (value,) = _checked(key, [tokens.word("identifier") if tokens.peek() not in (_END, ",") else ""])
+    return _ordered(key, sign, value) if sign in ("<", ">") else _compared(key, value, equal=sign != "!=")
 
 
-def _single(tokens: _Tokens) -> str:
-    return _END if tokens.peek() in (_END, ",") else tokens.take()
+def _checked(key: str, values: Sequence[str]) -> Sequence[str]:
+    for place, value in enumerate(sorted(set(values))):
+        _check(names.value_faults(value), f"values[{place}][{key}]", value)
+    return values
 
 
-def _several(tokens: _Tokens) -> set[str]:
-    if tokens.peek() != "(":
-        raise status.bad_request(f"unable to parse requirement: found '{tokens.peek()}' expected: '('")
-    tokens.take()
-    values: list[str] = []
-    if tokens.peek() in (")", ","):
-        values.append("")
-    while (word := tokens.take()) != ")":
-        if word == _END:
-            raise status.bad_request("unable to parse requirement: found '', expected: ',' or ')'")
-        if word != ",":
-            values.append(word)
-    return set(values)
+def _check(faults: list[str], field: str, value: str) -> None:
+    if faults:
+        raise _unread(f'{field}: Invalid value: "{value}": {"; ".join(faults)}')
+
+
+def _several(tokens: _Tokens) -> Sequence[str]:
+    """The values in parentheses; where one is missing between commas, an empty one stands."""
+    if tokens.take("(") == _END:
+        raise _unread(f"found '{tokens.peek()}' expected: '('")
+    values = [""] if tokens.peek() == ")" else list[str]()
+    while tokens.take(")") == _END:
+        if tokens.take(",") == ",":
+            values += [""] if not values or tokens.peek() in (",", ")") else []
+            continue
+        values.append(tokens.word("',', or identifier"))
+        if tokens.peek() not in (",", ")"):
+            raise _unread(f"found '{tokens.peek()}', expected: ',' or ')'")
+    return values
 
 
 def _compared(key: str, value: str, *, equal: bool) -> Callable[[Labels], bool]:
     return lambda found: (found.get(key) == value) is equal
 
 
-def _among(key: str, values: set[str], *, inside: bool) -> Callable[[Labels], bool]:
+def _among(key: str, values: Collection[str], *, inside: bool) -> Callable[[Labels], bool]:
     return lambda found: (key in found and found[key] in values) is inside
 
 
@@ -94,7 +118,7 @@ def _ordered(key: str, sign: str, limit: str) -> Callable[[Labels], bool]:
     number = _number(limit)
     if number is None:
         why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        raise status.bad_request(f'unable to parse requirement: values[0][{key}]: Invalid value: "{limit}": {why}')
+        raise _unread(f'values[0]: Invalid value: "{limit}": {why}')
 
     def test(found: Labels) -> bool:
         value = _number(found.get(key, ""))
@@ -128,8 +152,7 @@ def _field(part: str, text: str, resource: Resource) -> Matches:
 def _unknown_field(field: str, resource: Resource) -> status.Refused:
     if resource.converts_fields:
         return status.bad_request(f"field label not supported: {field}")
-    known = '"metadata.name", "metadata.namespace"' if resource.namespaced else '"metadata.name"'
-    return status.bad_request(f'"{field}" is not a known field selector: only {known}')
+    return status.bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def _value(item: Any, field: str) -> str:

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import json
 import logging
+import re
 import socket
 import socketserver
 import sys
@@ -15,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from koordlite.sandbox.apiserver import negotiation
-from koordlite.sandbox.apiserver.api import Answer, Api, Settings, Stream
+from koordlite.sandbox.apiserver.api import TEXT, Answer, Api, Settings, Stream
 from koordlite.sandbox.apiserver.clocks import Clock, RealClock
 from koordlite.sandbox.apiserver.cluster import Cluster
 from koordlite.sandbox.apiserver.faults import REASONS, Fault, Faults, poisoned
@@ -146,7 +147,7 @@ class ApiServer:
 
     def _note(self, request: Request, status: int) -> None:
         at = target(request)
-        user = self._tokens.get(request.headers.get("authorization", "").removeprefix("Bearer ").strip())
+        user = self._tokens.get(request.bearer)
         name = request.headers.get("impersonate-user") or (user.name if user else "")
         moment = self._cluster.clock.monotonic()
         self.requests.append(Asked(at.verb, at.group, at.full, at.namespace, at.name, name, moment, status))
@@ -216,13 +217,16 @@ class _Connection(BaseHTTPRequestHandler):
         LOG.debug(format, *args)
 
     def _serve(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
+        body = self._body()
+        if body is None:
+            self.close_connection = True
+            self._send(Answer(400, b"400 Bad Request", TEXT))
+            return
         request = Request.of(self.command, self.path, dict(self.headers.items()), body)
         fault = self.server.faults.strike(target(request))
         if fault is not None and self._struck(fault, request):
             return
-        answer = self._too_large() if length > negotiation.BODY_LIMIT else self.server.api.answer(request)
+        answer = self._too_large() if len(body) > negotiation.BODY_LIMIT else self.server.api.answer(request)
         self.server.note(request, 200 if isinstance(answer, Stream) else answer.status)
         if fault is not None and fault.drop:
             self.close_connection = True
@@ -230,6 +234,24 @@ class _Connection(BaseHTTPRequestHandler):
             self._stream(answer, fault or Fault(), request)
         else:
             self._send(_with_poison(answer) if fault is not None and fault.poison else answer)
+
+    def _body(self) -> bytes | None:
+        """What the client sends; None when it does not say how long that is in a way that can be read."""
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            return self._chunks()
+        length = self.headers.get("Content-Length") or "0"
+        return self.rfile.read(int(length)) if length.isascii() and length.isdecimal() else None
+
+    def _chunks(self) -> bytes | None:
+        parts = []
+        while True:
+            size = self.rfile.readline().partition(b";")[0].strip()
+            if not re.fullmatch(rb"[0-9A-Fa-f]{1,8}", size):
+                return None
+            parts.append(self.rfile.read(int(size, 16)))
+            self.rfile.readline()
+            if not parts[-1]:
+                return b"".join(parts)
 
     def _too_large(self) -> Answer:
         refused = negotiation.too_large()

@@ -70,6 +70,11 @@ def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {words}", field)
 
 
+def duplicate(field: str, value: str) -> Cause:
+    """A value that may be there once."""
+    return Cause("FieldValueDuplicate", f'Duplicate value: "{value}"', field)
+
+
 def forbidden_field(field: str, detail: str) -> Cause:
     """A field that may not be set or changed."""
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
@@ -104,6 +109,17 @@ def bad_request(message: str) -> Refused:
 def internal(message: str) -> Refused:
     """500 without a reason, as a real server gives for what it did not foresee."""
     return Refused(500, message)
+
+
+def broken(error: Exception) -> Refused:
+    """500 for a fault of the server itself (apimachinery NewInternalError)."""
+    message = f"{type(error).__name__}: {error}"
+    return Refused(
+        500,
+        f"Internal error occurred: {message}",
+        reason="InternalError",
+        details={"causes": [{"message": message}]},
+    )
 
 
 def no_resource() -> Refused:

@@ -109,7 +109,7 @@ def _node(item: Object, age: str) -> list[Any]:
     prefix = "node-role.kubernetes.io/"
     roles = ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or _NONE
     info = status["nodeInfo"]
-    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+    addresses = {each.get("type"): each.get("address", "") for each in status.get("addresses") or ()}
     where = [addresses.get(kind, _NONE) for kind in ("InternalIP", "ExternalIP")]
     system = [info.get(key) or _UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion")]
     return [item["metadata"]["name"], ",".join(words), roles, age, info.get("kubeletVersion", ""), *where, *system]

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model.quantity import NANO, Quantity
+from koordlite.sandbox.apiserver import names
 from koordlite.sandbox.apiserver.status import Cause, forbidden_field, required, too_long, unsupported, wrong
 from koordlite.sandbox.apiserver.store import Object
 
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_QUALIFIED = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-)
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
-)
-_KEY_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
-)
-_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    f"'({_QUALIFIED})?')"
-)
 _PATH_NAMES = frozenset({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
 _LABEL_NAMES = frozenset({"Namespace", "Service"})
+_WHOLE_PERCENT = 100
 _CONFIG_BYTES = 1 << 20
+_ANNOTATION_BYTES = 256 << 10
 _NOTE_CHARACTERS = 1024
+_WORD_CHARACTERS = 128
+_SCOPES = ("Cluster", "Namespaced")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -41,30 +26,38 @@ UpdateRule = Callable[[Object, Object], Iterator[Cause]]
 
 
 def metadata(item: Object) -> Iterator[Cause]:
-    """Name and labels."""
+    """Name, labels and annotations."""
     meta = item["metadata"]
-    name = meta.get("name", "")
+    name, prefix = meta.get("name", ""), meta.get("generateName", "")
+    faults = _name_faults(item["kind"])
+    # A prefix may end in what no name may end in: more follows.
+    yield from (wrong("metadata.generateName", prefix, each) for each in faults(re.sub("-$", "a", prefix)) if prefix)
     if not name:
         yield required("metadata.name", "name or generateName is required")
-    elif item["kind"] not in _PATH_NAMES:
-        yield from _name(name, is_label=item["kind"] in _LABEL_NAMES)
-    for key, value in (meta.get("labels") or {}).items():
-        yield from _label(key, value)
+    else:
+        yield from (wrong("metadata.name", name, each) for each in faults(name))
+    yield from labels("metadata.labels", meta.get("labels") or {})
+    yield from _annotations(meta.get("annotations") or {})
 
 
-def _name(name: str, *, is_label: bool) -> Iterator[Cause]:
-    if is_label and not re.fullmatch(_LABEL, name):
-        yield wrong("metadata.name", name, _LABEL_RULE)
-    elif not is_label and not re.fullmatch(_SUBDOMAIN, name):
-        yield wrong("metadata.name", name, _SUBDOMAIN_RULE)
+def labels(field: str, found: Mapping[str, str]) -> Iterator[Cause]:
+    """Keys and values of labels."""
+    for key, value in found.items():
+        yield from (wrong(field, key, each) for each in names.key_faults(key))
+        yield from (wrong(field, value, each) for each in names.value_faults(value))
 
 
-def _label(key: str, value: str) -> Iterator[Cause]:
-    prefix, slash, rest = key.rpartition("/")
-    if not re.fullmatch(_QUALIFIED, rest) or (slash and not prefix):
-        yield wrong("metadata.labels", key, _KEY_RULE)
-    if value and not re.fullmatch(_QUALIFIED, value):
-        yield wrong("metadata.labels", value, _VALUE_RULE)
+def _name_faults(kind: str) -> Callable[[str], list[str]]:
+    if kind in _PATH_NAMES:
+        return lambda _: []
+    return names.label_faults if kind in _LABEL_NAMES else names.subdomain_faults
+
+
+def _annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
+    for key in annotations:
+        yield from (wrong("metadata.annotations", key, each) for each in names.key_faults(key.lower()))
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_BYTES:
+        yield too_long("metadata.annotations", _ANNOTATION_BYTES)
 
 
 def metadata_update(old: Object, new: Object) -> Iterator[Cause]:
@@ -81,6 +74,11 @@ def metadata_update(old: Object, new: Object) -> Iterator[Cause]:
 
 
 def _config_map(item: Object) -> Iterator[Cause]:
+    for field in ("data", "binaryData"):
+        for key in item.get(field) or {}:
+            yield from (wrong(f"{field}[{key}]", key, each) for each in names.config_key_faults(key))
+            if field == "data" and key in (item.get("binaryData") or {}):
+                yield wrong(f"data[{key}]", key, "duplicate of key present in binaryData")
     sizes = [len(value.encode()) for field in ("data", "binaryData") for value in (item.get(field) or {}).values()]
     if sum(sizes) > _CONFIG_BYTES:
         yield too_long("[]", _CONFIG_BYTES)
@@ -104,11 +102,33 @@ def _lease(item: Object) -> Iterator[Cause]:
         yield wrong("spec.leaseTransitions", spec["leaseTransitions"], "must to greater or equal than 0")
 
 
-def _event(item: Object) -> Iterator[Cause]:
+def event(item: Object, controller: str) -> Iterator[Cause]:
+    """An Event of either group; `controller` is the name of the field with the reporting controller there.
+
+    Only events of the later form have a time of their own; only they have to say who reports what.
+    """
     involved = item["involvedObject"].get("namespace", "")
     home = item["metadata"].get("namespace", "")
-    if (involved or "default") != home:
+    is_timed = bool(item.get("eventTime"))
+    at_home = bool(involved) or home in ("default", "kube-system") if is_timed else (involved or "default") == home
+    if not at_home:
         yield wrong("involvedObject.namespace", involved, "does not match event.namespace")
+    if is_timed:
+        yield from _told(item, controller)
+
+
+def _told(item: Object, controller: str) -> Iterator[Cause]:
+    said = item.get("reportingComponent", "")
+    if not said:
+        yield required(controller)
+    yield from (wrong(controller, said, each) for each in names.key_faults(said))
+    for field in ("reportingInstance", "action", "reason"):
+        if not item.get(field):
+            yield required(field)
+        elif len(item[field]) > _WORD_CHARACTERS:
+            yield wrong(field, "", f"can have at most {_WORD_CHARACTERS} characters")
+    if len(item.get("message", "")) > _NOTE_CHARACTERS:
+        yield wrong("message", "", f"can have at most {_NOTE_CHARACTERS} characters")
 
 
 def strict_event(item: Object) -> Iterator[Cause]:
@@ -117,8 +137,9 @@ def strict_event(item: Object) -> Iterator[Cause]:
         yield required("eventTime")
     if item.get("type") not in ("Normal", "Warning"):
         yield wrong("type", "", f"has invalid value: {item.get('type', '')}")
-    if len(item.get("message", "")) > _NOTE_CHARACTERS:
-        yield wrong("message", "", f"can have at most {_NOTE_CHARACTERS} characters")
+    for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if item.get(field):
+            yield wrong(field, "", "needs to be unset")
 
 
 def _budget(item: Object) -> Iterator[Cause]:
@@ -129,9 +150,48 @@ def _budget(item: Object) -> Iterator[Cause]:
             "Invalid value: policy.PodDisruptionBudgetSpec{}: minAvailable and maxUnavailable cannot be both set",
             "spec",
         )
+    for field in ("minAvailable", "maxUnavailable"):
+        if field in spec:
+            yield from _share(f"spec.{field}", spec[field])
+    yield from selector("spec.selector", spec.get("selector") or {})
     for field, value in (item.get("status") or {}).items():
         if isinstance(value, int) and value < 0:
             yield wrong(f"status.{field}", value, "must be greater than or equal to 0")
+
+
+def _share(field: str, value: int | str) -> Iterator[Cause]:
+    """A count, or a percentage up to all."""
+    if isinstance(value, int):
+        if value < 0:
+            yield wrong(field, value, "must be greater than or equal to 0")
+        return
+    shown = f'intstr.IntOrString{{Type:1, IntVal:0, StrVal:"{value}"}}'
+    if not re.fullmatch("[0-9]+%", value, re.ASCII):
+        why = "must be an integer or percentage (e.g '5%%')"
+    elif int(value[:-1]) > _WHOLE_PERCENT:
+        why = "must not be greater than 100%"
+    else:
+        return
+    yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", field)
+
+
+def selector(field: str, found: Object) -> Iterator[Cause]:
+    """A metav1.LabelSelector."""
+    yield from labels(f"{field}.matchLabels", found.get("matchLabels") or {})
+    for place, each in enumerate(found.get("matchExpressions") or ()):
+        yield from _expression(f"{field}.matchExpressions[{place}]", each)
+
+
+def _expression(field: str, expression: Object) -> Iterator[Cause]:
+    operator, values = expression["operator"], expression.get("values")
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator not in ("Exists", "DoesNotExist"):
+        yield wrong(f"{field}.operator", operator, "not a valid selector operator")
+    elif values:
+        yield forbidden_field(f"{field}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    yield from (wrong(f"{field}.key", expression["key"], each) for each in names.key_faults(expression["key"]))
 
 
 def _node(item: Object) -> Iterator[Cause]:
@@ -177,13 +237,18 @@ def _go_quantity(text: str, quantity: Quantity) -> str:
 
 def _definition(item: Object) -> Iterator[Cause]:
     spec = item.get("spec") or {}
-    group, names = spec.get("group", ""), spec.get("names") or {}
-    if not names.get("plural") or not names.get("kind"):
-        yield required("spec.names.plural" if not names.get("plural") else "spec.names.kind")
+    group, called = spec.get("group", ""), spec.get("names") or {}
+    if not called.get("plural") or not called.get("kind"):
+        yield required("spec.names.plural" if not called.get("plural") else "spec.names.kind")
     if [version["storage"] for version in spec.get("versions") or ()].count(True) != 1:
         why = "must have exactly one version marked as storage version"
         yield Cause("FieldValueInvalid", f"Invalid value: {why}", "spec.versions")
-    wanted = f"{names.get('plural', '')}.{group}"
+    if not group:
+        yield required("spec.group")
+    if spec.get("scope") not in _SCOPES:
+        scope = spec.get("scope")
+        yield unsupported("spec.scope", scope, _SCOPES) if scope else required("spec.scope")
+    wanted = f"{called.get('plural', '')}.{group}"
     if item["metadata"].get("name") != wanted:
         why = 'must be spec.names.plural+"."+spec.group'
         yield wrong("metadata.name", item["metadata"].get("name", ""), why)
@@ -200,7 +265,6 @@ def _definition(item: Object) -> Iterator[Cause]:
 RULES: dict[str, Rule] = {
     "ConfigMap": _config_map,
     "Lease": _lease,
-    "Event": _event,
     "PodDisruptionBudget": _budget,
     "Node": _node,
     "CustomResourceDefinition": _definition,

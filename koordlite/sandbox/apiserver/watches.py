@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 
 from koordlite.sandbox.apiserver import conversion, reads, selectors, status
@@ -66,18 +67,26 @@ def too_old(cluster: Cluster, watch: Watch) -> Object | None:
 
 
 def events(cluster: Cluster, watch: Watch, shown: Shown, stopped: Callable[[], bool]) -> Iterator[Event | None]:
-    """Events in order until the time is over; None now and then while there is none."""
-    store, ends = cluster.store, cluster.clock.monotonic() + watch.seconds
+    """Events in order until the time is over; None now and then while there is none.
+
+    A watch sees the state of the moment of this call, however late somebody asks for the first event.
+    """
+    store = cluster.store
     with store.lock:
         old = too_old(cluster, watch)
         present = [] if watch.since is not None else store.listed(watch.resource.key)
         reached = watch.since if watch.since is not None else store.revision
     if old is not None:
-        yield "ERROR", old
-        return
-    for item in cluster.shuffled([each for each in present if watch.matches(each)]):
-        yield "ADDED", shown(conversion.shown(item, watch.resource, watch.version))
-    bookmarks = _Bookmarks(cluster, watch, ends)
+        return iter([("ERROR", old)])
+    first = cluster.shuffled([each for each in present if watch.matches(each)])
+    bookmarks = _Bookmarks(cluster, watch, cluster.clock.monotonic() + watch.seconds)
+    added = (("ADDED", shown(conversion.shown(item, watch.resource, watch.version))) for item in first)
+    return itertools.chain(added, _later(bookmarks, reached, shown, stopped))
+
+
+def _later(bookmarks: _Bookmarks, reached: int, shown: Shown, stopped: Callable[[], bool]) -> Iterator[Event | None]:
+    """Events after a revision."""
+    cluster, watch, ends = bookmarks.cluster, bookmarks.watch, bookmarks.ends
     while not stopped() and cluster.clock.monotonic() < ends:
         changes = _next(cluster, watch, reached, min(ends, bookmarks.due))
         if changes is None:
@@ -116,23 +125,23 @@ class _Bookmarks:
     """One a minute, and one a second in the last two, as the watch cache sends them."""
 
     def __init__(self, cluster: Cluster, watch: Watch, ends: float) -> None:
-        self._cluster, self._watch, self._ends = cluster, watch, ends
+        self.cluster, self.watch, self.ends = cluster, watch, ends
         self._begun = cluster.clock.monotonic()
         self.due = self._following(self._begun)
 
     def event(self) -> Event | None:
         """The bookmark that is due, if one is."""
-        now = self._cluster.clock.monotonic()
-        if not self._watch.bookmarks or now < self.due or now >= self._ends:
+        now = self.cluster.clock.monotonic()
+        if not self.watch.bookmarks or now < self.due or now >= self.ends:
             return None
         self.due = self._following(now)
-        resource = self._watch.resource
-        head = {"kind": resource.kind, "apiVersion": resource.api_version(self._watch.version)}
-        version = str(self._cluster.store.seen(resource.key))
+        resource = self.watch.resource
+        head = {"kind": resource.kind, "apiVersion": resource.api_version(self.watch.version)}
+        version = str(self.cluster.store.seen(resource.key))
         return "BOOKMARK", head | {"metadata": {"resourceVersion": version, "creationTimestamp": None}}
 
     def _following(self, now: float) -> float:
-        last = self._ends - _LAST_SECONDS
-        if self._ends - self._begun <= _LAST_SECONDS:
+        last = self.ends - _LAST_SECONDS
+        if self.ends - self._begun <= _LAST_SECONDS:
             return float("inf")
         return min(now + _BOOKMARK_SECONDS, last) if now < last else now + _LAST_STEP

@@ -24,6 +24,8 @@ from koordlite.sandbox.apiserver.resources import Resource
 from koordlite.sandbox.apiserver.store import Object
 
 _REJECTED = "the server rejected our request due to an error in our request"
+_REGISTRY = {"nodes": "minions"}
+"""Kinds that etcd keeps under an older name."""
 _NEEDED = "must be specified for an update"
 
 
@@ -69,19 +71,21 @@ def _manager(how: Writing, resource: Resource, at: Target, operation: str = "Upd
 def replace(cluster: Cluster, resource: Resource, at: Target, sent: Object, how: Writing) -> tuple[Object, bool]:
     """PUT: the object, and whether it is new."""
     sent = negotiation.checked_kind(sent, resource, at.version)
-    _check_names(sent["metadata"], resource, at)
-    old = cluster.store.get(resource.key, (at.namespace, at.name))
-    if old is None:
-        if not resource.creates_on_update:
-            raise status.not_found(resource, at.name)
-        return create(cluster, resource, at, sent, how), True
-    _check_version(sent["metadata"], old, resource)
-    uid = sent["metadata"].get("uid") or old["metadata"]["uid"]
-    if uid != old["metadata"]["uid"]:
-        raise status.conflict(resource, at.name, _other_uid(resource, at, uid, old["metadata"]["uid"]))
     new, why = admission.fitting(conversion.stored(sent, resource), resource, at.version)
     if new is None:
         raise negotiation.unfit(resource, at.version, why)
+    _check_names(new["metadata"], resource, at)
+    old = cluster.store.get(resource.key, (at.namespace, at.name))
+    # A uid is a precondition, which is looked at before anything else: also of an object that has gone.
+    known = old["metadata"]["uid"] if old else ""
+    if new["metadata"].get("uid", known) != known:
+        raise status.conflict(resource, at.name, _other_uid(resource, at, new["metadata"]["uid"], known))
+    if old is None:
+        if not resource.creates_on_update:
+            raise status.not_found(resource, at.name)
+        meta = {key: value for key, value in sent["metadata"].items() if key != "resourceVersion"}
+        return create(cluster, resource, at, sent | {"metadata": meta}, how), True
+    _check_version(new["metadata"], old, resource)
     return change(cluster, resource, at, (old, new), how), False
 
 
@@ -114,7 +118,9 @@ def _check_version(meta: Any, old: Object, resource: Resource) -> None:
 
 
 def _other_uid(resource: Resource, at: Target, given: str, known: str) -> str:
-    path = "/".join(part for part in (resource.plural, at.namespace, at.name) if part)
+    group = resource.group if resource.custom else ""
+    kept = _REGISTRY.get(resource.plural, resource.plural)
+    path = "/".join(part for part in (group, kept, at.namespace, at.name) if part)
     return (
         f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: UID in precondition: {given}, UID in object meta: {known}"

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import threading
+import urllib.parse
 
 import pytest
+
+from koordlite.sandbox.apiserver.api import Api, Settings
+from koordlite.sandbox.apiserver.cluster import Cluster
+from koordlite.sandbox.apiserver.objects import Objects
+from koordlite.sandbox.apiserver.requests import Request
+from koordlite.sandbox.apiserver.store import Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -103,6 +112,64 @@ def test_field_selectors(ask, pod, selector, names):
 )
 def test_what_cannot_be_read_is_a_bad_request(ask, query):
     assert ask("GET", f"{PODS}?{query}").status == 400
+
+
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        ("a,", "found '', expected: identifier after ','"),
+        (",a", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a,,b", "found ',', expected: identifier after ','"),
+        ("(a)", "found '(', expected: !, identifier, or 'end of string'"),
+        ("!", "unable to parse requirement: found '', expected: identifier"),
+        ("!a in (b)", "found 'in', expected: ',' or 'end of string'"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+        ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("a==(b)", "unable to parse requirement: found '(', expected: identifier"),
+        ("a<b", "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value"),
+        ("-a", 'unable to parse requirement: key: Invalid value: "-a": name part must consist'),
+        ("a=-b", 'unable to parse requirement: values[0][a]: Invalid value: "-b": a valid label must be'),
+        ("a notin (c,-b)", 'unable to parse requirement: values[0][a]: Invalid value: "-b": a valid label must be'),
+    ],
+)
+def test_a_label_selector_that_cannot_be_read_is_told_as_go_tells_it(ask, selector, message):
+    reply = ask("GET", f"{PODS}?labelSelector={urllib.parse.quote(selector)}")
+    assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+    assert reply.body["message"].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "message"),
+    [
+        ("/api/v1/namespaces", "spec.x", "field label not supported: spec.x"),
+        ("/api/v1/nodes", "metadata.namespace", "field label not supported: metadata.namespace"),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            "value",
+            '"value" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+def test_an_unknown_field_is_refused_in_the_words_of_its_kind(ask, path, field, message):
+    reply = ask("GET", f"{path}?fieldSelector={field}%3D1")
+    assert (reply.status, reply.body["message"]) == (400, message)
+
+
+def test_namespaces_are_selected_by_their_phase(ask):
+    assert "default" in _names(ask("GET", "/api/v1/namespaces?fieldSelector=status.phase%3DActive"))
+    assert _names(ask("GET", "/api/v1/namespaces?fieldSelector=status.phase%3DTerminating")) == []
+
+
+def test_a_watch_begins_with_the_state_at_its_request(clock):
+    cluster = Cluster(Store(), clock, seed=1)
+    objects = Objects(cluster)
+    objects.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    stream = Api(cluster, Settings(), threading.Event()).answer(Request.of("GET", f"{MAPS}?watch=true", {}))
+    objects.remove("ConfigMap", "a", "default")
+    events = itertools.islice(filter(None, stream.lines), 2)
+    assert [json.loads(line)["type"] for line in events] == ["ADDED", "DELETED"]
 
 
 def _watched(ask, clock, path, do, seconds=3):

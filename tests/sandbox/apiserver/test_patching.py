@@ -36,6 +36,7 @@ def test_merge_patch(old, patch, new):
         ([{"op": "remove", "path": "/l/0"}], {"l": [2], "m": {"a/b": 1}}),
         ([{"op": "move", "from": "/l/0", "path": "/n"}], {"l": [2], "m": {"a/b": 1}, "n": 1}),
         ([{"op": "copy", "from": "/m", "path": "/n"}], {"l": [1, 2], "m": {"a/b": 1}, "n": {"a/b": 1}}),
+        ([{"op": "test", "path": "/m/none", "value": None}], {"l": [1, 2], "m": {"a/b": 1}}),
     ],
 )
 def test_json_patch(operations, new):
@@ -47,6 +48,8 @@ def test_json_patch(operations, new):
     [
         {"op": "remove", "path": "/none"},
         {"op": "test", "path": "/l/0", "value": 5},
+        {"op": "test", "path": "/l/0", "value": True},
+        {"op": "test", "path": "/none/none", "value": None},
         {"op": "add", "path": "/no/parent", "value": 1},
         {"op": "add", "path": "/l/7", "value": 1},
         {"op": "frob", "path": "/l"},

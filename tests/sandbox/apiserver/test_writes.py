@@ -1,0 +1,296 @@
+"""What a write or deletion may ask for, and what is refused with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+THINGS = "/apis/example.com/v1/namespaces/default/things"
+HELD = ["example.com/hold"]
+
+
+@pytest.fixture
+def things(server):
+    """Serve a custom kind."""
+    names = {"plural": "things", "kind": "Thing"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    server.objects.load(head | {"metadata": {"name": "things.example.com"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"metadata": {"name": "a", "resourceVersion": 5}}, id="a version that is a number"),
+        pytest.param({"metadata": {"name": ["a"]}}, id="a name that is a list"),
+        pytest.param({"metadata": {"name": "a"}, "data": 5}, id="data that is a number"),
+    ],
+)
+def test_an_update_of_wrong_types_is_a_bad_request(ask, config_map, body):
+    config_map("a")
+    assert ask("PUT", f"{MAPS}/a", body).status == 400
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preconditions": "x"},
+        {"preconditions": {"uid": 5}},
+        {"propagationPolicy": 5},
+        {"gracePeriodSeconds": "x"},
+        {"dryRun": "All"},
+    ],
+)
+def test_options_of_wrong_types_are_a_bad_request_and_delete_nothing(ask, pod, options):
+    pod("p")
+    assert ask("DELETE", f"{PODS}/p", options).status == 400
+    assert ask("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}, "deleteOptions": options}).status == 400
+    assert "deletionTimestamp" not in ask("GET", f"{PODS}/p").body["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (f"{PODS}/p/eviction", {"apiVersion": 5, "kind": "Eviction", "metadata": {"name": "p"}}),
+        (f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": [1]}),
+    ],
+    ids=["an eviction", "a binding"],
+)
+def test_a_subresource_of_wrong_types_is_a_bad_request(ask, pod, path, body):
+    pod("p", node="")
+    assert ask("POST", path, body).status == 400
+
+
+def test_a_namespace_is_not_finalized_by_wrong_types(ask):
+    assert ask("PUT", "/api/v1/namespaces/default/finalize", {"spec": 5}).status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "stays"),
+    [
+        ("?dryRun=All", None, True),
+        ("?dryRun=All", {}, False),
+        ("", {"dryRun": ["All"]}, True),
+    ],
+    ids=["a query alone counts", "beside a body it does not", "a body counts"],
+)
+def test_options_of_a_deletion(ask, config_map, query, body, stays):
+    config_map("a")
+    assert ask("DELETE", f"{MAPS}/a{query}", body).status == 200
+    assert (ask("GET", f"{MAPS}/a").status == 200) is stays
+
+
+def test_a_query_shortens_no_eviction(ask, pod):
+    pod("p")
+    assert ask("POST", f"{PODS}/p/eviction?gracePeriodSeconds=0", {"metadata": {"name": "p"}}).status == 201
+    assert ask("GET", f"{PODS}/p").body["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+@pytest.mark.parametrize(
+    ("policies", "left"),
+    [
+        ([{"propagationPolicy": "Foreground"}], ["foregroundDeletion"]),
+        ([{"propagationPolicy": "Foreground"}, {"propagationPolicy": "Orphan"}], ["orphan"]),
+        ([{"orphanDependents": True}], ["orphan"]),
+        ([{"propagationPolicy": "Foreground"}, {"propagationPolicy": "Background"}], None),
+        ([{"propagationPolicy": "Orphan"}, {"orphanDependents": False}], None),
+        ([{"propagationPolicy": "Foreground"}, {}], ["foregroundDeletion"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["ConfigMap", "Pod"])
+def test_the_last_policy_says_who_holds_a_deleted_object(ask, server, kind, policies, left):
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    server.objects.load({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+    path = f"{PODS if kind == 'Pod' else MAPS}/a"
+    assert [ask("DELETE", path, policy).status for policy in policies] == [200] * len(policies)
+    held = ask("GET", path)
+    assert (held.body["metadata"]["finalizers"] if held.status == 200 else None) == left
+
+
+def test_a_held_pod_that_is_deleted_again_does_not_change(ask, pod):
+    pod("p", node="", finalizers=HELD)
+    first = ask("DELETE", f"{PODS}/p").body["metadata"]
+    again = ask("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0}).body["metadata"]
+    assert (again["resourceVersion"], again["finalizers"]) == (first["resourceVersion"], HELD)
+    ask.patch(f"{PODS}/p", {"metadata": {"finalizers": None}})
+    assert ask("GET", f"{PODS}/p").status == 404
+
+
+def test_the_mark_of_deletion_counts_as_a_generation(ask, things):
+    named = {"name": "t", "finalizers": HELD}
+    made = ask("POST", THINGS, {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": named})
+    assert made.body["metadata"]["generation"] == 1
+    generations = [ask("DELETE", f"{THINGS}/t").body["metadata"]["generation"] for _ in range(2)]
+    assert generations == [2, 2]
+
+
+@pytest.mark.parametrize("path", [MAPS, LEASES], ids=["ConfigMap", "Lease"])
+def test_a_uid_holds_also_when_the_object_has_gone(ask, path):
+    made = ask("POST", path, {"metadata": {"name": "a"}}).body
+    assert ask("DELETE", f"{path}/a").status == 200
+    reply = ask("PUT", f"{path}/a", made)
+    assert (reply.status, reply.body["reason"]) == (409, "Conflict")
+    assert reply.body["message"].endswith(f"UID in precondition: {made['metadata']['uid']}, UID in object meta: ")
+
+
+def test_a_wrong_uid_is_told_before_a_stale_version(ask, config_map):
+    config_map("a")
+    reply = ask("PUT", f"{MAPS}/a", {"metadata": {"name": "a", "uid": "other", "resourceVersion": "1"}})
+    assert "UID in precondition: other" in reply.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/api/v1/nodes/a", "/registry/minions/a"),
+        (f"{THINGS}/a", "/registry/example.com/things/default/a"),
+    ],
+)
+def test_a_wrong_uid_is_told_with_the_place_in_etcd(ask, things, path, key):
+    kind = {"apiVersion": "example.com/v1", "kind": "Thing"} if "things" in path else {}
+    reply = ask("PUT", path, kind | {"metadata": {"name": "a", "uid": "other"}})
+    assert f"Key: {key}, " in reply.body["message"]
+
+
+def test_a_lease_that_has_gone_is_made_anew_whatever_version_it_had(ask):
+    reply = ask("PUT", f"{LEASES}/l", {"metadata": {"name": "l", "resourceVersion": "7"}})
+    assert (reply.status, reply.body["metadata"]["name"]) == (201, "l")
+
+
+def test_a_generated_name_is_no_longer_than_a_label(ask):
+    made = ask("POST", MAPS, {"metadata": {"generateName": "x" * 80}})
+    assert (made.status, len(made.body["metadata"]["name"])) == (201, 63)
+
+
+def _fields(reply: Any) -> list[str]:
+    assert reply.status == 422, reply.body
+    return [cause["field"] for cause in reply.body["details"]["causes"]]
+
+
+@pytest.mark.parametrize(
+    ("path", "meta", "fields"),
+    [
+        pytest.param(MAPS, {"generateName": "Bad_"}, ["metadata.generateName", "metadata.name"], id="a prefix"),
+        pytest.param(MAPS, {"name": "x" * 254}, ["metadata.name"], id="a long name"),
+        pytest.param(MAPS, {"name": "a", "labels": {"k": "x" * 64}}, ["metadata.labels"], id="a long value"),
+        pytest.param(MAPS, {"name": "a", "labels": {"B_/k": "x"}}, ["metadata.labels"], id="a prefix of a key"),
+        pytest.param(MAPS, {"name": "a", "labels": {"a/b/c": "x"}}, ["metadata.labels"], id="a key of three parts"),
+        pytest.param(MAPS, {"name": "a", "annotations": {"a b": "x"}}, ["metadata.annotations"], id="an annotation"),
+        pytest.param(MAPS, {"name": "a", "annotations": {"k": "x" * 262144}}, ["metadata.annotations"], id="too much"),
+    ],
+)
+def test_metadata_that_cannot_be(ask, path, meta, fields):
+    assert _fields(ask("POST", path, {"metadata": meta})) == fields
+
+
+def test_keys_of_annotations_may_have_capitals(ask):
+    assert ask("POST", MAPS, {"metadata": {"name": "a", "annotations": {"Example.com/Key": "x"}}}).status == 201
+
+
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({"data": {"a b": "x"}}, "data[a b]"),
+        ({"data": {"..": "x"}}, "data[..]"),
+        ({"binaryData": {"..a": ""}}, "binaryData[..a]"),
+        ({"data": {"a": "x"}, "binaryData": {"a": "eA=="}}, "data[a]"),
+    ],
+)
+def test_keys_of_a_config_map(ask, content, field):
+    assert field in _fields(ask("POST", MAPS, {"metadata": {"name": "a"}, **content}))
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"minAvailable": -1}, "spec.minAvailable"),
+        ({"maxUnavailable": "half"}, "spec.maxUnavailable"),
+        ({"minAvailable": "101%"}, "spec.minAvailable"),
+        ({"selector": {"matchLabels": {"a b": "x"}}}, "spec.selector.matchLabels"),
+        (
+            {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "spec.selector.matchExpressions[0].values",
+        ),
+        (
+            {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
+            "spec.selector.matchExpressions[0].operator",
+        ),
+        (
+            {"selector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}},
+            "spec.selector.matchExpressions[0].values",
+        ),
+    ],
+)
+def test_a_budget_that_cannot_be(ask, spec, field):
+    assert _fields(ask("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": spec})) == [field]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"containers": [{"name": "A_", "image": "x"}]}, "spec.containers[0].name"),
+        ({"containers": [{"name": "a", "image": "x"}] * 2}, "spec.containers[1].name"),
+        ({"restartPolicy": "Sometimes"}, "spec.restartPolicy"),
+        ({"tolerations": [{"key": "k", "operator": "Is"}]}, "spec.tolerations[0].operator"),
+    ],
+)
+def test_a_pod_that_cannot_be(ask, spec, field):
+    whole = {"containers": [{"name": "main", "image": "x"}], **spec}
+    assert _fields(ask("POST", PODS, {"metadata": {"name": "p"}, "spec": whole})) == [field]
+
+
+def test_the_deadline_of_a_pod_only_comes_nearer(ask, pod):
+    pod("p")
+    states = [ask.patch(f"{PODS}/p", {"spec": {"activeDeadlineSeconds": each}}).status for each in (9, 5, 7)]
+    assert states == [200, 200, 422]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [({"scope": "Both"}, "spec.scope"), ({"group": ""}, "spec.group")],
+)
+def test_a_definition_that_cannot_be(ask, spec, field):
+    version = {"name": "v1", "served": True, "storage": True}
+    whole = {"group": "e.com", "scope": "Cluster", "names": {"plural": "x", "kind": "X"}, "versions": [version]} | spec
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert field in _fields(ask("POST", path, {"metadata": {"name": "x.e.com"}, "spec": whole}))
+
+
+def _binding(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **more}, "target": {"kind": "Node", "name": "n1"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        pytest.param(f"{PODS}/p/binding?dryRun=All", _binding("p"), 201, id="a dry run"),
+        pytest.param(f"{PODS}/p/binding", _binding("other"), 400, id="another name"),
+        pytest.param(f"{PODS}/p/binding", {"metadata": {"name": "p"}}, 500, id="no node"),
+        pytest.param(f"{PODS}/p/binding", _binding("p") | {"target": {"kind": "Pod", "name": "n"}}, 500, id="no Node"),
+    ],
+)
+def test_a_binding_that_binds_nothing(ask, pod, path, body, status):
+    pod("p", node="")
+    assert ask("POST", path, body).status == status
+    assert not ask("GET", f"{PODS}/p").body["spec"].get("nodeName")
+
+
+def test_the_older_path_binds_too_and_notes_are_taken_over(ask, pod):
+    pod("p", node="", annotations={"a": "1"})
+    reply = ask("POST", "/api/v1/namespaces/default/bindings", _binding("p", annotations={"b": "2"}))
+    assert (reply.status, reply.body["status"]) == (201, "Success")
+    bound = ask("GET", f"{PODS}/p").body
+    assert (bound["spec"]["nodeName"], bound["metadata"]["annotations"]) == ("n1", {"a": "1", "b": "2"})
+
+
+def test_a_pod_on_its_way_out_is_not_bound(ask, pod):
+    pod("p", node="", finalizers=HELD)
+    ask("DELETE", f"{PODS}/p")
+    reply = ask("POST", f"{PODS}/p/binding", _binding("p"))
+    assert (reply.status, "is being deleted" in reply.body["message"]) == (409, True)
