@@ -57,6 +57,7 @@ class Agent:
         self._pauses = Pauses(journal.folder if journal else None)
         self._unhealed = False
         self._unrestored = 0
+        self._unreleased = ""
         self.paused: Pause | None = None
         """The pause that holds."""
         self._last: Tick | None = None
@@ -198,19 +199,30 @@ class Agent:
             started=self._started,
             wall=self._host.clock.wall(),
             tick_seconds=time.perf_counter() - began,
-            because=because or _lacking(decisions) or self._stale(seen) or self._cannot_react,
+            because=because or self._unreleased or _lacking(decisions) or self._stale(seen) or self._cannot_react,
         )
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
     def _stands_still(self, seen: Snapshot) -> bool:
         """Whether nothing may be written in this tick, because of a pause; what it gives back is given back here."""
         paused = self._look_for_pause(seen.node)
+        self._unreleased = ""
         if paused is None and not self._unhealed:
             return False
         if self._applier and self._journal and self._journal.entries and (paused is None or paused.release):
-            _log_restored("paused" if paused else "a pause has ended", self._applier.release())
-        self._unhealed = self._unhealed and paused is not None
+            self._release(self._applier, "paused" if paused else "a pause has ended")
+        self._unhealed = self._unhealed and (paused is not None or bool(self._unreleased))
         return True
+
+    def _release(self, applier: Applier, occasion: str) -> None:
+        """Give everything back; a disk or a group that fails ends no loop, and the next tick tries again."""
+        try:
+            _log_restored(occasion, applier.release())
+        except (OSError, KoordliteError) as error:
+            self._unreleased = f"{occasion}, and what is in force could not all be given back: {error}"
+            self._say("release", self._unreleased)
+        else:
+            self._said.pop("release", None)
 
     def _look_for_pause(self, node: nodes.Node | None) -> Pause | None:
         before, wall = self.paused, self._host.clock.wall()

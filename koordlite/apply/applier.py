@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast, get_args
 
 from koordlite.apply import block, ended, inherited, promises, resctrl, resctrl_undo, system, writer
@@ -29,7 +29,7 @@ from koordlite.model.decision import (
     SystemFileChange,
     ZoneResourceChange,
 )
-from koordlite.model.errors import InputError
+from koordlite.model.errors import InputError, JournalError
 from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.plan import Plan
@@ -85,8 +85,7 @@ class Applier:
         done: list[AppliedStep] = []
         for change in (c for c in able if not isinstance(c, ClusterChange | EvictPod)):
             done.append(resctrl.without_group(change, done) or self._write(change))
-        self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
-        self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
+        done += self._let_go(able, done)
         published = self._publish([c for c in able if isinstance(c, ClusterChange)], seen)
         asked = self.evictions.take((c for c in able if isinstance(c, EvictPod)), time=seen.time)
         steps = (*unread.values(), *done, *published, *asked)
@@ -94,12 +93,22 @@ class Applier:
         return steps
 
     def release(self) -> tuple[AppliedStep, ...]:
-        """Give everything back while the run goes on: what others make of it from then on is not foreign."""
-        steps = restore(self._host, self._journal, self._cluster)
-        for step in steps:
-            if step.ok:
-                self._foreign.forget(step.place)
+        """Give everything back while the run goes on: what others make of it from then on is not foreign.
+
+        JournalError when that was done but the journal cannot be made to say so: it then is done once more.
+        """
+        places = self._journal.places
+        try:
+            steps = restore(self._host, self._journal, self._cluster)
+        except JournalError:
+            self._keep_no_watch(places)
+            raise
+        self._keep_no_watch(step.place for step in steps if step.ok)
         return steps
+
+    def _keep_no_watch(self, places: Iterable[str]) -> None:
+        for place in places:
+            self._foreign.forget(place)
 
     def _record(self, entries: list[Entry], seen: Snapshot) -> None:
         """What ended leaves the journal when it has to be written anyway."""
@@ -109,12 +118,23 @@ class Applier:
             self._journal.record(entries, gone=gone)
             self._lately.keep(self._journal.places)
 
+    def _let_go(self, able: list[Change], done: list[AppliedStep]) -> list[AppliedStep]:
+        """What is not ours any more leaves the journal.
+
+        One that cannot be written lists it still, and it would be put back once more: no reason to stop the rest.
+        """
+        try:
+            self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
+            self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
+        except JournalError as error:
+            return [AppliedStep("journal", "without what was given back", False, str(error))]
+        return []
+
     def _give_back(self, changes: list[Change], done: list[AppliedStep]) -> None:
         """What stands as found is not ours any more: what others make of it now is not ours to undo."""
         refused = {step.place for step in done if not step.ok}
         places = {change.place for change in changes} - refused
-        for place in places:
-            self._foreign.forget(place)
+        self._keep_no_watch(places)
         self._journal.forget(places)
 
     def _disown(self, groups: list[ResctrlGroupChange], done: list[AppliedStep]) -> None:
@@ -126,9 +146,12 @@ class Applier:
         """What is undone leaves the journal: from then on the group is not ours."""
         steps = resctrl_undo.undo(self._host, resctrl_undo.of_group(change, self._journal.entries), writer.words)
         refused = [step for step in steps if not step.ok]
-        self._journal.forget({step.place for step in steps} - {step.place for step in refused})
         error = refused[0].error if refused else ""
-        return AppliedStep(change.place, resctrl.describe(change), not refused, error)
+        try:
+            self._journal.forget({step.place for step in steps} - {step.place for step in refused})
+        except JournalError as unwritten:
+            error = error or str(unwritten)
+        return AppliedStep(change.place, resctrl.describe(change), not error, error)
 
     def _write(self, change: Change) -> AppliedStep:
         if isinstance(change, ResctrlReturn):

@@ -17,6 +17,8 @@ from koordlite.model.snapshot import Cgroup, Snapshot
 
 MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
+MAX_PLACES = 2000
+"""Pods come and go: the file that was fought over longest ago is forgotten first."""
 
 
 def present_value(cgroup: Cgroup, field: CgroupField) -> CPUSet | int | None:
@@ -111,9 +113,12 @@ class ForeignWriters:
         return self._fights.keys()
 
     def _note(self, place: str, now: float) -> None:
-        fight = self._fights.setdefault(place, _Fight())
+        fight = self._fights[place] = self._fights.pop(place, _Fight())
+        if len(self._fights) > MAX_PLACES:
+            del self._fights[next(iter(self._fights))]
         if now - fight.last > FORGET_SECONDS:
             fight.times = 0
         fight.times, fight.last = fight.times + 1, now
-        wait = 0.0 if fight.times == 1 else min(2.0 ** (fight.times - 1), MAX_BACK_OFF_SECONDS)
+        # A fight that goes on for a day comes to exponents that no float holds.
+        wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import cast
 
 from koordlite import plan
@@ -99,7 +99,7 @@ def _found(entry: Entry) -> str:
 
 def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
     """Values back in legal order. The last write of each file is of the very bytes that were found."""
-    present = dict(_states(host, entries))
+    present, unread = _states(host, entries)
     found = {entry.place: entry for entry in entries}
     wanted = [_change(host, entry) for entry in entries if entry.group in present]
     sets = {entry.group: entry for entry in entries if entry.field == inherited.FIELD}
@@ -113,8 +113,14 @@ def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
         for c in steps
         if isinstance(c, CgroupChange)
     ]
-    untouched = [AppliedStep(place, "already so" if e.group in present else writer.GONE) for place, e in found.items()]
-    return [*done, *(step for step in untouched if step.place not in final)]
+    return [*done, *(_untouched(e, present, unread) for place, e in found.items() if place not in final)]
+
+
+def _untouched(entry: FileEntry, present: Container[str], unread: Mapping[str, str]) -> AppliedStep:
+    """The step of an entry that asked for no write."""
+    if entry.group in unread:
+        return AppliedStep(entry.place, _found(entry), False, unread[entry.group])
+    return AppliedStep(entry.place, "already so" if entry.group in present else writer.GONE)
 
 
 def _change(host: Host, entry: FileEntry) -> CgroupChange:
@@ -145,14 +151,17 @@ def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     return dataclasses.replace(step, value=f"{everything} (inherits; the kernel takes no empty set here)")
 
 
-def _states(host: Host, entries: Iterable[FileEntry]) -> Iterator[tuple[str, Cgroup]]:
-    """Present values of the groups that are still there: of their sets, quotas and whatever is to come back."""
+def _states(host: Host, entries: Iterable[FileEntry]) -> tuple[dict[str, Cgroup], dict[str, str]]:
+    """Present values of the groups that are still there: of their sets, quotas and whatever is to come back; and the
+    kernel's words about groups that cannot be read, which must not keep the others from being put back."""
     fields: dict[str, list[str]] = {}
     for entry in entries:
         fields.setdefault(entry.group, []).append(entry.field)
+    present, unread = dict[str, Cgroup](), dict[str, str]()
     for group, named in fields.items():
         try:
-            yield group, host.cgroups.state(group, NUMBERS.keys() & set(named))
+            present[group] = host.cgroups.state(group, NUMBERS.keys() & set(named))
         except OSError as error:
             if not vanished(error):
-                raise
+                unread[group] = writer.words(error)
+    return present, unread

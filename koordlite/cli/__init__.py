@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,10 @@ SHAPES = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 1: it ran and the answer is no; 2: it could not run, and said why."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without an arrow or a dash shows `?`: nothing may end because of a character.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     args = parser().parse_args(argv)
     try:
         return _command(args)
@@ -194,6 +199,7 @@ def _capture(command: argparse.ArgumentParser) -> None:
 def _restore(command: argparse.ArgumentParser) -> None:
     _machine(command)
     command.add_argument("--state-dir", metavar="DIR", help="where the undo journal lives")
+    command.add_argument("--published", metavar="DIR", help="where a folder cluster keeps what the agent published")
     command.add_argument("--dry-run", action="store_true", help="print what would be put back")
 
 

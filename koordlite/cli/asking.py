@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -10,9 +11,11 @@ from typing import Any
 
 from koordlite import config
 from koordlite.http import guard, local_token
-from koordlite.model.errors import KoordliteError
+from koordlite.model.errors import InputError, KoordliteError, Problem
 
 TIMEOUT_SECONDS = 5.0
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""For this machine: a proxy of the environment could not reach it, and has no business with the token."""
 
 
 def default_url() -> str:
@@ -22,31 +25,53 @@ def default_url() -> str:
 
 def get(url: str, folder: str = "") -> str:
     """The answer as text. KoordliteError with the agent's words, or with what to do when none answers."""
-    return _asked(urllib.request.Request(url), folder)
+    return _asked(_request(url), folder)
 
 
 def put(url: str, body: Any, folder: str = "") -> str:
     """The answer to a change; errors as of `get`."""
-    return _asked(urllib.request.Request(url, data=json.dumps(body).encode(), method="PUT"), folder)
+    return _asked(_request(url, data=json.dumps(body).encode(), method="PUT"), folder)
+
+
+def _request(url: str, *, data: bytes | None = None, method: str = "GET") -> urllib.request.Request:
+    """InputError when `url` is none of an agent."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError("it is no address of an HTTP server")
+    except ValueError as error:
+        do = f"write it like {default_url()}"
+        raise InputError(Problem("command line", "--url", url, str(error), do)) from error
+    return urllib.request.Request(url, data=data, method=method)
 
 
 def _asked(request: urllib.request.Request, folder: str) -> str:
+    open_url = _DIRECTLY.open if _is_here(request.full_url) else urllib.request.urlopen
     token = _token(request.full_url, folder or config.Agent().state_dir)
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+        with open_url(request, timeout=TIMEOUT_SECONDS) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
-        raise KoordliteError(error.read().decode(errors="replace").strip() or str(error)) from error
-    except urllib.error.URLError as error:
+        said = error.read().decode(errors="replace").strip()
+        # An agent refuses in plain words; a page of markup is somebody else's.
+        strange = not said or said.startswith("<")
+        raise KoordliteError(f"{request.full_url} answers {error}" if strange else said) from error
+    except (OSError, http.client.HTTPException) as error:
         do = "start `koordlite run`, give its --url, or name a machine to look at (--cluster, --sandbox)"
-        raise KoordliteError(f"no agent answers at {request.full_url}: {error.reason}; {do}") from error
+        why = getattr(error, "reason", "") or error
+        raise KoordliteError(f"no agent answers at {request.full_url}: {why}; {do}") from error
+
+
+def _is_here(url: str) -> bool:
+    """Whether it is an address of this machine."""
+    return guard.is_loopback(urllib.parse.urlsplit(url).hostname or "")
 
 
 def _token(url: str, folder: str) -> str:
     """The agent's token; never for another machine, which has no use for it."""
-    if not guard.is_loopback(urllib.parse.urlsplit(url).hostname or ""):
+    if not _is_here(url):
         return ""
     try:
         return local_token.read(folder)

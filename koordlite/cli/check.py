@@ -30,7 +30,7 @@ def check_config(args: argparse.Namespace) -> int:
         print(problem)
     for warning in _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ():
         print(f"warning: {warning}")
-    print(f"{len(problems)} problems" if problems else "no problems")
+    print("1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems")
     return 1 if problems else 0
 
 

@@ -8,10 +8,15 @@ from typing import Any
 
 from koordlite import config
 from koordlite.cli import asking
+from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.report.decision_log import LONGEST_SECONDS
 
 
 def log_level(args: argparse.Namespace) -> int:
     """Print the levels in force, after the change if one is asked for."""
+    if args.seconds is not None and not 0 < args.seconds <= LONGEST_SECONDS:
+        do = f"write a number more than 0 and at most {LONGEST_SECONDS}"
+        raise InputError(Problem("command line", "--for", str(args.seconds), "out of range", do))
     url = f"{(args.url or asking.default_url()).rstrip('/')}/loglevel"
     folder = args.state_dir or config.Agent().state_dir
     if args.level is None:
@@ -19,9 +24,16 @@ def log_level(args: argparse.Namespace) -> int:
     else:
         wish = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
         found = asking.put(url, wish, folder)
-    for line in _lines(json.loads(found)):
+    for line in _shown(found, url):
         print(line)
     return 0
+
+
+def _shown(found: str, url: str) -> list[str]:
+    try:
+        return _lines(json.loads(found))
+    except (ValueError, KeyError, TypeError) as error:
+        raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
 
 
 def _lines(levels: dict[str, Any]) -> list[str]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import pathlib
 import socket
 import threading
+from collections.abc import Mapping
 
 from koordlite import config
 from koordlite.clock import RealClock
-from koordlite.config import Settings
+from koordlite.config import Agent, Http, Settings
 from koordlite.host import bundle, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.manifests import ManifestCluster
+from koordlite.model import strict
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster
@@ -56,7 +59,27 @@ def settings(args: argparse.Namespace) -> Settings:
     named = {"port": getattr(args, "port", None), "address": getattr(args, "http_address", None)}
     http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
+    _check(args, {"--interval": (agent, "interval_seconds"), "--port": (http, "port")})
     return with_modes(dataclasses.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args)), args)
+
+
+def _check(args: argparse.Namespace, bounded: Mapping[str, tuple[Agent | Http, str]]) -> None:
+    """ConfigError for a number that no run could work with; `bounded` says which option fills which field."""
+    wrong = {
+        option: (
+            getattr(section, name),
+            strict.beyond(type(section).__dataclass_fields__[name], getattr(section, name)),
+        )
+        for option, (section, name) in bounded.items()
+    }
+    for option, name in (("--for", "seconds"), ("--speed", "speed")):
+        value = getattr(args, name, None)
+        wrong[option] = value, "" if value is None or 0 < value < math.inf else "write a number more than 0"
+    problems = [
+        Problem("command line", option, str(value), "out of range", do) for option, (value, do) in wrong.items() if do
+    ]
+    if problems:
+        raise ConfigError(problems)
 
 
 def _record(chosen: config.FlightRecord, args: argparse.Namespace) -> config.FlightRecord:

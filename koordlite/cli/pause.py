@@ -8,7 +8,7 @@ import pathlib
 import time
 
 from koordlite import config
-from koordlite.host import pause_file
+from koordlite.host import journal_lock, pause_file
 from koordlite.model import duration
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.pause import ANNOTATION, Pause
@@ -31,6 +31,8 @@ def pause(args: argparse.Namespace) -> int:
         raise KoordliteError(_refused(folder, error)) from error
     in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
     print(f"paused until {_shown(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
+    if journal_lock.holder(folder) is None:
+        print(f"no agent that may write is at work with {folder}; one that starts with it before then begins paused")
     return 0
 
 

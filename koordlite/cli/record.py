@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import pathlib
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -28,8 +29,12 @@ def record(args: argparse.Namespace) -> int:
     if path.exists():
         raise InputError(Problem("command line", "--output", args.output, "the file exists", "name another one"))
     count = _look_on(args, path) if args.duration else _take_out(args, path)
+    if not count:
+        path.unlink()  # A file without a moment is no record, and would be in the way of the next try.
+        print(f"{path}: not written, there is no moment in that time", file=sys.stderr)
+        return 1
     print(f"{path}: {count} moments, {path.stat().st_size} bytes{', masked' if args.mask else ''}")
-    return 0 if count else 1
+    return 0
 
 
 def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
@@ -54,7 +59,7 @@ def _look_on(args: argparse.Namespace, path: pathlib.Path) -> int:
             raw = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordlite-"))) / "record"
         head = _observe(args, raw, seconds)
         if not args.mask:
-            return sum(1 for _ in Record(path).moments())
+            return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
         return onefile.masked(path, head, Record(raw).moments, decide=again.decided_anew())
 
 
@@ -73,7 +78,11 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
 
 
 def _seconds(text: str) -> float:
+    do = "write 90s, 30m or 1h"
     try:
-        return duration.parse(text) / duration.SECOND
+        seconds = duration.parse(text) / duration.SECOND
     except ValueError as error:
-        raise InputError(Problem("command line", "--for", text, str(error), "write 90s, 30m or 1h")) from error
+        raise InputError(Problem("command line", "--for", text, str(error), do)) from error
+    if seconds <= 0:
+        raise InputError(Problem("command line", "--for", text, "it is no time to look on", do))
+    return seconds

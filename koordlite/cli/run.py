@@ -76,6 +76,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
         listeners = [
             stack.enter_context(serving.served(machine, settings, folder=_token_folder(machine, settings, args))),
             stack.enter_context(_view(machine, args)),
+            _problems(),
             _cluster(agent, machine),
             stack.enter_context(recording.recorded(agent, machine, settings, named=args.record)),
         ]
@@ -129,6 +130,22 @@ def _token_folder(machine: Machine, settings: Settings, args: argparse.Namespace
     """Where the token of the HTTP server goes; an emulated machine has no folder of its own."""
     emulated = machine.sandbox is not None or bool(args.recorded)
     return "" if emulated and not args.state_dir else settings.agent.state_dir
+
+
+def _problems() -> Listener:
+    """Logs what is wrong with the input when it comes up, not each tick it lasts: also where nobody asks for status."""
+    told: frozenset[Problem] = frozenset()
+
+    def listen(tick: Tick, news: News) -> None:
+        nonlocal told
+        if tick.picture is None:
+            return  # It shows nothing, not that all is well.
+        found = frozenset(tick.problems)
+        for problem in sorted(found - told, key=str):
+            LOG.warning("%s", problem)
+        told = found
+
+    return listen
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:

@@ -25,8 +25,9 @@ def status(args: argparse.Namespace) -> int:
         return _show(looking.look(args), args.output)
     found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
     if args.output == "json":
+        code = _code(found)
         print(found, end="")
-        return EXIT_CODES.get(json.loads(found).get("status", ""), 0)
+        return code
     return _show(_read(found), args.output)
 
 
@@ -40,6 +41,14 @@ def _read(found: str) -> Tick:
         return recent.tick(json.loads(found))
     except ValueError as error:
         raise KoordliteError(f"what answers there is no agent of this version: {error}") from error
+
+
+def _code(found: str) -> int:
+    """The exit code of a state of any version."""
+    try:
+        return EXIT_CODES.get(json.loads(found)["status"], 0)
+    except (ValueError, KeyError, TypeError) as error:
+        raise KoordliteError(f"what answers there is no agent: {error}") from error
 
 
 def _show(tick: Tick, output: str) -> int:

@@ -13,14 +13,14 @@ from koordlite.config import Settings
 from koordlite.host import bundle, journal, procfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
-from koordlite.host.journal import Journal
+from koordlite.host.journal import ClusterEntry, Journal
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.ports import Cluster
 from koordlite.report import text
 
 
 def undo(args: argparse.Namespace) -> int:
-    """Restore, or print the undo list. 1 when something could not be restored."""
+    """Restore, or print the undo list. 1 when something stays to be restored."""
     if args.sandbox or args.recorded:
         why = "an emulated node dies with its run and a recording is never written"
         raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "restore works on this machine"))
@@ -39,14 +39,22 @@ def undo(args: argparse.Namespace) -> int:
     for step in steps:
         print(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
     print(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
-    return 0 if all(step.ok for step in steps) else 1
+    tried = {step.place for step in steps}
+    left = sum(entry.place not in tried for entry in held.entries if isinstance(entry, ClusterEntry))
+    if left:
+        print(f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster")
+    return 0 if all(step.ok for step in steps) and not left else 1
 
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:
     """Without a cluster the Node's resources stay in the journal until one is named."""
     in_a_pod = os.environ.get("KUBERNETES_SERVICE_HOST")
     named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig or in_a_pod
-    return machines.cluster(args, settings, host, _stopped()) if named else None
+    if not named:
+        return None
+    found = machines.cluster(args, settings, host, _stopped())
+    found.view()  # A folder knows its Node once it was looked at.
+    return found
 
 
 def _stopped() -> threading.Event:

@@ -50,18 +50,26 @@ def base_quota(*, limit_milli: int, period_us: int = PERIOD_US, ratio: float = 1
     return max(math.ceil(quota / ratio), MIN_QUOTA_US) if ratio > 1 else quota
 
 
-def kernel_burst(*, base_us: int, percent: int, quota_us: int, beyond_quota: bool) -> int:
-    """min(base × percent, quota, 100 s): µs a container may save up; 0 without a limit.
+def kernel_burst(
+    *,
+    limit_milli: int,
+    percent: int,
+    quota_us: int,
+    beyond_quota: bool,
+    period_us: int = PERIOD_US,
+    ratio: float = 1.0,
+) -> int:
+    """min(limit × percent × period / ratio, quota, 100 s): µs a container may save up; 0 without a limit.
 
-    Linux refuses a burst above the quota (`tg_set_cfs_bandwidth`); Anolis takes it (`beyond_quota`). Source:
-    Koordinator `calcStaticCPUBurstVal`.
+    Worked out in doubles, in this order, as there. Linux refuses a burst above the quota (`tg_set_cfs_bandwidth`);
+    Anolis takes it (`beyond_quota`). Source: Koordinator `calcStaticCPUBurstVal`.
 
-    >>> kernel_burst(base_us=200_000, percent=1000, quota_us=240_000, beyond_quota=False)
+    >>> kernel_burst(limit_milli=2000, percent=1000, quota_us=240_000, beyond_quota=False)
     240000
     """
-    if base_us == UNLIMITED:
+    if limit_milli <= 0:
         return 0
-    wanted = min(base_us * percent // 100, MAX_BURST_US)
+    wanted = min(int(limit_milli / 1000 * percent / 100 * period_us / max(ratio, 1.0)), MAX_BURST_US)
     return wanted if beyond_quota or quota_us == UNLIMITED else min(wanted, quota_us)
 
 

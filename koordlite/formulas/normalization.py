@@ -15,7 +15,7 @@ from koordlite.model.slo import CPUNormalization, RatioModel, ResourceAmplificat
 SMALLEST, LARGEST = 1.0, 5.0
 """A ratio outside is taken for a mistake."""
 STEP = 0.01
-"""Smaller differences are not worth a write."""
+"""A difference up to this is not worth a write."""
 _TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
@@ -54,10 +54,11 @@ def cpu_ratio(config: CPUNormalization, machine: CPUBasicInfo) -> float:
 
 
 def differs(held: float | None, wanted: float | None) -> bool:
-    """|held − wanted| ≥ 0.01, or only one of them is there: worth a write. Source: Koordinator `NeedSyncMeta`."""
+    """|held − wanted| > 0.01, or only one of them is there: worth a write. Source: Koordinator `NeedSyncMeta`."""
     if held is None or wanted is None:
         return held is not wanted
-    return abs(held - wanted) >= STEP
+    # Both sums in doubles, so that 1.20 and 1.21 are one step apart and no more.
+    return held > wanted + STEP or held < wanted - STEP
 
 
 def amplification(config: ResourceAmplification, *, cpu_normalization: float | None) -> dict[str, float]:

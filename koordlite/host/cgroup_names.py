@@ -13,6 +13,8 @@ from koordlite.model.snapshot import Layout
 _SLICE = ".slice"
 _SCOPE = re.compile(r".+-([^-]+)\.scope", re.ASCII)
 _SCOPES = {"containerd": "cri-containerd", "docker": "docker", "cri-o": "crio", "pouch": "pouch"}
+_KNOWN_SCOPE = re.compile(rf"(?:{'|'.join(_SCOPES.values())})-(.+)\.scope", re.ASCII)
+"""Before the other: an id may have dashes, and `crio-conmon-ID.scope` holds CRI-O's monitor, not the container."""
 
 
 def layout(version: int, kubepods: str) -> Layout:
@@ -59,13 +61,13 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
 def container_id(names: Layout, group: str) -> str:
     """The id of the container whose group this is, whatever runtime made it; the inverse of `container_group`.
 
-    ValueError for a name no container has: the systemd driver's are `RUNTIME-ID.scope`, cgroupfs has the bare id.
-    Source: Koordinator `ParseContainerId`.
+    The id is what follows the prefix of a runtime we know, else the last dash. ValueError for a name no container has:
+    the systemd driver's are `RUNTIME-ID.scope`, cgroupfs has the bare id. Source: Koordinator `ParseContainerId`.
     """
     name = group.rpartition("/")[2]
     if names.driver != "systemd":
         return name
-    match = _SCOPE.fullmatch(name)
+    match = _KNOWN_SCOPE.fullmatch(name) or _SCOPE.fullmatch(name)
     if not match:
         raise ValueError(f"{name!r} is no container's group: RUNTIME-ID.scope is")
     return match[1]

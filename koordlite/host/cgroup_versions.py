@@ -112,12 +112,14 @@ class Version:
 
     def quota_us(self, raw: bytes) -> int:
         """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
-        text = _first_field(raw, 0)
+        if self.number == 1:
+            return int(raw)
+        text = _field(raw, 0)
         return UNLIMITED if text == b"max" else int(text)
 
     def period_us(self, raw: bytes) -> int:
         """µs of a period; the second field of v2's `cpu.max`."""
-        return int(_first_field(raw, self.number - 1))
+        return int(raw if self.number == 1 else _field(raw, 1))
 
     def usage_ns(self, raw: bytes) -> int:
         """CPU time used, in nanoseconds, from `cpuacct.usage` or v2's `cpu.stat`."""
@@ -162,7 +164,7 @@ def _cpus(raw: bytes) -> CPUSet:
     return CPUSet.parse(raw.decode().strip())
 
 
-def _first_field(raw: bytes, index: int) -> bytes:
+def _field(raw: bytes, index: int) -> bytes:
     fields = raw.split()
     if len(fields) <= index:
         raise ValueError(f"{raw!r} has fewer than {index + 1} fields")

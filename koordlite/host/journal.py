@@ -126,7 +126,7 @@ class Journal:
             journal_file.store(self._path, self._boot_id, tuple(entries.values()))
         except OSError as error:
             raise JournalError(
-                f"the undo journal {self._path} cannot be written: {error}; nothing is changed"
+                f"the undo journal {self._path} cannot be written: {error}; it stays as it is"
             ) from error
         self._entries = entries
 

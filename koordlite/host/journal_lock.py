@@ -40,6 +40,19 @@ class Lock:
             self._fd = None
 
 
+def holder(folder: Path) -> int | None:
+    """The process that holds `folder`, as far as can be seen without touching the lock; None when none does.
+
+    An agent that began in this moment must not be refused because somebody looks.
+    """
+    try:
+        pid = int((folder / _NAME).read_text())
+        os.stat(f"/proc/{pid}")
+    except (OSError, ValueError):
+        return None
+    return pid
+
+
 def _hold(fd: int, folder: Path) -> None:
     """Lock the open file and write our process id in it, for the message another agent would get."""
     try:

@@ -32,7 +32,9 @@ class Problem:
     """What the reader should do, and what holds in the meantime."""
 
     def __str__(self) -> str:
-        return f"{self.object}: {self.field} = {shorten(self.value)}: {self.why}; {self.do}"
+        # `$` is the whole document, and then there is often no text to show.
+        where = "" if self.field == "$" and not self.value else f"{self.field} = {shorten(self.value)}: "
+        return f"{self.object}: {where}{self.why}; {self.do}"
 
 
 def shorten(text: str, limit: int = 120) -> str:

@@ -151,7 +151,7 @@ def parse_resources(
     parsed: dict[str, Quantity] = {}
     for resource, text in (texts or {}).items():
         try:
-            parsed[resource] = Quantity.parse(text)
+            parsed[resource] = _countable(Quantity.parse(text))
         except ValueError as error:
             do = "write a quantity; counted as 0"
             problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
@@ -160,6 +160,16 @@ def parse_resources(
             amount = parsed.pop(old)
             parsed.setdefault(new, amount)
     return parsed
+
+
+_BEYOND = 10**100
+"""Nano-units that nobody has: percentages of so much cannot be worked out."""
+
+
+def _countable(amount: Quantity) -> Quantity:
+    if abs(amount.nano) >= _BEYOND:
+        raise ValueError("it is beyond all that can be counted")
+    return amount
 
 
 def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:

@@ -60,6 +60,17 @@ def fields(shape: type) -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
     }
 
 
+def beyond(field: dataclasses.Field[Any], value: object) -> str:
+    """What to write in place of a number that is beyond the bounds of its field; empty while it is within."""
+    low, high = field.metadata.get("ge"), field.metadata.get("le")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    # Said so that NaN, which the command line can give, is beyond every bound.
+    if (low is None or value >= low) and (high is None or value <= high):
+        return ""
+    return f"write a number at least {low}" if high is None else f"write a number {low} to {high}"
+
+
 class _Reader:
     def __init__(self, source: str) -> None:
         self.source = source
@@ -124,6 +135,8 @@ class _Reader:
                 self._unknown(key, list(known), path)
                 continue
             field, hint = known[key.value]
+            if child.tag == _NULL and typing.get_origin(hint) is tuple:
+                continue  # A list of which all items are comments is not given.
             before = len(self.problems)
             value = self.value(child, hint, f"{path}.{key.value}")
             self._check_bounds(child, value, field, f"{path}.{key.value}")
@@ -148,12 +161,9 @@ class _Reader:
         self.wrong(key, path, "unknown key", do)
 
     def _check_bounds(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
-        low, high = field.metadata.get("ge"), field.metadata.get("le")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return
-        if (low is not None and value < low) or (high is not None and value > high):
-            span = f"at least {low}" if high is None else f"{low} to {high}"
-            self.wrong(node, path, "out of range", f"write a number {span}")
+        do = beyond(field, value)
+        if do:
+            self.wrong(node, path, "out of range", do)
 
     def _check(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:
         check = field.metadata.get("check")

@@ -136,6 +136,14 @@ class PodAffinityTerm(Shape, frozen=True):
     topology_key: str = ""
 
 
+class PodAffinity(Shape, frozen=True):
+    """The part of a pod affinity that must hold."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class PodAntiAffinity(Shape, frozen=True):
     """The part of a pod anti-affinity that must hold."""
 
@@ -148,6 +156,7 @@ class Affinity(Shape, frozen=True):
     """Where a pod must, and must not, be placed; of preferences, those for nodes."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None
 
 

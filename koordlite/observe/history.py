@@ -15,6 +15,9 @@ from koordlite.model.snapshot import Use
 
 _SPARE = 64
 """How many samples that are too old for every window may stay before they are moved out."""
+_MOST = 2**63 - 1
+"""The largest number a column holds. Sums of what pods ask for may be beyond it, and a kernel's counter that went below
+zero; either way it is more than any node has."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -39,12 +42,13 @@ class History:
 
     def add(self, time: float, use: Use) -> None:
         """Take in a sample; `time` never goes back."""
+        cpu, memory = min(use.cpu, _MOST), min(use.memory, _MOST)
         self._times.append(time)
-        self._cpu.append(use.cpu)
-        self._memory.append(use.memory)
+        self._cpu.append(cpu)
+        self._memory.append(memory)
         for window in self._windows.values():
-            window.cpu += use.cpu
-            window.memory += use.memory
+            window.cpu += cpu
+            window.memory += memory
         self.trim(time)
 
     def trim(self, time: float) -> None:

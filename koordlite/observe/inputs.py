@@ -58,6 +58,8 @@ class Inputs:
         reserved = self._reserve(kubelet, pods, topology)
         if reserved.fallback:
             problems.append(_fallback(this_node, reserved))
+        elif topology.cpus and len(reserved.cpus) == len(topology.cpus):
+            problems.append(_nothing_left(this_node, len(topology.cpus)))
         problems += [*(this_node.problems if this_node else ()), *config.problems]
         problems += [problem for p in pods for problem in p.problems]
         return Known(
@@ -132,6 +134,14 @@ def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:
 
 
 def _fallback(this_node: nodes.Node | None, reserved: nodes.ResolvedReservation) -> Problem:
+    return _wrong(this_node, reserved.fallback, "correct the annotation; until then the fallback holds")
+
+
+def _nothing_left(this_node: nodes.Node | None, count: int) -> Problem:
+    why = f"it reserves all {count} CPUs of the machine, so none is left for pods"
+    return _wrong(this_node, why, "leave them some; until then pods stay on the CPUs they have")
+
+
+def _wrong(this_node: nodes.Node | None, why: str, do: str) -> Problem:
     text = this_node.annotations.get(keys.RESERVATION, "") if this_node else ""
-    do = "correct the annotation; until then the fallback holds"
-    return Problem(f"node/{this_node.name if this_node else ''}", keys.RESERVATION, text, reserved.fallback, do)
+    return Problem(f"node/{this_node.name if this_node else ''}", keys.RESERVATION, text, why, do)

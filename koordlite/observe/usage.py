@@ -171,9 +171,11 @@ class Sampler:
 
     def _memory_bytes(self, group: str) -> int | None:
         try:
-            return self._cgroups.memory(group)
+            held = self._cgroups.memory(group)
         except (OSError, ValueError):
             return None
+        # Beyond 63 bits the kernel's counter went below zero: no sample, as where there is no number.
+        return held if held < 1 << 63 else None
 
 
 def _amounts(subjects: Subjects) -> dict[str, dict[str, Use]]:

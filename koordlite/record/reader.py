@@ -51,7 +51,7 @@ class Record:
                 raw = path.read_bytes()
             except FileNotFoundError:
                 continue  # The agent dropped its oldest piece meanwhile.
-            for moment in self._of_file(raw, str(path)):
+            for moment in self._sound(raw, path):
                 if since is None or moment.wall >= since:
                     yield moment
 
@@ -62,6 +62,16 @@ class Record:
             if since is not None and _begins(files[at]) <= since:
                 return files[at:]
         return files
+
+    def _sound(self, raw: bytes, path: Path) -> Iterator[Moment]:
+        """Of a folder, a file that is no record (a machine lost its power) or of another version is told and left out:
+        the others can be read."""
+        try:
+            yield from self._of_file(raw, str(path))
+        except RecordError as error:
+            if not self.path.is_dir():
+                raise
+            self.problems.append(Problem(str(path), "piece", "", str(error), "the other pieces were read"))
 
     def _of_file(self, raw: bytes, source: str) -> Iterator[Moment]:
         at = 0

@@ -65,8 +65,15 @@ class Recorder:
         path = self._folder / f"{number:08d}{SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._sizes[path] = 0
-        self._writer = Writer(self._head)
-        self._append(self._writer.start)
+        writer = Writer(self._head)
+        try:
+            self._append(writer.start)
+        except OSError:
+            # A full disk is met at every tick: each must not leave a file behind.
+            path.unlink(missing_ok=True)
+            del self._sizes[path]
+            raise
+        self._writer = writer
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None

@@ -13,6 +13,8 @@ from koordlite.replay.gauge import Gauge, gauge, landed
 from koordlite.replay.otherwise import Course, Other
 from koordlite.report.summary import kind
 
+LIMITING = "cpuSuppress"
+"""The strategy whose limits are compared."""
 MOST_POINTS = 2000
 MOST_TURNS = 400
 LONGEST_STEP_SECONDS = 60.0
@@ -75,6 +77,8 @@ class Comparison:
     """At most so much more, had the work that was held down used all that the other limit allows beyond."""
     ls_seconds_above_threshold: float
     """How long all but best effort was above the recorded threshold by itself: no limit could have helped."""
+    limits_enforced: bool
+    """Whether the strategy that limits best effort was in force on the other side in any round: else no limit moves."""
     recorded: Side
     other: Side
     points: Sequence[Point]
@@ -92,6 +96,7 @@ def compare(moments: Iterable[Moment], other: Other) -> Comparison:
         changes = course.carried_out(shown, decisions)
         mine = landed(moment)
         point = Point(gauge(moment, mine), gauge(shown, changes))
+        sums.limits_enforced |= shown.settings[LIMITING].mode == "enforce"
         sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
     return sums.comparison()
 
@@ -138,6 +143,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self._sides = _Tally(), _Tally()
+        self.limits_enforced = False
         self._before: Point | None = None
         self._points: list[Point] = []
         self._stride, self._rounds = 1, 0
@@ -175,6 +181,7 @@ class _Sums:
             be_cpu_seconds_lost=self._lost,
             be_cpu_seconds_gained=self._gained,
             ls_seconds_above_threshold=self._ls_above,
+            limits_enforced=self.limits_enforced,
             recorded=recorded.side(),
             other=other.side(),
             points=self._points,

@@ -51,7 +51,9 @@ def _lead(found: Comparison) -> str:
     if not found.points:
         return "The record is empty."
     first, last = found.points[0].recorded.wall, found.points[-1].recorded.wall
-    return f"{found.rounds} rounds from {text.moment(first)} to {text.moment(last)}, judged again with other settings"
+    note = "" if found.limits_enforced else f". {text.ONLY_OBSERVED}"
+    when = f"{found.rounds} rounds from {text.moment(first)} to {text.moment(last)}"
+    return f"{when}, judged again with other settings{note}"
 
 
 def _tiles(found: Comparison) -> Markup:

@@ -13,7 +13,14 @@ from typing import TypeVar
 
 from koordlite.model import slo_config
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, Decision, EvictPod, NodeResourceChange
+from koordlite.model.decision import (
+    CgroupChange,
+    Change,
+    Decision,
+    EvictPod,
+    NodeResourceChange,
+    ZoneResourceChange,
+)
 from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Cgroup, Found, Published, Snapshot
@@ -49,6 +56,8 @@ class Course:
         self._amounts: dict[str, int | None] = {}
         self._synced: dict[str, float] = {}
         self._gone: set[str] = set()
+        self._last: dict[str, Change] = {}
+        """What was last written of all else, by place."""
         self._slo: tuple[object, SLO] | None = None
         self._chosen: tuple[object, Mapping[str, StrategySettings]] | None = None
 
@@ -100,7 +109,17 @@ class Course:
             if change.uid in self._gone:
                 return False
             self._gone.add(change.uid)
+        else:
+            return self._stated(change, seen.time)
         return True
+
+    def _stated(self, change: Change, time: float) -> bool:
+        """Whether it is a write: the picture shows these as recorded, so the same is asked for in every round."""
+        if isinstance(change, ZoneResourceChange):
+            self._synced[change.place] = time
+        again = self._last.get(change.place) == change
+        self._last[change.place] = change
+        return not again
 
     def _write(self, change: CgroupChange, strategy: str, seen: Snapshot) -> None:
         before = _value(seen, change.place)

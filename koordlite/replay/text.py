@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.again import Check, Mismatch
-from koordlite.replay.compare import Comparison, Side, Turn
+from koordlite.replay.compare import LIMITING, Comparison, Side, Turn
 from koordlite.report import units
 from koordlite.report.sentence import sentence
 
+ONLY_OBSERVED = f"{LIMITING} only observes here, so no limit moves: --mode enforce shows what it would have done"
 MOST_TURNS = 20
 _WIDTH = 34
 
@@ -86,6 +87,8 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield f"  gained {seconds(found.be_cpu_seconds_gained)} at most, while it was held down"
     alone = units.span(found.ls_seconds_above_threshold)
     yield f"LS alone was above the threshold for {alone}: no limit of BE changes that"
+    if not found.limits_enforced:
+        yield ONLY_OBSERVED
     yield from _turns(found)
 
 

@@ -29,6 +29,7 @@ Level = Literal["off", "warning", "info", "debug"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 DEFAULT: Level = "warning"
 MOST_PODS = 100
+LONGEST_SECONDS = 86_400
 _ALARMS = ("refuse", "evict")
 
 
@@ -46,6 +47,18 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="came
 class _Set:
     level: Level
     until: float | None
+    before: Level | None = None
+    """What holds again from `until` on; None: nothing was said."""
+
+    def for_a_while(self, held: _Set | None) -> _Set:
+        """This level in the place of `held`. What holds for a while itself is not what holds again."""
+        if self.until is None or held is None:
+            return self
+        return dataclasses.replace(self, before=held.level if held.until is None else held.before)
+
+    def ended(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.until is not None and self.until <= now
 
 
 class Levels:
@@ -99,26 +112,31 @@ class Levels:
             raise ValueError("a level is for a strategy or for a pod, not for both")
         if wish.strategy and wish.strategy not in self._strategies:
             raise ValueError(f"there is no strategy {wish.strategy!r}; there are {', '.join(sorted(self._strategies))}")
-        if wish.for_seconds is not None and not 0 < wish.for_seconds <= 86_400:
-            raise ValueError(f"forSeconds is {wish.for_seconds:g}; it has to be more than 0 and at most 86400")
+        if wish.for_seconds is not None and not 0 < wish.for_seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"forSeconds is {wish.for_seconds:g}; it has to be more than 0 and at most {LONGEST_SECONDS}"
+            )
 
     def _take(self, wish: Wish, fresh: _Set) -> None:
         with self._lock:
             if wish.pod:
-                self._pods[wish.pod] = fresh
+                self._pods[wish.pod] = fresh.for_a_while(self._pods.get(wish.pod))
                 while len(self._pods) > MOST_PODS:
                     self._pods.popitem(last=False)
             elif wish.strategy:
-                self._named[wish.strategy] = fresh
+                self._named[wish.strategy] = fresh.for_a_while(self._named.get(wish.strategy))
             else:
-                self._all = fresh
+                self._all = fresh.for_a_while(self._all)
 
     def _forget(self, now: float) -> None:
         for held in (self._named, self._pods):
-            for name in [n for n, each in held.items() if each.until is not None and each.until <= now]:
-                del held[name]
-        if self._all.until is not None and self._all.until <= now:
-            self._all = _Set(DEFAULT, None)
+            for name, each in [(name, each) for name, each in held.items() if each.ended(now)]:
+                if each.before is None:
+                    del held[name]
+                else:
+                    held[name] = _Set(each.before, None)
+        if self._all.ended(now):
+            self._all = _Set(self._all.before or DEFAULT, None)
 
     def _shown(self, held: _Set, now: float) -> dict[str, Any]:
         return {"level": held.level, **({} if held.until is None else {"forSeconds": round(held.until - now, 1)})}

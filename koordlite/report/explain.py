@@ -57,7 +57,7 @@ def _pod_text(subject: str, tick: Tick, past: Remembered) -> str:
 
 def _pod(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     name = _rest(pod.SUBJECT, subject)
-    parts = {part: [json.decided(d) for d in decisions] for part, decisions in pod.document(name, tick).items()}
+    parts = {part: [json.decided(d) for d in decisions] for part, decisions in pod.document(name, tick, past).items()}
     return {"kind": "koordlite-pod", "subject": name, **parts, "files": pod.files(name, tick, past)}
 
 

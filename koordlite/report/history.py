@@ -15,6 +15,8 @@ from koordlite.report.tick import Tick
 MAX_ROWS = 2000
 MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
+MAX_SUBJECTS = 500
+"""Of so many subjects beyond the present ones it is kept what was said last."""
 _JUDGED = ("set", "shrink", "grow", "hold")
 
 
@@ -102,7 +104,14 @@ class History:
         news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in tick.decisions if self._is_news(d))
         self.decisions.extend(news)
         self.decisions_seen += len(news)
+        self._forget_gone(tick)
         return news
+
+    def _forget_gone(self, tick: Tick) -> None:
+        """Pods come and go: what was said of those that are gone is dropped when it has become much."""
+        if tick.decisions and len(self._said) > MAX_SUBJECTS + 2 * len(tick.decisions):
+            present = {(decision.strategy, decision.subject) for decision in tick.decisions}
+            self._said = {key: said for key, said in self._said.items() if key in present}
 
     def summary(self) -> Summary:
         """The numbers of all ticks so far."""

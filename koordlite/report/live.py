@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import math
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -14,6 +15,7 @@ from koordlite.report.tick import Tick
 if TYPE_CHECKING:
     from rich.console import Console
 
+LOG = logging.getLogger(__name__)
 KEEP_TICKS = 320
 KEEP_EVENTS = 12
 _EARLY_SECONDS = 0.05
@@ -30,6 +32,7 @@ class LiveView:
         self._title = title
         self._screen = _Screen(console) if console or self._stream.isatty() else None
         self._next_line = 0
+        self._lost = ""
 
     def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
         """Show `tick` and what it decided anew."""
@@ -50,8 +53,16 @@ class LiveView:
             self._screen.close()
 
     def _write(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        """A reader who went away ends the run; a disk without room for what it says does not."""
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if str(error) != self._lost:
+                LOG.error("lines of the live view are lost: %s", error)
+            self._lost = str(error)
 
 
 class _Screen:

@@ -32,8 +32,8 @@ class Strict:
         return {"Content-Security-Policy": self.policy, "Referrer-Policy": "no-referrer"}
 
 
-def strict(document: str) -> Strict:
-    """`document`, made by `page.page`, without inline styles.
+def strict(document: str, *, forms: bool = False) -> Strict:
+    """`document`, made by `page.page`, without inline styles. `forms`: it may ask its own server again.
 
     Text and attributes are escaped in such a page, so what looks like a tag is one.
     """
@@ -41,7 +41,7 @@ def strict(document: str) -> Strict:
     body = _TAG.sub(lambda found: _classed(found[0], names), document)
     rules = "".join(f".{name}.{name}.{name}{{{html.unescape(style)}}}\n" for style, name in names.items())
     body = _SHEET.sub(lambda found: f"<style>{found[1]}{rules}</style>", body, count=1)
-    return Strict(_META.sub("", body, count=1), _policy(body))
+    return Strict(_META.sub("", body, count=1), _policy(body, forms=forms))
 
 
 def _classed(tag: str, names: dict[str, str]) -> str:
@@ -56,8 +56,9 @@ def _classed(tag: str, names: dict[str, str]) -> str:
     return re.sub(r"^<[a-z0-9]+", lambda found: f'{found[0]} class="{name}"', tag)
 
 
-def _policy(document: str) -> str:
+def _policy(document: str, *, forms: bool) -> str:
     sheet = _SHEET.search(document)
     digest = base64.b64encode(hashlib.sha256(sheet[1].encode()).digest()).decode() if sheet else ""
     style = f"'sha256-{digest}'" if digest else "'none'"
-    return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    action = "'self'" if forms else "'none'"
+    return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'"

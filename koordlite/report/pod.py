@@ -15,6 +15,8 @@ SUBJECT = "pod "
 """How such a question begins."""
 BEST_EFFORT = "besteffort"
 _EVICT = "evict"
+_MOST_PODS = 20
+"""More names do not help to find a mistyped one."""
 
 
 def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
@@ -23,10 +25,8 @@ def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
 
 
 def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
-    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty."""
-    if not name:
-        raise ValueError("name a pod: explain pod NAME")
-    own = decisions(name, tick.decisions)
+    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty, or nobody's."""
+    own = _own(name, tick, past)
     return "\n".join(
         [
             f"pod {name}",
@@ -40,13 +40,27 @@ def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
     )
 
 
-def document(name: str, tick: Tick) -> dict[str, list[Decision]]:
+def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, list[Decision]]:
     """The same as decisions, by section."""
     return {
-        "pod": decisions(name, tick.decisions),
+        "pod": _own(name, tick, past),
         "evictions": _rules(tick.decisions),
         "bestEffort": _best_effort(tick.decisions),
     }
+
+
+def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
+    """What was decided about the pod. ValueError when there is no such pod, and nobody remembers one."""
+    if not name:
+        raise ValueError("name a pod: explain pod NAME")
+    own = decisions(name, tick.decisions)
+    if not own and tick.picture and not _written(name, tick, past) and not any(_earlier(name, past.events)):
+        present = sorted(pod.key for pod in tick.picture.pods)
+        if not any(f"/{pod}".endswith(f"/{name}") for pod in present):
+            more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
+            here = f"{', '.join(present[:_MOST_PODS])}{more}" if present else "none"
+            raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
+    return own
 
 
 def _names(name: str, decision: Decision) -> bool:

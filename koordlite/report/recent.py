@@ -42,7 +42,7 @@ def document(past: Remembered) -> dict[str, Any]:
 
 def tick(state: Mapping[str, Any]) -> Tick:
     """The tick of a `/state` answer, without the changes of its decisions; ValueError when it is none of ours."""
-    if state.get("kind") != "koordlite-state" or state.get("version") != json.VERSION:
+    if not isinstance(state, Mapping) or state.get("kind") != "koordlite-state" or state.get("version") != json.VERSION:
         raise ValueError("this is no state of an agent of this version")
     read = _read(state, _HINTS)
     return dataclasses.replace(Tick(time=0.0), **read, decisions=tuple(map(_decision, state.get("decisions", ()))))

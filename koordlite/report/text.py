@@ -120,15 +120,16 @@ def concerns(subject: str, decision: Decision) -> bool:
 
 
 def undo(entries: Iterable[tuple[str, str, str]]) -> str:
-    """The undo list: for each (file, value found before our first write, value there at present), what restore does."""
-    rows = [(path, found, present) for path, found, present in entries]
+    """What restore does: for each (place, value there at present, value found before our first write) of the undo
+    list."""
+    rows = list(entries)
     if not rows:
         return "nothing to restore: no file holds a value of ours\n"
     width = max(len(path) for path, _, _ in rows)
-    return "".join(f"{path:<{width}}  {_undo(found, present)}\n" for path, found, present in rows)
+    return "".join(f"{path:<{width}}  {_undo(present, found)}\n" for path, present, found in rows)
 
 
-def _undo(found: str, present: str) -> str:
+def _undo(present: str, found: str) -> str:
     before, after = present.strip(), found.strip()
     return f"stays {after!r}" if before == after else f"{before!r} → {after!r}"
 

@@ -181,10 +181,12 @@ def _judged(seen: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, l
         step = _move(seen, group, base_us, terms, ledger)
         quota_us = _target(seen, group, step, base_us, terms)
     wanted = burst.kernel_burst(
-        base_us=base_us,
+        limit_milli=limit_milli,
         percent=terms.settings.cpu_burst_percent,
         quota_us=quota_us,
         beyond_quota=terms.beyond_quota,
+        period_us=cgroup.period_us,
+        ratio=terms.ratio,
     )
     return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +117,35 @@ def test_a_restart_in_a_releasing_pause_undoes_the_earlier_run_at_once(small: Em
     with small.journal() as journal:
         assert small.agent(journal).heal()
         assert small.best_effort_cpus() == "0-3"
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same run", "a run that began paused"])
+def test_a_full_disk_delays_the_release_and_ends_no_loop(
+    small: Emulated, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with small.journal() as journal:
+        agent = small.agent(journal)
+        small.ticks(agent, 3)
+        if restarted:
+            by_command(small, False, seconds=3.0)
+            agent = small.agent(journal)
+            assert agent.heal() == ()
+            assert small.ticks(agent, 2)[-1].status == "paused"
+            small.sandbox.advance(2.0)
+        else:
+            by_command(small, True)
+        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        ticks = small.ticks(agent, 3)
+        assert [tick.status for tick in ticks] == ["degraded"] * 3
+        assert "could not all be given back: the undo journal" in ticks[-1].because
+        assert "No space left on device" in ticks[-1].because
+        assert [tick.foreign for tick in ticks] == [()] * 3
+        monkeypatch.undo()
+        tick = small.ticks(agent, 1)[0]
+        assert (tick.status, journal.entries) == ("enforcing" if restarted else "paused", ())
 
 
 def test_taking_the_pause_back_ends_it(small: Emulated) -> None:

@@ -292,3 +292,19 @@ def test_at_a_start_the_nodes_resources_stay(emulate: Make) -> None:
         view = node.cluster.view()
     assert view.node is not None
     assert "kubernetes.io/batch-cpu" not in (view.node.status.allocatable or {})
+
+
+def test_a_group_that_cannot_be_read_does_not_keep_the_others_from_being_restored(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        pod = bench.observer.observe().places["uid-crunch"].group
+        place = f"{pod}/cpu.quota"
+        bench.take(HALF, CgroupChange(pod, "cpu.quota", 40_000))
+        path = bench.host.cgroups.path(pod, "cpu.quota")
+        node.sandbox.fail(path, errno.EIO)
+        steps = {step.place: step for step in apply.restore(bench.host, journal)}
+        assert steps[QUOTA].ok
+        assert (steps[place].ok, steps[place].error) == (False, f"EIO: Input/output error ({path})")
+        assert journal.places == {place}
+    assert bench.read(BE, "cpu.quota") == b"-1\n"

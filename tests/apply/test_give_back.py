@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from emulated import Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change
+from koordlite.model.decision import CgroupChange, Change, TopologyChange
 from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Found
 from koordlite.observe import Observer
@@ -84,3 +87,24 @@ def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
         node.sandbox.vanish(group)
         bench.take(CgroupChange(group, "cpu.quota", -1, gives_back=True))
         assert f"{group}/cpu.quota" not in bench.applier.ours
+
+
+def full(*_: object) -> None:
+    """A disk without room."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_journal_that_cannot_forget_stops_nothing_else(emulate: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(CgroupChange(BE, "cpu.quota", 50_000))
+        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        note = TopologyChange("key", "text")
+        steps = {s.place: s for s in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True), note)}
+        assert (steps[QUOTA].ok, steps[note.place].ok) == (True, True)
+        assert "No space left on device" in steps["journal"].error
+        assert journal.places == {QUOTA}
+        monkeypatch.undo()
+        assert [step.place for step in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))] == [QUOTA]
+        assert journal.places == frozenset()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from koordlite.apply.foreign import MAX_PLACES as MAX_FIGHTS
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
 from koordlite.model.cpuset import CPUSet
@@ -66,6 +68,25 @@ def test_the_worst_come_first_and_memory_is_bounded(troubles: Troubles) -> None:
     assert (told[0].place, told[0].refused) == (f"p{2 * MAX_PLACES - 1}/cpu.quota", 4)
     troubles.note([refused("p0/cpu.quota")])
     assert ("p0/cpu.quota", 2) not in {(each.place, each.refused) for each in troubles.told(0.0)}
+
+
+def test_a_fight_of_days_goes_on(foreign: ForeignWriters, picture: Callable[..., object]) -> None:
+    for number in range(3000):
+        foreign.wrote(CgroupChange("kubepods/besteffort", "cpu.quota", 100_000))
+        assert len(foreign.look(picture(60.0 * number, 50_000))) == 1  # type: ignore[arg-type]
+    assert (foreign.count(PLACE), foreign.kept_off_seconds(PLACE, 60.0 * number)) == (3000, 60.0)
+
+
+def test_fights_over_groups_that_are_gone_are_forgotten_the_oldest_first(foreign: ForeignWriters) -> None:
+    for number in range(MAX_FIGHTS + 10):
+        group = f"kubepods/besteffort/pod{number}"
+        foreign.wrote(CgroupChange(group, "cpu.quota", 100_000))
+        foreign.wrote(CgroupChange("kubepods/besteffort", "cpu.quota", 100_000))
+        present = {name: Cgroup(CPUSet(), CPUSet(), 50_000) for name in (group, "kubepods/besteffort")}
+        assert len(foreign.look(SimpleNamespace(time=float(number), cgroups=present))) == 2  # type: ignore[arg-type]
+    assert len(foreign.fought) == MAX_FIGHTS
+    assert foreign.count(PLACE) == MAX_FIGHTS + 10
+    assert foreign.count("kubepods/besteffort/pod0/cpu.quota") == 0
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -132,6 +134,67 @@ def watch(words: list[str], *, columns: int, lines: int, colours: bool) -> str:
         assert process.wait(timeout=20) == 0
     os.close(ours)
     return screen.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["localhost", "127.0.0.1:9316", "ftp://127.0.0.1", "http://", "http://127.0.0.1:port", "http://[::1", "http://a:0"],
+)
+def test_an_address_that_is_none_is_said(ask: Callable[..., Answer], wrong: str) -> None:
+    for command in (["status"], ["explain", "node"], ["top"], ["log-level"]):
+        said = ask(*command, "--url", wrong)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(f"koordlite: command line: --url = '{wrong.rstrip('/')}/")
+        assert "write it like http://127.0.0.1:9316" in said.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "no agent answers at"),
+        (b"HTTP/1.0 200 OK\r\n\r\n[1]", "is no agent"),
+        (b"HTTP/1.0 200 OK\r\n\r\n<html>", "is no agent"),
+        (b"HTTP/1.0 404 Nope\r\n\r\n<!DOCTYPE HTML>", "answers HTTP Error 404: Nope"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 99\r\n\r\n{", "no agent answers at"),
+        (b"", "no agent answers at"),
+    ],
+    ids=["another protocol", "another list", "another page", "no such page", "half an answer", "no answer"],
+)
+def test_who_else_listens_is_no_agent(ask: Callable[..., Answer], answer: bytes, words: str) -> None:
+    commands = (["status"], ["status", "-o", "json"], ["top"], ["log-level"])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server, answer), daemon=True).start()
+        for command in commands:
+            said = ask(*command, "--url", f"http://127.0.0.1:{server.getsockname()[1]}")
+            assert (said.code, said.out) == (2, "")
+            assert words in said.err
+
+
+def serve(server: socket.socket, answer: bytes) -> None:
+    """Say the same to every caller, whatever is asked, until the server is closed."""
+    with contextlib.suppress(OSError):
+        while True:
+            caller, _ = server.accept()
+            with caller:
+                caller.recv(65536)
+                caller.sendall(answer)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "86401", "inf"])
+def test_a_level_is_for_a_time_within_bounds(ask: Callable[..., Answer], seconds: str) -> None:
+    said = ask("log-level", "debug", "--for", seconds)
+    assert (said.code, said.out) == (2, "")
+    assert "--for = " in said.err and "at most 86400" in said.err
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    ask: Callable[..., Answer], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert ask("status", "--url", url).code == 0
 
 
 @pytest.mark.parametrize("command", [["status"], ["explain", "node"], ["top"]])

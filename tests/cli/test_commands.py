@@ -76,6 +76,13 @@ def test_explain_pod_gathers_what_was_decided_about_it(ask: Ask, manifests: Path
     assert "no rule that evicts pods is switched on [memoryEvict]" in answer.out
 
 
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_explain_of_a_pod_that_is_not_there_lists_those_that_are(ask: Ask, manifests: Path, output: str) -> None:
+    answer = ask("explain", "pod", "crunsh", *SANDBOX, manifests, "-o", output)
+    assert (answer.code, answer.out) == (2, "")
+    assert "there is no pod 'crunsh' on this node, and none is remembered; its pods: ns/crunch, ns/web" in answer.err
+
+
 def test_explain_of_nothing_known_lists_what_is_known(ask: Ask, manifests: Path) -> None:
     answer = ask("explain", "nonsense", *SANDBOX, manifests)
     assert answer.code == 2
@@ -176,6 +183,53 @@ def test_a_bad_strategy_option_lists_the_good_ones(run: Ask, manifests: Path, te
     assert ", cpuSuppress, " in answer.err
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "do"),
+    [
+        ("--interval", "nan", "write a number 0.05 to 60"),
+        ("--interval", "0", "write a number 0.05 to 60"),
+        ("--interval", "-1", "write a number 0.05 to 60"),
+        ("--port", "65536", "write a number 0 to 65535"),
+        ("--port", "-1", "write a number 0 to 65535"),
+        ("--for", "nan", "write a number more than 0"),
+        ("--for", "-5", "write a number more than 0"),
+        ("--speed", "0", "write a number more than 0"),
+        ("--speed", "inf", "write a number more than 0"),
+    ],
+)
+def test_a_number_no_run_could_work_with_is_refused(
+    ask: Ask, manifests: Path, option: str, value: str, do: str
+) -> None:
+    answer = ask("run", *SANDBOX, manifests, "--once", option, value)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"koordlite: command line: {option} = ")
+    assert answer.err.endswith(f"out of range; {do}\n")
+
+
+def test_a_terminal_that_lacks_a_character_shows_another(
+    run: Ask, manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    answer = run("run", *SANDBOX, manifests, "--for", "2", "--no-http")
+    assert (answer.code, "Error" in answer.err) == (0, False)
+    assert "BE may use" in answer.out
+
+
+def test_a_full_disk_below_the_live_view_ends_no_run(manifests: Path) -> None:
+    words = ["run", *SANDBOX, str(manifests), "--for", "3", "--no-http"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "koordlite", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("lines of the live view are lost: [Errno 28] No space left on device") == 1
+
+
 # ── running ──
 
 
@@ -185,6 +239,15 @@ def test_run_once_prints_what_would_be_done_and_writes_nothing(run: Ask, manifes
     assert answer.code == 0, answer.err
     assert "node-a: observing" in answer.out
     assert sorted(path.name for path in manifests.iterdir()) == before
+
+
+def test_a_quiet_run_logs_what_is_wrong_with_the_input_once(run: Ask, manifests: Path) -> None:
+    (manifests / "torn.yaml").write_text("kind: Pod\nmetadata: [\n")
+    answer = run("run", *SANDBOX, manifests, "--for", "5", "--no-http", "--quiet")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err.count("torn.yaml:3:1: not YAML: ") == 1
+    assert " WARNING " in answer.err
+    assert "the last good objects of this file stay" in answer.err
 
 
 def test_run_enforces_publishes_and_reports(run: Ask, manifests: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 from apibench import BATCH, opened, until
 
 from koordlite.host import pause_file
+from koordlite.host.journal import Journal
 from koordlite.model.pause import Pause
 from koordlite.report import pausing
 from koordlite.report.tick import Tick
@@ -30,6 +31,7 @@ def test_a_pause_is_written_replaced_and_taken_back(ask: Any, tmp_path: Path) ->
     before = time.time()
     said = ask("pause", "2h", "--because", "kernel upgrade", "--state-dir", folder)
     assert "leaves what is in force" in said.out
+    assert f"no agent that may write is at work with {folder}" in said.out
     held = pause_file.read(folder)
     assert held is not None
     assert held.until - before == pytest.approx(7200, abs=5)
@@ -39,6 +41,11 @@ def test_a_pause_is_written_replaced_and_taken_back(ask: Any, tmp_path: Path) ->
     assert held is not None and held.release
     assert ask("resume", "--state-dir", folder).code == 0
     assert ask("resume", "--state-dir", folder).code == 1
+
+
+def test_an_agent_that_hears_it_is_known_by_its_folder(ask: Any, tmp_path: Path) -> None:
+    with Journal.open(tmp_path):
+        assert ask("pause", "2h", "--because", "x", "--state-dir", tmp_path).out.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,14 @@ def test_record_takes_the_past_out_of_a_record_masked(record: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
+def test_a_time_without_a_moment_leaves_no_file(record: Path, tmp_path: Path, mask: list[str], capsys: Out) -> None:
+    path = tmp_path / "past.record"
+    assert main(["record", "--last", "1s", "--from", str(record), "-o", str(path), *mask]) == 1
+    assert "there is no moment in that time" in capsys.readouterr().err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
 def test_record_looks_on_for_a_while(cluster: Path, tmp_path: Path, mask: list[str], capsys: Out) -> None:
     path = tmp_path / "now.record"
     options = ["--sandbox", "small", "--cluster", str(cluster), "-o", str(path), *mask]
@@ -107,6 +115,10 @@ def test_record_looks_on_for_a_while(cluster: Path, tmp_path: Path, mask: list[s
 def test_record_wants_a_duration(cluster: Path, tmp_path: Path, capsys: Out) -> None:
     assert main(["record", "--for", "soon", "--cluster", str(cluster), "-o", str(tmp_path / "x")]) == 2
     assert "not a duration" in capsys.readouterr().err
+    for none in ("0s", "-5m"):
+        assert main(["record", f"--for={none}", "--cluster", str(cluster), "-o", str(tmp_path / "x")]) == 2
+        assert "it is no time to look on" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])

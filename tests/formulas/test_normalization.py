@@ -118,6 +118,8 @@ def test_names_are_written_as_json() -> None:
         (1.0, None, True),
         (1.2, 1.2, False),
         (1.2, 1.205, False),
+        (1.2, 1.21, False),
+        (1.21, 1.2, False),
         (1.2, 1.22, True),
     ],
 )

@@ -91,6 +91,8 @@ def test_the_id_of_a_container_is_found_in_its_group(top: str, runtime: str) -> 
     [
         pytest.param("zun-abc.scope", "abc", id="a runtime we do not know"),
         pytest.param("cri-containerd-abc.scope", "abc", id="a runtime with a dash"),
+        pytest.param("docker-web-1.scope", "web-1", id="an id with a dash"),
+        pytest.param("crio-conmon-abc.scope", "conmon-abc", id="CRI-O's monitor is not the container"),
     ],
 )
 def test_any_runtime_of_the_systemd_driver_will_do(name: str, found: str) -> None:

@@ -50,6 +50,14 @@ def test_cpu_max_has_both(version: Version, raw: bytes, quota_us: int, period_us
     assert (version.quota_us(raw), version.period_us(raw)) == (quota_us, period_us)
 
 
+@pytest.mark.parametrize("raw", [b"20 000\n", b"max\n", b""])
+def test_v1_has_one_number_in_a_file_and_nothing_else(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        V1.quota_us(raw)
+    with pytest.raises(ValueError, match="invalid literal"):
+        V1.period_us(raw)
+
+
 @given(cpus=some.frozensets(some.integers(0, 4096)), version=some.sampled_from([V1, V2]))
 def test_a_set_survives_writing_and_reading(cpus: frozenset[int], version: Version) -> None:
     assert version.decode("cpuset.cpus", version.encode("cpuset.cpus", CPUSet(cpus))) == CPUSet(cpus)

@@ -265,7 +265,7 @@ def test_when_the_disk_refuses_nothing_counts_as_recorded(
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record([found("a")])
         die_at(step, OSError(28, "No space left on device"))
-        with pytest.raises(JournalError, match="nothing is changed"):
+        with pytest.raises(JournalError, match="it stays as it is"):
             held.record([found("b")])
         assert held.entries == (found("a"),)
         monkeypatch.undo()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import random
+import re
 import time
 from collections.abc import Callable
 
@@ -38,6 +40,11 @@ def vary(cluster: Manifests, step: int) -> None:
     cluster.config(threshold=threshold("cfsQuota" if step % 4 < 2 else "cpuset", percent=90))
 
 
+def content(folder: pathlib.Path) -> bytes:
+    """All that stands in the files of a folder."""
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
 def changed(kubepods: Tree, found: dict[str, bytes]) -> list[str]:
     """Files that do not hold what was found."""
     present = kubepods.content()
@@ -69,6 +76,32 @@ def test_restore_tells_first_and_then_gives_every_byte_back(
     again = start("restore", *options, "--dry-run")
     assert again.wait() == 0
     assert kubepods.top not in again.output()
+
+
+def test_what_only_the_cluster_can_take_back_is_told_where_none_is_named(
+    kubepods: Tree, manifests: Manifests, start: Start, enforce: list[str], options: list[str]
+) -> None:
+    folder = pathlib.Path(options[options.index("--state-dir") + 1]).parent
+    journal = folder / "state" / "journal.json"
+    found = settle(kubepods, manifests)
+    manifests.config(threshold=threshold("cfsQuota", percent=90), colocation={"enable": True})
+    agent = start(*enforce, "--on-stop", "keep")
+    until(lambda: kubepods.quota_us(kubepods.qos("BestEffort")) > 0, "a quota was set")
+    until(lambda: "kubernetes.io/batch-cpu" in journal.read_text(), "batch-cpu was published")
+    assert agent.stop() == 0
+    alone = start("restore", *options[2:])
+    assert alone.wait() == 1
+    assert re.search(r"^\d+ more of the Node stay in the journal: name its cluster", alone.output(), re.MULTILINE)
+    assert kubepods.content() == found
+    told = start("restore", *options, "--dry-run")
+    assert told.wait() == 0
+    assert re.search(r"^node/kubernetes.io/batch-cpu +'ours' → '\(removed\)'$", told.output(), re.MULTILINE)
+    published = folder / "published"
+    assert b'"kubernetes.io/batch-cpu": "' in content(published)
+    assert start("restore", *options, "--published", str(published)).wait() == 0
+    assert b'"kubernetes.io/batch-cpu": "' not in content(published)
+    again = start("restore", *options[2:])
+    assert (again.wait(), again.output()) == (0, "nothing to restore: no file holds a value of ours\n")
 
 
 def test_a_stop_restores_where_the_settings_say_so(

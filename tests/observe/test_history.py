@@ -36,6 +36,17 @@ def test_a_window_is_bounded_by_time_and_not_by_count() -> None:
     assert history.mean(10) == Use(sum(range(89, 100)) // 11, 2 * sum(range(89, 100)) // 11)
 
 
+def test_a_sum_beyond_63_bits_counts_as_the_largest_number() -> None:
+    history, most = History([10]), 2**63 - 1
+    for second in range(100):
+        history.add(second, Use(2**64 + second, 2**63))
+    assert history.mean(10) == Use(most, most)
+    assert history.percentile(10, 0.5) is not None
+    for second in range(100, 120):
+        history.add(second, Use(7, 9))
+    assert history.mean(10) == Use(7, 9)
+
+
 def test_an_empty_window_has_neither_mean_nor_percentile() -> None:
     history = History([10])
     history.add(0, Use(1, 1))

@@ -93,6 +93,18 @@ def test_a_broken_reservation_keeps_the_last_good_one(node: Emulated, observer: 
     assert not after(node, observer, 2.0).reserved.cpus
 
 
+@pytest.mark.parametrize("text", ['{"reservedCPUs":"0-3"}', '{"resources":{"cpu":"4"}}'])
+def test_a_reservation_of_the_whole_machine_is_a_problem_with_its_value(
+    node: Emulated, observer: Observer, text: str
+) -> None:
+    node.node(reservation=text)
+    (problem,) = after(node, observer).problems
+    assert (problem.object, problem.field, problem.value) == ("node/node-a", keys.RESERVATION, text)
+    assert problem.why == "it reserves all 4 CPUs of the machine, so none is left for pods"
+    node.node(reservation='{"reservedCPUs":"0-2"}')
+    assert after(node, observer).problems == ()
+
+
 def test_a_reservation_beyond_the_machine_says_what_holds(node: Emulated, observer: Observer) -> None:
     node.node(reservation='{"reservedCPUs":"0-999"}')
     seen = after(node, observer)

@@ -111,6 +111,52 @@ def test_a_full_disk_leaves_a_gap_and_nothing_else(
     assert list(Record(tmp_path).moments()) == [moments[0], moments[2]]
 
 
+def test_a_disk_that_stays_full_is_not_strewn_with_pieces(
+    moments: list[Moment], head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, write, full = Recorder(tmp_path, head, max_bytes=1 << 20), os.write, False
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:5] if full else data))
+    recorder.add(moments[0])
+    held, full = size(tmp_path), True
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space left on device"):
+            recorder.add(moments[1])
+    full = False
+    assert len(list(tmp_path.glob("*.piece"))) == 1
+    assert recorder.bytes_held == size(tmp_path) == held + 5
+    recorder.add(moments[2])
+    recorder.close()
+    assert list(Record(tmp_path).moments()) == [moments[0], moments[2]]
+
+
+@pytest.mark.parametrize(
+    ("torn", "why"),
+    [
+        (b"", ""),
+        (b"koord", "this is no record"),
+        (b"koordlite-record", "the record has the format nothing"),
+        (b"koordlite-record\x63", "the record has the format 99"),
+        (bytes(4096), "this is no record"),
+    ],
+    ids=["empty", "five bytes", "the mark alone", "of another version", "zeros, as after a loss of power"],
+)
+def test_a_piece_that_is_none_does_not_cost_the_others(
+    moments: list[Moment], head: Head, tmp_path: Path, torn: bytes, why: str
+) -> None:
+    for part in (moments[:6], moments[6:]):
+        recorder = Recorder(tmp_path, head, max_bytes=1 << 20)
+        for moment in part:
+            recorder.add(moment)
+        recorder.close()
+        (tmp_path / f"{2 * len(Record(tmp_path).files()):08d}.piece").write_bytes(torn)
+    record = Record(tmp_path)
+    assert list(record.moments()) == moments
+    assert [why in problem.why for problem in record.problems] == ([True, True] if why else [])
+    assert list(record.moments(since=moments[7].wall)) == moments[7:]
+    with pytest.raises(RecordError):
+        list(Record(tmp_path / "00000002.piece").moments())
+
+
 @pytest.mark.parametrize("at", [0, 3, 6, 12, 19], ids=lambda at: f"from moment {at} on")
 def test_only_from_a_time_on_is_asked_for(moments: list[Moment], head: Head, tmp_path: Path, at: int) -> None:
     for part in (moments[:6], moments[6:13], moments[13:]):

@@ -49,6 +49,22 @@ def test_the_same_settings_differ_in_nothing(record: Record) -> None:
     assert same.turns_seen == 0
 
 
+def test_the_same_settings_write_the_same(record: Record) -> None:
+    same = found(record, Other())
+    assert same.other.writes_by_kind == same.recorded.writes_by_kind
+    assert {"Node", "NodeResourceTopology", "cpuset.cpus"} <= same.recorded.writes_by_kind.keys()
+    assert same.limits_enforced
+    assert text.ONLY_OBSERVED not in text.comparison(same) + html.comparison(same)
+
+
+def test_where_nothing_is_enforced_it_says_why_no_limit_moves(record: Record) -> None:
+    observed = found(record, Other(modes={"cpuSuppress": "observe"}, threshold={"cpu_suppress_threshold_percent": 90}))
+    assert not observed.limits_enforced
+    assert text.ONLY_OBSERVED in text.comparison(observed)
+    assert text.ONLY_OBSERVED in html.comparison(observed)
+    assert json.loads(encode(as_json.comparison(observed)))["limitsEnforced"] is False
+
+
 @pytest.mark.parametrize("by", ["one field", "the ConfigMap"])
 def test_a_higher_threshold_gives_best_effort_more(record: Record, by: str) -> None:
     one = {"cpu_suppress_threshold_percent": 90}

@@ -101,6 +101,18 @@ def test_a_level_ends_with_its_time(levels: Levels, clock: list[float]) -> None:
     }
 
 
+def test_then_the_level_before_holds_again(levels: Levels, clock: list[float]) -> None:
+    for target in ({}, {"strategy": "cpuSuppress"}, {"pod": "web"}):
+        put(levels, level="info", **target)
+        put(levels, level="debug", forSeconds=60, **target)
+        put(levels, level="off", forSeconds=30, **target)
+    assert levels.document()["default"] == {"level": "off", "forSeconds": 30.0}
+    clock[0] = 30.0
+    after = levels.document()
+    assert after["default"] == {"level": "info"}
+    assert (after["strategies"], after["pods"]) == ({"cpuSuppress": {"level": "info"}}, {"web": {"level": "info"}})
+
+
 def test_levels_of_pods_are_bounded(levels: Levels) -> None:
     for number in range(MOST_PODS + 5):
         put(levels, level="debug", pod=f"p{number}")

@@ -53,6 +53,17 @@ def test_subjects_and_strategies_do_not_hide_each_other() -> None:
     assert len(run.add(Tick(time=0.0, decisions=both))) == 3
 
 
+def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_SUBJECTS", 8)
+    run = History({}, {})
+    for number in range(100):
+        gone = dataclasses.replace(say("hold"), subject=f"pod/ns/job-{number}")
+        news = run.add(Tick(time=float(number), decisions=(say("hold"), gone)))
+        assert [event.decision for event in news] == ([say("hold"), gone] if number == 0 else [gone])
+        run.add(Tick(time=float(number)))  # A round without a picture says nothing of anybody.
+        assert len(run._said) <= 12
+
+
 def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MAX_ROWS", 8)
     run = History({}, {})

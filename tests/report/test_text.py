@@ -72,7 +72,7 @@ def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...
 
 
 def test_undo_list_says_what_restore_writes_where() -> None:
-    shown = text.undo([("cpuset.cpus", "0-31\n", "4-7\n"), ("cpu.max", "max 100000", "max 100000")])
+    shown = text.undo([("cpuset.cpus", "4-7\n", "0-31\n"), ("cpu.max", "max 100000", "max 100000")])
     assert shown == "cpuset.cpus  '4-7' → '0-31'\ncpu.max      stays 'max 100000'\n"
     assert "nothing to restore" in text.undo([])
 

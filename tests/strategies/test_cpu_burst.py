@@ -79,6 +79,23 @@ def test_burst_stays_within_the_quota_on_mainline_and_beyond_it_on_anolis(build:
     assert (anolis[f"{A}/cpu.burst"], anolis[f"{POD}/cpu.burst"]) == ("2000000", "5000000")
 
 
+@pytest.mark.parametrize(
+    ("limit_milli", "more", "burst_us"),
+    [
+        pytest.param(5, {}, 5_000, id="the floor of a quota is no part of the limit"),
+        pytest.param(29, {"percent": 500}, 14_499, id="doubles are cut off, as in Koordinator"),
+        pytest.param(0, {}, 0, id="no limit, no burst"),
+        pytest.param(20_000_000, {}, 100_000_000, id="100 s at most"),
+        pytest.param(2_000, {"ratio": 1.25}, 1_600_000, id="a limit is worth less time on a faster CPU"),
+        pytest.param(2_000, {"period_us": 50_000}, 1_000_000, id="by the period of the group"),
+        pytest.param(5, {"beyond_quota": False, "quota_us": 1_000}, 1_000, id="within the quota"),
+    ],
+)
+def test_burst_is_the_limit_by_the_percentage(limit_milli: int, more: Any, burst_us: int) -> None:
+    usual = {"percent": 1000, "quota_us": burst.UNLIMITED, "beyond_quota": True}
+    assert burst.kernel_burst(limit_milli=limit_milli, **{**usual, **more}) == burst_us
+
+
 def test_a_kernel_without_burst_is_told_and_quotas_still_grow(web: Any) -> None:
     seen = web(BASE)
     bare = {group: dataclasses.replace(cgroup, values={}) for group, cgroup in seen.cgroups.items()}

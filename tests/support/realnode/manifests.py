@@ -32,8 +32,13 @@ class Manifests:
         self._write("node.yaml", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
 
     def config(self, **documents: object) -> None:
-        """The ConfigMap slo-controller-config: `threshold`, `qos` and `burst` are documents of it, objects or text."""
-        names = {"threshold": "resource-threshold-config", "qos": "resource-qos-config", "burst": "cpu-burst-config"}
+        """The ConfigMap: `threshold`, `qos`, `burst` and `colocation` are its documents, as objects or text."""
+        names = {
+            "threshold": "resource-threshold-config",
+            "qos": "resource-qos-config",
+            "burst": "cpu-burst-config",
+            "colocation": "colocation-config",
+        }
         self._write(
             "config.yaml",
             {
