@@ -117,6 +117,8 @@ class _Draft:
     def work(self, profile: Profile, point: Point) -> None:
         """Let the profile's plugins of this point judge."""
         chosen = [entry for entry in profile.plugins if entry[0].point == point]
+        if self._view.nodes and not self._scope[id(profile)]:
+            self._notes += [_nowhere(profile, plugin) for plugin, _ in chosen]
         for order, entries in itertools.groupby(chosen, key=lambda entry: entry[0].order):
             if order == "cycle":
                 self._together(profile, list(entries))
@@ -216,16 +218,23 @@ class _Draft:
         self._budget.take(pod)
         self._restraint.take(pod)
         if self._setup.fit == "plan":
-            if place:
-                self._rooms.move(pod, place)
-            else:
-                self._rooms.leave(pod)
+            self._go(pod, place)
         target = place.node if place else ""
         return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target)
+
+    def _go(self, pod: PodView, place: Place | None) -> None:
+        # A pod that has ended was replaced when it did: nobody comes for it, and it takes no room anywhere.
+        if place and pod.pod.active:
+            self._rooms.move(pod, place)
+        else:
+            self._rooms.leave(pod)
 
     def finished(self) -> EvictionPlan:
         """The plan."""
         decided = self._decided
+        if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is told.
+            for outcome in (o for o in decided.values() if o.verdict == "evict"):
+                self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
         return EvictionPlan(
             view=self._view,
             evict=tuple(o for o in decided.values() if o.verdict == "evict"),
@@ -248,6 +257,11 @@ def in_scope(view: View, setup: Setup, profile: Profile) -> tuple[NodeView, ...]
         for node in view.nodes.values()
         if node.ready and all(labels_match(selector, node.node.labels) for selector in selectors)
     )
+
+
+def _nowhere(profile: Profile, plugin: Plugin) -> Note:
+    text = f"profile {profile.name} judges no node: none is ready and selected by nodeSelector"
+    return Note(node="", reason="NoNodeInScope", text=text, plugin=plugin.name)
 
 
 def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | Cordon | None:

@@ -50,10 +50,6 @@ class StorageClass:
     name: str = ""
     """metadata.name of the StorageClass."""
 
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("a protected storage class needs a name")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodsWithPVC:
@@ -86,6 +82,9 @@ class PodProtections:
         for name, listed in (("extraEnabled", self.extra_enabled), ("defaultDisabled", self.default_disabled)):
             if len(set(listed)) < len(listed):
                 raise ValueError(f"podProtections.{name} lists something twice")
+        classes = self.config.pods_with_pvc.protected_storage_classes
+        if "PodsWithPVC" in self.extra_enabled and not all(one.name for one in classes):
+            raise ValueError("a protected storage class needs a name")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Would a pod fit elsewhere? Asked of the nodes as the plan has left them so far; nodes answer one by one.
 
-Order of the questions and their words: upstream NodeFit. Volumes, host ports, topology spread, whole-domain
-anti-affinity, the node reservation and NUMA nodes are ours.
+Order of the questions and their words: upstream NodeFit. Volumes, host ports, topology spread, pod affinity,
+whole-domain anti-affinity, the node reservation and NUMA nodes are ours.
 
 The emptiest node is asked first, so that a pod which fits is quickly done with. Pods that ask the same are refused
 together: what nodes said once holds until the plan changes them.
@@ -235,6 +235,9 @@ def _refusal(question: Question, room: Room, *, resources: bool) -> str:
     for key, values in question.blocked:
         if labels.get(key) in values:
             return "pod matches inter-pod anti-affinity rule of other pod on node"
+    for key, wanted in question.wanted:
+        if key not in labels or (wanted is not None and labels[key] not in wanted):
+            return f"no pod that its required affinity asks for is there, by {key}"
     for rule in question.rules:
         why = rule.refusal(labels)
         if why:

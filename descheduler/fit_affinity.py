@@ -61,8 +61,10 @@ class Rivals:
     def left(self, pod: PodView, node: str) -> None:
         """Note that `pod` is no more on `node`."""
         for term in terms(pod):
-            held = self._held[_key(term, pod.pod.namespace)]
-            held.holders[self._value(node, term.topology_key) or ""].discard(pod.uid)
+            # Terms of a pod that has ended are nobody's business: unless others have them, they were never looked at.
+            held = self._held.get(_key(term, pod.pod.namespace))
+            if held:
+                held.holders[self._value(node, term.topology_key) or ""].discard(pod.uid)
 
     def came(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""

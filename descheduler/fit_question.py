@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from descheduler import fit_affinity, fit_numa, fit_spread, selectors
+from descheduler import fit_affinity, fit_company, fit_numa, fit_spread, selectors
 from descheduler import room as rooms_module
 from descheduler.anti_affinity import terms
 from descheduler.crowd import Crowd
 from descheduler.fit_affinity import Rivals
+from descheduler.fit_company import Company
 from descheduler.fit_shapes import Shape, Shapes
 from descheduler.fit_spread import Spread
 from descheduler.framework import PodView, View
@@ -30,6 +31,7 @@ class Question:
     needs: tuple[tuple[str, int], ...]
     """Nano-units by resource."""
     blocked: fit_affinity.Blocked
+    wanted: fit_company.Wanted
     rules: list[fit_spread.Rule]
     ports: tuple[Port, ...]
     numa: numa_fit.Ask | None
@@ -41,7 +43,7 @@ class Question:
     @property
     def resources_only(self) -> Question:
         """What remains when only resources are asked for: where that fits nowhere, the pod does not either."""
-        return Question(self.pod, self.shape, self.needs, [], [], (), None, self.key, True)
+        return Question(self.pod, self.shape, self.needs, [], [], [], (), None, self.key, True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class _Kind:
     numa: numa_fit.Ask | None
     key: object
     has_rivals: bool
+    has_company: bool
     spreads: bool
 
 
@@ -77,6 +80,10 @@ class Questions:
         return Rivals(self._view, self.crowd)
 
     @functools.cached_property
+    def _company(self) -> Company:
+        return Company(self._view, self.crowd)
+
+    @functools.cached_property
     def _spread(self) -> Spread:
         return Spread(self._view, self.crowd)
 
@@ -84,9 +91,10 @@ class Questions:
         """What the pod asks at this moment of the plan."""
         kind = self._kind(pod, inside)
         blocked = self.rivals.blocked(pod) if kind.has_rivals else []
+        wanted = self._company.wanted(pod) if kind.has_company else []
         rules = self._spread.rules(pod, kind.shape_key, kind.shape) if kind.spreads else []
-        plain = not (blocked or rules or kind.ports or kind.numa)
-        return Question(pod, kind.shape, kind.needs, blocked, rules, kind.ports, kind.numa, kind.key, plain)
+        plain = not (blocked or wanted or rules or kind.ports or kind.numa)
+        return Question(pod, kind.shape, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
 
     def _kind(self, pod: PodView, inside: Inside) -> _Kind:
         key = _template(pod, inside)
@@ -107,6 +115,7 @@ class Questions:
             numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
             key=(shape_key, needs),
             has_rivals=bool(terms(pod)) or self.rivals.concerned(pod),
+            has_company=bool(fit_company.terms(pod)),
             spreads=bool(fit_spread.constraints(pod)),
         )
 

@@ -50,8 +50,8 @@ class Endpoints:
             if told.plan is not None:
                 self._good, self._good_at = told, self._monotonic() - told.seconds
 
-    def answer(self, path: str, _query: Mapping[str, str], _accept: str) -> Answer:
-        """`koordlite.http.Ask`."""
+    def answer(self, path: str, query: Mapping[str, str], _accept: str) -> Answer:
+        """`koordlite.http.Ask`. The front page lists what has `node` of the query in its name."""
         if path == "/metrics":
             return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
         probes = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
@@ -65,7 +65,7 @@ class Endpoints:
         if good is None:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no cycle has ended yet")
         if path == "/":
-            front = page.served(good, past)
+            front = page.served(good, past, query.get("node", "").strip())
             return Answer(HTTPStatus.OK, _HTML, front.text.encode(), front.headers)
         content_type, body = self._pages[path](good)
         return Answer(HTTPStatus.OK, content_type, body.encode())

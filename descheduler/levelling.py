@@ -21,13 +21,21 @@ def is_level(sizes: Sequence[int], max_skew: int) -> bool:
     return max(sizes, default=0) - min(sizes, default=0) <= max_skew
 
 
-def moves(domains: list[list[T]], max_skew: int, movable: Callable[[T], bool], *, empty: int = 0) -> Iterator[T]:
+def moves(
+    domains: list[list[T]],
+    max_skew: int,
+    movable: Callable[[T], bool],
+    *,
+    preferred: Callable[[T], bool] = lambda _item: True,
+    empty: int = 0,
+) -> Iterator[T]:
     """The items that have to leave their domain, given the domains from the smallest to the largest.
 
     Each domain gives its last items first. What it gives goes to the smallest domain that lacks some: the larger one
     stays at or above the average, the smaller one at or below, and no more goes than the skew asks for. An item that
-    is not `movable` stays where it is, and counts there: a domain with nothing else gives no more. `empty` more domains
-    have nothing, and are the smallest of all.
+    is not `movable` stays where it is, and counts there: a domain with nothing else gives no more. One that is movable
+    but not `preferred` goes only when no preferred one is left. `empty` more domains have nothing, and are the smallest
+    of all.
 
     >>> list(moves([[], ["x"], list("abcde")], 1, lambda item: True))
     ['d', 'e', 'c']
@@ -49,7 +57,7 @@ def moves(domains: list[list[T]], max_skew: int, movable: Callable[[T], bool], *
                 return  # The domains after this one are no smaller, so none of them asks for more either.
             low, grown = low + 1, False
             continue
-        taken = _take(giver, wanted, movable)
+        taken = _take(giver, wanted, movable, preferred)
         yield from taken
         taker += taken
         grown = True
@@ -57,13 +65,15 @@ def moves(domains: list[list[T]], max_skew: int, movable: Callable[[T], bool], *
             high -= 1
 
 
-def _take(giver: list[T], wanted: int, movable: Callable[[T], bool]) -> list[T]:
-    """Take up to `wanted` movable items from the end. Those passed over go to the front: they are not asked again
-    before all others are gone."""
+def _take(giver: list[T], wanted: int, movable: Callable[[T], bool], preferred: Callable[[T], bool]) -> list[T]:
+    """Take up to `wanted` movable items from the end, preferred ones first. Those passed over go to the front: they are
+    not asked again before all others are gone."""
     taken: list[T] = []
     stuck: list[T] = []
+    others: list[T] = []
     while giver and len(taken) < wanted:
         item = giver.pop()
-        (taken if movable(item) else stuck).append(item)
-    giver[:0] = reversed(stuck)
-    return taken[::-1]
+        (stuck if not movable(item) else taken if preferred(item) else others).append(item)
+    missing = wanted - len(taken)
+    giver[:0] = [*reversed(stuck), *reversed(others[missing:])]
+    return [*taken, *others[:missing]][::-1]

@@ -26,6 +26,9 @@ LOAD_DRIVEN = ("LowNodeUtilization", "HighNodeUtilization", "LowNodeLoad", "Frag
 alone."""
 OUTSTANDING_SECONDS = 600.0
 """So long after an eviction a pod of the owner that waits for a node counts as the successor on its way."""
+CLOCKS_SECONDS = 5.0
+"""So much earlier than an eviction its successor may seem to start: ages are in whole seconds, and the clock of this
+machine, by which evictions are remembered, may be ahead of the server's."""
 MOST_OWNERS = 2000
 """More are forgotten, those first that were not seen for longest: a ConfigMap holds one MiB."""
 MOST_MOVES = 10
@@ -77,8 +80,7 @@ def generation(pod: PodView, plugin: str, past: Past | None, now: float) -> int:
     rounds = past.rounds.get(plugin, ()) if past else ()
     if pod.age_seconds is None:
         return len(rounds)
-    # Ages are in whole seconds, and the successor starts no earlier than the eviction.
-    return sum(one.first <= now - pod.age_seconds + 1 for one in rounds)
+    return sum(one.first <= now - pod.age_seconds + CLOCKS_SECONDS for one in rounds)
 
 
 def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
@@ -119,7 +121,11 @@ def outstanding(history: History, waiting: Iterable[PodView], now: float) -> Ite
     }
     for pod in waiting:
         moves = left.get(pod.owner)
-        if moves and pod.pod.active and (pod.age_seconds is None or now - pod.age_seconds + 1 >= moves[0].at):
+        if (
+            moves
+            and pod.pod.active
+            and (pod.age_seconds is None or now - pod.age_seconds + CLOCKS_SECONDS >= moves[0].at)
+        ):
             yield pod, moves.pop()
 
 

@@ -8,7 +8,7 @@ needs leave for one object, outlives pods and leaders, and people can read it an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
@@ -22,6 +22,8 @@ from koordlite.model.errors import InputError, Problem
 NAME = "descheduler-memory"
 KEY = "history.json"
 VERSION = 1
+MOST_BYTES = 900_000
+"""An API server refuses a ConfigMap of more than one MiB."""
 MERGE = "application/merge-patch+json"
 
 
@@ -52,7 +54,26 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 
 
 def encode(kept: Kept) -> str:
-    """The text that is kept; the same values give the same text."""
+    """The text that is kept; the same values give the same text.
+
+    Of more than a ConfigMap holds, what matters least is left out: older moves of an owner, then counts of sightings,
+    which only have to be made again, then owners that were not seen for longest.
+    """
+    return next((text for fewer in _shortened(kept) if len(text := _text(fewer)) <= MOST_BYTES), _text(Kept()))
+
+
+def _shortened(kept: Kept) -> Iterator[Kept]:
+    yield kept
+    for most in (3, 1):
+        history = {owner: msgspec.structs.replace(one, moves=one.moves[-most:]) for owner, one in kept.history.items()}
+        yield Kept(history, kept.sightings)
+    owners = sorted(history, key=lambda owner: (-history[owner].seen, owner))
+    while owners:
+        yield Kept({owner: history[owner] for owner in sorted(owners)})
+        owners = owners[: len(owners) // 2]
+
+
+def _text(kept: Kept) -> str:
     seen: dict[str, dict[str, int]] = {}
     for (uid, reason), count in kept.sightings.items():
         seen.setdefault(uid, {})[reason] = count

@@ -20,8 +20,10 @@ from koordlite import __version__
 
 LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 STRATEGY_BUCKETS = LOOP_BUCKETS[:-2]
-_RESULTS = {"Evicted": "success", "InBackground": "background", "WouldEvict": "dry-run"}
+_RESULTS = {"Evicted": "success", "InBackground": "background", "JobCreated": "background", "WouldEvict": "dry-run"}
 """What upstream calls them, and `dry-run`, which it cannot tell from a success. Everything else is an `error`."""
+_NOT_ASKED = ("Deferred", "NotTried")
+"""Neither evicted nor refused: limits of MigrationController, or the end of the run, came first."""
 _LABELS = ("result", "strategy", "profile", "namespace", "node")
 
 
@@ -76,6 +78,8 @@ class Metrics:
         for outcome in plan.evict:
             pod = outcome.pod
             word = results.get(pod.uid, results.get(pod.key, ""))
+            if word in _NOT_ASKED:
+                continue
             labels = (_RESULTS.get(word, "error"), outcome.main.plugin, outcome.profile, pod.pod.namespace, pod.node)
             self._evicted.count(labels)
         for reason, count in plan.spared_by.items():

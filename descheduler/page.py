@@ -53,21 +53,26 @@ class Cycle:
         )
 
 
-def served(told: Round, past: Sequence[Cycle]) -> Strict:
+def served(told: Round, past: Sequence[Cycle], text: str = "") -> Strict:
     """The page with the content security policy it is served under."""
-    return page_strict.strict(document(told, past))
+    return page_strict.strict(document(told, past, text), forms=True)
 
 
-def document(told: Round, past: Sequence[Cycle]) -> str:
-    """The page for `told`, the last round that has a plan; `past` are the last rounds, the newest last."""
+def document(told: Round, past: Sequence[Cycle], text: str = "") -> str:
+    """The page for `told`, the last round that has a plan; `past` are the last rounds, the newest last.
+
+    Of many nodes and pods the worst are listed; `text` asks for those with it in their names.
+    """
     assert told.plan is not None, "only a round with a plan has a page"
     wrong = _by_node(told.plan)
+    nodes = zone_map.chosen(told.plan, wrong, text)
     return page.page(
         "Descheduler",
         _tiles(told, told.plan),
-        zone_map.section(told.plan, wrong),
-        _violations(told.plan),
-        zone_map.details(told.plan, wrong),
+        _search(text),
+        zone_map.section(nodes, wrong),
+        _violations([o for o in told.plan.outcomes if text in o.pod.key or text in o.pod.node]),
+        zone_map.details(nodes, wrong),
         _cycles(past),
         _problems(told),
         _links(),
@@ -102,18 +107,29 @@ def _tiles(told: Round, plan: EvictionPlan) -> Markup:
     )
 
 
-def _violations(plan: EvictionPlan) -> Markup:
-    rows = [_violation(outcome) for outcome in plan.outcomes[:MAX_OUTCOMES]]
-    more = len(plan.outcomes) - len(rows)
-    note = f"{more} more are in the report." if more > 0 else None
+def _search(text: str) -> Markup:
+    """Chooses what the page lists; works without scripts."""
+    field = el("input", type="search", name="node", value=text, aria_label="part of the name of a node or pod")
+    button = el("button", "show only names with this")
+    everything = el("a", "show all", href="?") if text else None
+    return el("form", field, " ", button, " ", everything, method="get", style="margin:0 0 16px")
+
+
+def _violations(outcomes: Sequence[Outcome]) -> Markup:
+    rows = [_violation(outcome) for outcome in outcomes[:MAX_OUTCOMES]]
     heads = ("pod", "node", "what is wrong", "what becomes of it")
     table = page.table(heads, rows, empty="no pod stands wrong", stacked=True)
-    return page.section("What stands wrong", table, note=note)
+    return page.section("What stands wrong", table, note=_more(len(outcomes)))
+
+
+def _more(count: int) -> str | None:
+    return f"{count - MAX_OUTCOMES} more are in the report." if count > MAX_OUTCOMES else None
 
 
 def _violation(outcome: Outcome) -> tuple[Child, ...]:
     main = outcome.main
-    wrong = [page.badge(main.reason, _TONES[main.severity]), f" promised: {main.promise}; fact: {main.fact}"]
+    promise = f"promised: {main.promise}; fact: " if main.promise else ""
+    wrong = [page.badge(main.reason, _TONES[main.severity]), f" {promise}{main.fact}"]
     if outcome.verdict == "evict":
         becomes: list[Child] = [page.badge("evict", "bad"), f" {outcome.target and f'would fit on {outcome.target}'}"]
     else:
@@ -143,7 +159,7 @@ def _problems(told: Round) -> Markup | None:
     lines = [*(note.line for note in told.plan.notes), *told.plan.view.notes]
     lines += [str(problem) for problem in (*told.problems, *told.plan.view.problems)]
     items = [el("li", line) for line in lines[:MAX_OUTCOMES]]
-    return page.section("Notes and problems", el("ul", items)) if items else None
+    return page.section("Notes and problems", el("ul", items), note=_more(len(lines))) if items else None
 
 
 def _links() -> Markup:

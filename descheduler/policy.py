@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import urllib.parse
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -221,9 +222,22 @@ class AuthToken:
             raise ValueError("authToken needs a secretReference")
 
 
+_UNREADABLE = re.compile(r"[\s\x00-\x1f\x7f]|%(?![0-9A-Fa-f]{2})")
+
+
 def _is_url(text: str) -> None:
+    """Refuse what cannot be asked. Source: upstream, which refuses what Go's `url.Parse` does."""
     if not text.startswith(("http://", "https://")):
         raise ValueError("not a URL that starts with http:// or https://")
+    try:
+        parts = urllib.parse.urlsplit(text)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ValueError(f"not a URL: {error}") from error
+    if not host or "%" in host:
+        raise ValueError("not a URL: it has no readable host")
+    if _UNREADABLE.search(text):
+        raise ValueError("not a URL: it has a space, or a % without two hexadecimal digits behind it")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 
@@ -12,6 +13,7 @@ from descheduler.outcome import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
 from descheduler.report.diff import Difference
 
+LOG = logging.getLogger("descheduler")
 NAMES = ("plan.txt", "plan.json", "plan.html", "changes.json")
 
 
@@ -25,6 +27,14 @@ class Folder:
         """Write the report of a cycle; one that failed leaves the last one there."""
         if told.plan is not None:
             self.write(told.plan, told.attempts, dry=told.dry_run)
+
+    def tell_on(self, told: Round) -> None:
+        """`tell` for a loop: a report that cannot be written is logged, for a full disk is no reason to end, to be
+        started anew and so to evict before the interval is over."""
+        try:
+            self.tell(told)
+        except OSError as error:
+            LOG.error("the report in %s was not written: %s", self._path, error)
 
     def write(self, plan: EvictionPlan, attempts: tuple[Attempt, ...] | None = None, *, dry: bool = True) -> None:
         """Write it; OSError when that cannot be done."""

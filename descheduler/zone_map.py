@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import urllib.parse
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from descheduler.outcome import EvictionPlan, Outcome
 from descheduler.picture import NodeView
@@ -11,32 +12,49 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.report import page
 from koordlite.report.page import Child, Markup, el
 
-MAX_NODES = 300
+MAX_NODES = 100
 MAX_DETAILS = 24
 _STEPS = 10
 """Shades of the heat map."""
 _WRONG = Mapping[str, Sequence[Outcome]]
 
 
-def section(plan: EvictionPlan, wrong: _WRONG) -> Markup:
-    """One row a node, one cell a zone: the darker, the more of its CPUs somebody has."""
-    nodes = _ordered(plan, wrong)
+def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
+    """Nodes with `text` in their name or in that of a pod that stands wrong there; those with most such pods first."""
+    nodes = [node for node in plan.view.nodes.values() if text in node.name or _has(wrong.get(node.name, ()), text)]
+    return sorted(nodes, key=lambda node: (-len(wrong.get(node.name, ())), node.name))
+
+
+def _has(wrong: Sequence[Outcome], text: str) -> bool:
+    return any(text in outcome.pod.key for outcome in wrong)
+
+
+def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
+    """One row a node, one cell a zone: the darker, the more of its CPUs somebody has. `nodes` as `chosen`."""
     zones = sorted({zone for node in nodes for zone in _zones(node)})
     if not zones:
-        note = "No node has a NodeResourceTopology, so nothing is known of NUMA zones."
-        return page.section("Nodes by NUMA zone", note=note)
-    rows = [_row(node, zones, wrong.get(node.name, ())) for node in nodes[:MAX_NODES]]
+        known = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
+        return page.section("Nodes by NUMA zone", note=known if nodes else "There is no such node.")
+    drawn = {node.name for node in _drawn(nodes)}
+    rows = [_row(node, zones, wrong.get(node.name, ()), drawn) for node in nodes[:MAX_NODES]]
     heads = ("node", *(f"NUMA {zone}" for zone in zones), "wrong#")
     return page.section("Nodes by NUMA zone", _key(), page.table(heads, rows), note=_note(len(nodes)))
 
 
-def details(plan: EvictionPlan, wrong: _WRONG) -> Markup | None:
-    """CPUs and distances of the first nodes, those with pods that stand wrong before the others."""
-    nodes = [node for node in _ordered(plan, wrong) if node.topology.cpus][:MAX_DETAILS]
-    if not nodes:
+def details(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup | None:
+    """CPUs and distances of the first nodes."""
+    drawn = _drawn(nodes)
+    if not drawn:
         return None
-    drawn = [_node(node, wrong.get(node.name, ())) for node in nodes]
-    return page.section("CPUs by owner", numa_map.legend(), drawn, note="BE: best-effort pods may run there as well.")
+    said = "BE: best-effort pods may run there as well."
+    if len(nodes) > len(drawn):
+        said += f" {len(drawn)} of {len(nodes)} nodes; a name above leads to each of the others."
+    articles = [_node(node, wrong.get(node.name, ())) for node in drawn]
+    return page.section("CPUs by owner", numa_map.legend(), articles, note=said)
+
+
+def _drawn(nodes: Sequence[NodeView]) -> list[NodeView]:
+    return [node for node in nodes if node.topology.cpus][:MAX_DETAILS]
 
 
 def used(node: NodeView, zone: int) -> float | None:
@@ -62,21 +80,19 @@ def _cpus(node: NodeView, zone: int) -> CPUSet:
     return next((known.cpus for known in node.topology.nodes if known.id == zone), EMPTY)
 
 
-def _ordered(plan: EvictionPlan, wrong: _WRONG) -> list[NodeView]:
-    return sorted(plan.view.nodes.values(), key=lambda node: (-len(wrong.get(node.name, ())), node.name))
-
-
 def _zones(node: NodeView) -> set[int]:
     return {*node.zones, *(zone.id for zone in node.topology.nodes)}
 
 
 def _note(count: int) -> str:
-    shown = f" The first {MAX_NODES} of {count} nodes." if count > MAX_NODES else ""
+    shown = f" The first {MAX_NODES} of {count} nodes, most wrong first." if count > MAX_NODES else ""
     return f"Part of a zone's CPUs that pods hold alone, that are reserved, or reported as taken.{shown}"
 
 
-def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome]) -> tuple[Child, ...]:
-    name = el("a", node.name, href=f"#{_anchor(node)}") if node.topology.cpus else node.name
+def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: Collection[str]) -> tuple[Child, ...]:
+    """`drawn`: names of the nodes that this page draws; the others are drawn on a page of their own."""
+    query = "" if node.name in drawn else f"?node={urllib.parse.quote(node.name)}"
+    name = el("a", node.name, href=f"{query}#{_anchor(node)}") if node.topology.cpus else node.name
     count = page.badge(str(len(wrong)), "bad") if wrong else "0"
     return name, *(_cell(node, zone, wrong) for zone in zones), count
 

@@ -44,7 +44,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="a DeschedulerPolicy or DeschedulerConfiguration; without one see `default-config`",
     )
     command.add_argument(
-        "--now", metavar="TIME", default="", help="RFC 3339 time of the snapshot; without it the newest time in it"
+        "--now",
+        metavar="TIME",
+        default="",
+        help="RFC 3339 time of the picture; without it the newest in the files, or this machine's clock for a cluster",
     )
 
 
@@ -63,12 +66,26 @@ class Pictures:
         from descheduler.metrics_sources import gather
         from descheduler.snapshot import assemble
 
-        view = assemble.view(self._objects(), self._now)
+        objects = self._objects()
+        view = assemble.view(objects, *self._time())
         if not gather.wanted(setup):
             return view
         if self._gatherer is None:
             self._gatherer = gather.of_policy(getattr(document, "metrics_providers", ()), self.api)
         return self._gatherer.measured(view, setup)
+
+    def _time(self) -> tuple[str, str]:
+        """The time of the picture and whose it is; empty: that of the newest object.
+
+        A cluster is looked at as of this machine's clock, as upstream does: the newest time in its objects would let
+        one node whose clock is ahead make every pod old, and open maintenance windows.
+        """
+        from descheduler import times
+        from koordlite.clock import RealClock
+
+        if self._now or self.api is None:
+            return self._now, "given"
+        return times.show(RealClock().wall()), "this machine's clock"
 
     def _objects(self) -> Objects:
         if self.api is None:

@@ -210,7 +210,8 @@ def _evictor(
     assert pictures.api is not None
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
     rules = config.setup(policy.document).migration
-    carrier = Carrier(gate, wait, wall=RealClock().wall, tell=Lines().job, rules=rules)
+    stopped = wakeable.stop.is_set
+    carrier = Carrier(gate, wait, wall=RealClock().wall, tell=Lines().job, rules=rules, stopped=stopped)
     if single:
         yield carrier
         carrier.settle()
@@ -231,7 +232,8 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
     with contextlib.ExitStack() as stack:
         listeners: list[Tell] = [Narrator().tell]
         if args.report:
-            listeners.append(folder.Folder(pathlib.Path(args.report)).tell)
+            reports = folder.Folder(pathlib.Path(args.report))
+            listeners.append(reports.tell_on if interval else reports.tell)
         if interval and args.listen != "off":
             listeners.append(stack.enter_context(_served(args.listen, interval)))
         if pictures.api is not None and not args.no_events:

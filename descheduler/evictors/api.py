@@ -44,10 +44,25 @@ Wait = Callable[[float], bool]
 """Pass so many seconds; True when the run was asked to stop meanwhile. `koordlite.ports.Clock.wait` is one."""
 
 
-def evict(plan: EvictionPlan, api: Api, wait: Wait, patience: Patience = PATIENCE) -> tuple[Attempt, ...]:
-    """Carry the plan out. Attempts come in the plan's order; one that fails does not keep the others."""
+def _never() -> bool:
+    return False
+
+
+def evict(
+    plan: EvictionPlan,
+    api: Api,
+    wait: Wait,
+    patience: Patience = PATIENCE,
+    *,
+    stopped: Callable[[], bool] = _never,
+) -> tuple[Attempt, ...]:
+    """Carry the plan out. Attempts come in the plan's order; one that fails does not keep the others.
+
+    Once `stopped` says so, pods that were not asked for yet are left alone: a process has little time to end in, and
+    has to keep what it did.
+    """
     with ThreadPoolExecutor(max_workers=patience.at_once, thread_name_prefix="evict") as pool:
-        one = _Evictor(api, wait, patience, plan.grace_period_seconds).evict
+        one = _Evictor(api, wait, patience, plan.grace_period_seconds, stopped).evict
         return tuple(pool.map(one, plan.evict))
 
 
@@ -57,6 +72,7 @@ class _Evictor:
     wait: Wait
     patience: Patience
     grace_period_seconds: int | None
+    stopped: Callable[[], bool]
 
     def evict(self, outcome: Outcome) -> Attempt:
         """One pod, tried as often as the server asks and patience allows."""
@@ -64,6 +80,8 @@ class _Evictor:
         attempt = Attempt(pod.key, "NotTried", eviction(outcome, self.grace_period_seconds), uid=pod.uid)
         if not pod.object.metadata.uid:
             return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
+        if self.stopped():
+            return dataclasses.replace(attempt, text="the run was told to stop before it was asked for")
         waited = 0.0
         while True:
             attempt, pause = self._ask(outcome, attempt)

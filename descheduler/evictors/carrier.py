@@ -34,10 +34,19 @@ class Carrier:
     """`loop.Evict`, and the work on jobs that comes after it."""
 
     def __init__(
-        self, api: Api, wait: Wait, *, wall: Callable[[], float], tell: Callable[[Progress], None], rules: Rules
+        self,
+        api: Api,
+        wait: Wait,
+        *,
+        wall: Callable[[], float],
+        tell: Callable[[Progress], None],
+        rules: Rules,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`rules` are those of the policy at the start: jobs of the time before wait to be worked on."""
+        """`rules` are those of the policy at the start: jobs of the time before wait to be worked on. `stopped` says
+        that the process is to end: no further eviction is asked for."""
         self._api, self._wait, self._wall, self._tell = api, wait, wall, tell
+        self._stopping = stopped
         self._controllers: dict[str, Migrations] = {}
         self._lock = threading.Lock()
         self._woken, self._stopped = threading.Event(), False
@@ -57,7 +66,9 @@ class Carrier:
             found = {attempt.uid: attempt for attempt in self._asked(plan)}
         self._woken.set()
         direct = tuple(outcome for outcome in plan.evict if outcome.profile not in plan.migration)
-        asked = eviction_api.evict(dataclasses.replace(plan, evict=direct), self._api, self._wait)
+        asked = eviction_api.evict(
+            dataclasses.replace(plan, evict=direct), self._api, self._wait, stopped=self._stopping
+        )
         found |= {attempt.uid: attempt for attempt in asked}
         return tuple(found[outcome.pod.uid] for outcome in plan.evict if outcome.pod.uid in found)
 

@@ -29,7 +29,7 @@ def of_attempt(outcome: Outcome, attempt: Attempt, *, tell_failures: bool) -> Ev
     """
     if attempt.goes:
         return EvictionEvent("Normal", outcome.main.plugin or "NotSet", _note(outcome.pod.node))
-    if attempt.result in ("WouldEvict", "Deferred") or not tell_failures:
+    if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not tell_failures:
         return None
     return _failure(outcome.pod.node, attempt.text)
 

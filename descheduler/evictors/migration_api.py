@@ -40,21 +40,30 @@ class Api(Protocol):
         """A whole list."""
 
 
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name
+
+
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The objects that migration reads and writes. Every method raises ApiError or ApiUnreachable."""
+    """The objects that migration reads and writes. Every method raises ApiError or ApiUnreachable,
+    ApiError also for an object that is not what its kind says."""
 
     api: Api
 
     def jobs(self) -> list[MigrationJob]:
         """All jobs."""
         _, items = self.api.collect(objects.JOBS)
-        return [msgspec.json.decode(item, type=MigrationJob) for item in items]
+        return [_read(item, MigrationJob) for item in items]
 
     def reservations(self) -> dict[str, Reservation]:
         """Reservations that were made for jobs, by name."""
         _, items = self.api.collect(objects.RESERVATIONS, [("labelSelector", f"{CREATED_BY_LABEL}={CREATOR}")])
-        found = [msgspec.json.decode(item, type=Reservation) for item in items]
+        found = [_read(item, Reservation) for item in items]
         return {one.metadata.name: one for one in found}
 
     def reservation(self, name: str) -> Reservation | None:
@@ -71,7 +80,7 @@ class Cluster:
             return [pod for ref in refs if (pod := self.pod(ref)) is not None]
         _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods")
         names = {ref.name for ref in refs}
-        found = (msgspec.json.decode(item, type=wire.PodObject) for item in items)
+        found = (_read(item, wire.PodObject) for item in items)
         return [pod for pod in found if pod.metadata.name in names]
 
     def whole_pod(self, ref: Reference) -> dict[str, Any] | None:
@@ -80,7 +89,7 @@ class Cluster:
 
     def _get(self, path: str, shape: type[T]) -> T | None:
         try:
-            return msgspec.json.decode(self.api.request("GET", path).body, type=shape)
+            return _read(self.api.request("GET", path).body, shape)
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -89,7 +98,7 @@ class Cluster:
     def priority_classes(self) -> dict[str, int]:
         """Priority by the name of its class."""
         _, items = self.api.collect("/apis/scheduling.k8s.io/v1/priorityclasses")
-        found = [msgspec.json.decode(item, type=wire.PriorityClassObject) for item in items]
+        found = [_read(item, wire.PriorityClassObject) for item in items]
         return {one.metadata.name: one.value for one in found}
 
     def create_job(self, job: Mapping[str, Any]) -> None:
@@ -111,7 +120,7 @@ class Cluster:
         meta = {**changes.get("metadata", {}), "resourceVersion": job.metadata.resource_version}
         path = f"{objects.JOBS}/{job.name}{subresource}"
         answer = self.api.request("PATCH", path, body={**changes, "metadata": meta}, content_type=MERGE)
-        return msgspec.json.decode(answer.body, type=MigrationJob)
+        return _read(answer.body, MigrationJob)
 
     def create_reservation(self, reservation: Mapping[str, Any]) -> None:
         """Make a reservation. One of that name is the same one, made before a restart."""
@@ -155,6 +164,22 @@ class Cluster:
         """Annotate this very pod."""
         body = {"metadata": {"uid": ref.uid, "annotations": dict(annotations)}}
         self.api.request("PATCH", _pod(ref), body=body, content_type=MERGE)
+
+
+def _read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
+    """An object as ours; ApiError names the one that cannot be read."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except msgspec.DecodeError as error:
+        raise ApiError(0, "", f"{shape.__name__} {_name(raw)} cannot be read: {error}: mend or delete it") from error
+
+
+def _name(raw: bytes | msgspec.Raw) -> str:
+    try:
+        named = msgspec.json.decode(raw, type=_Named)
+    except msgspec.DecodeError:
+        return "without a name"
+    return named.metadata.name
 
 
 def _pod(ref: Reference) -> str:

@@ -36,7 +36,8 @@ class Config:
     constraints: tuple[Literal["DoNotSchedule", "ScheduleAnyway"], ...] = ("DoNotSchedule",)
     """Which constraints count, by what they say to do when they cannot be kept; empty: DoNotSchedule alone."""
     topology_balance_node_fit: bool = True
-    """Take only pods that fit on a node of a smaller domain; false: take others too, so that nodes are added."""
+    """Take only pods that fit on a node of a smaller domain; false: take others too when none of those is left, so that
+    nodes are added."""
 
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
@@ -90,29 +91,36 @@ class _Namespace:
         below = _Below(self._spread, skewed)
         ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
         skew = skewed.constraint.max_skew
-        for pod in levelling.moves(ordered, skew, lambda pod: self._may_move(pod, below), empty=skewed.empty):
-            if pod.uid not in self._going and not self._handle.going(pod):
+        must_fit = self._config.topology_balance_node_fit
+        moves = levelling.moves(
+            ordered,
+            skew,
+            lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or self._fits(pod, below))),
+            # Where pods may go that fit nowhere, those that fit still go first, as upstream does.
+            preferred=lambda pod: must_fit or self._goes(pod) or self._fits(pod, below),
+            empty=skewed.empty,
+        )
+        for pod in moves:
+            if not self._goes(pod):
                 self._going.add(pod.uid)
                 yield _finding(pod, skewed, self._spread.domain(pod, skewed.constraint), least)
 
-    def _may_move(self, pod: PodView, below: _Below) -> bool:
-        if pod.uid in self._going or self._handle.going(pod):
-            return True
-        if not self._handle.evictable(pod):
-            return False
-        return not self._config.topology_balance_node_fit or any(self._handle.fits(pod, some) for some in below.parts())
+    def _goes(self, pod: PodView) -> bool:
+        return pod.uid in self._going or self._handle.going(pod)
+
+    def _fits(self, pod: PodView, below: _Below) -> bool:
+        return any(self._handle.fits(pod, some) for some in below.parts())
 
     def _last_first(self, pod: PodView) -> tuple[bool, bool, float]:
         """Sort key: the pod that goes first comes last. Pods that go anyway, then those that may go to any node, then
         the least important; equals by node and name. Upstream means the same but takes the most important first."""
-        going = pod.uid in self._going or self._handle.going(pod)
         spec = pod.object.spec
         tied = bool(spec.node_selector)
         if spec.affinity and not tied:
             affinity = node_affinity(pod)
             tied = bool(affinity.required or affinity.preferred)
         priority = float("-inf") if pod.pod.priority is None else pod.pod.priority
-        return going, not tied, -priority
+        return self._goes(pod), not tied, -priority
 
 
 class _Skewed:

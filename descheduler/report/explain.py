@@ -12,26 +12,43 @@ from koordlite.model.errors import InputError, Problem
 
 def render(plan: EvictionPlan, name: str) -> str:
     """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
-    found = [pod for pod in (*plan.view.pods(), *plan.view.unbound) if name in (pod.key, pod.pod.name)]
+    found = [pod for pod in _all(plan.view) if name in (pod.key, pod.pod.name)]
     if not found:
         raise InputError(_nobody(plan.view, name))
     return "\n".join(line for pod in found for line in _pod(plan, pod)) + "\n"
 
 
+def _all(view: View) -> Iterator[PodView]:
+    for node in view.nodes.values():
+        yield from node.all_pods
+    yield from view.unbound
+
+
 def _nobody(view: View, name: str) -> Problem:
     bare = name.rpartition("/")[2]
-    close = sorted(pod.key for pod in view.pods() if bare in pod.key)[:3]
+    close = sorted(pod.key for pod in _all(view) if bare in pod.key)[:3]
     do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"
-    return Problem("command line", "pod", name, "no running pod of this name is in the snapshot", do)
+    return Problem("command line", "pod", name, "no pod of this name is in the snapshot", do)
 
 
 def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
     if answer:
         yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
-    else:
-        yield f"NOTHING WRONG  {pod.key}  on {pod.node or 'no node'}"
-        yield from _known(plan, pod)
+        return
+    unjudged = _unjudged(plan.view, pod)
+    yield f"{'NOT JUDGED' if unjudged else 'NOTHING WRONG'}  {pod.key}  on {pod.node or 'no node'}"
+    yield from [f"    {unjudged}"] if unjudged else _known(plan, pod)
+
+
+def _unjudged(view: View, pod: PodView) -> str:
+    """Why no plugin looks at the pod; empty when one may."""
+    if not pod.node:
+        return "it waits for a node: only pods that have one are judged"
+    node = view.nodes.get(pod.node)
+    if node is None:
+        return f"its node {pod.node} is not in the snapshot"
+    return "" if node.ready else f"its node {pod.node} is not ready"
 
 
 def _known(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
@@ -40,7 +57,9 @@ def _known(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
         promise = "one NUMA node" if container.single_numa else "CPUs of its own" if container.exclusive else "nothing"
         by = f" by {container.source}" if container.source != "none" else ""
         yield f"    container {container.container}: promised {promise}{by}, {fact} CPUs {container.cpuset or 'none'}"
-    if not pod.containers:
+    if pod.pod.finished:
+        yield f"    it has ended: {pod.pod.phase}"
+    elif not pod.containers:
         yield "    nothing was promised to it: it runs in the shared pool, and may span NUMA nodes by design"
     for note in plan.notes:
         if note.node == pod.node:

@@ -26,9 +26,9 @@ T = TypeVar("T")
 _ENDED = ("Succeeded", "Failed")
 
 
-def view(objects: Objects, now: str = "") -> View:
-    """The picture at `now` (RFC 3339), or at the newest time found in the objects."""
-    moment, source = _moment(objects, now)
+def view(objects: Objects, now: str = "", source: str = "given") -> View:
+    """The picture at `now` (RFC 3339), a time that comes from `source`; or at the newest time found in the objects."""
+    moment, source = (times.parse(now), source) if now else _moment(objects)
     problems = list(objects.problems)
     classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
     reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
@@ -71,9 +71,7 @@ def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str
     return found
 
 
-def _moment(objects: Objects, now: str) -> tuple[float, str]:
-    if now:
-        return times.parse(now), "given"
+def _moment(objects: Objects) -> tuple[float, str]:
     found = [seconds for text in set(_times(objects)) if (seconds := times.parse_or_none(text)) is not None]
     return (max(found), "the newest time in the files") if found else (0.0, "unknown: no object has a time")
 
@@ -210,6 +208,7 @@ def _notes(objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView])
         yield f"{len(stray)} pods run on nodes that are not in the files, such as {stray[0].node}; they are not judged"
     if not objects.by_kind["NodeResourceTopology"]:
         yield "no NodeResourceTopology in the files: NUMA promises and resolved reservations cannot be judged"
+    yield from volumes.notes(pods, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])
 
 
 def read(parse: Callable[[], T], problems: list[Problem]) -> T | None:

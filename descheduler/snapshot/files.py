@@ -226,13 +226,19 @@ def _keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str)
 
 def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:
     """Put an object in its place; one without a name has none."""
-    if kind == "Pod":
-        obj = objects.packer.small(obj)
     place = (obj.metadata.namespace, obj.metadata.name)
     if not place[1]:
         do = "give it a name; the object is left out of the picture until then"
         objects.problems.append(Problem(f"{path}: {kind.lower()}", "$.metadata.name", "", "there is no name", do))
         return
+    if kind == "Pod":
+        try:
+            obj = objects.packer.small(obj)
+        except OverflowError:
+            do = "correct it; the object is left out of the picture until then"
+            why = "a number in it is beyond 64 bits"
+            objects.problems.append(Problem(f"{path}: pod/{'/'.join(place)}", "$.spec", "", why, do))
+            return
     kept = objects.by_kind[kind]
     if place in kept:
         objects.repeated[kind] += 1

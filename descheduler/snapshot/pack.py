@@ -41,7 +41,8 @@ class Packer:
         of this one is remembered."""
         if part is None:
             return part
-        key = (type(part), _encode(part))
+        # A container and its state may have nothing but a name: equal texts, and still different things.
+        key = (type(part[0]) if isinstance(part, tuple) and part else type(part), _encode(part))
         known: T | None = self._parts.get(key)
         if known is None:
             if len(self._parts) >= _KEPT_PARTS:

@@ -67,10 +67,15 @@ def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
         cpu_manager=note.get(keys.CPU_MANAGER_POLICY, nrt.decode_cpu_manager_policy) or NO_CPU_MANAGER,
         reservation=note.get(keys.RESERVATION, node.parse_reservation),
         system_qos=note.get(keys.SYSTEM_QOS, node.parse_system_qos),
-        allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if a.uid},
+        allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if _by_kubelet(a)},
         placements=_by_uid(placement.containers if placement else ()),
         placement_age_seconds=_age(placement, now, owner, problems),
     )
+
+
+def _by_kubelet(alloc: nrt.PodCPUAlloc) -> bool:
+    """Kubelet holds these CPUs for a known pod. What Koordinator promised stands on the pod itself."""
+    return alloc.managed_by_kubelet and bool(alloc.uid)
 
 
 def observed_at(obj: wire.NRTObject) -> str | None:

@@ -2,11 +2,13 @@
 
 Between two objects of a list stand the same bytes as at its beginning: the closing brace, a comma, white space, and the
 first key. Such bytes may stand inside of an object too, so each piece is read as JSON, and where it is none it is read
-again together with what follows.
+again together with what follows. A list whose objects begin with different keys, which people and other programs write,
+has no such mark: from where it is missing, objects are read one after the other, which takes longer.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -22,9 +24,14 @@ LARGE_BYTES = 32 << 20
 """Smaller files are read at once."""
 _HEAD_BYTES = 1 << 20
 """In so much of the file the list has to begin."""
+_OBJECT_BYTES = 4 << 20
+"""No API server takes an object that large: so much without the end of one means that the marks differ."""
 _CHUNK_BYTES = 256 << 10
 """So that what is split and read next is still in the processor's cache."""
 _HEAD = re.compile(rb'"items"\s*:\s*\[(\s*)(\{\s*"[^"\\]*"\s*:)')
+_NEXT = re.compile(r"\s*([,\]])\s*")
+_SHOWN_CHARACTERS = 40
+_scan = json.JSONDecoder().raw_decode
 _KIND = re.compile(rb'"kind"\s*:\s*"(\w*List)"')
 
 
@@ -59,11 +66,10 @@ def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Pie
         for text, made in pieces:
             yield Piece(name, text, made)
         more = file.read(_CHUNK_BYTES)
-        if not more:
-            last = _last(held, path)
-            yield Piece(name, last, make(last))
-            return
         held += more
+        if not more or len(held) > _OBJECT_BYTES:
+            yield from (Piece(name, text, made) for text, made in _one_by_one(held, file, path, make))
+            return
 
 
 def _separators(head: re.Match[bytes]) -> tuple[re.Pattern[bytes], int]:
@@ -90,14 +96,51 @@ def _pieces(
     return found, held[start:]
 
 
-def _last(held: bytes, path: str) -> bytes:
-    """The last object, without the end of the list."""
-    try:
-        text = held.decode()
-        _, end = json.JSONDecoder().raw_decode(text)
-        if not text[end:].lstrip().startswith("]"):
-            raise ValueError("the list does not end after it")
-    except ValueError as error:
-        do = "the file was cut off or changed by hand: make it anew"
-        raise InputError(Problem(path, "$.items", "", f"the last object cannot be read: {error}", do)) from error
-    return text[:end].encode()
+def _one_by_one(held: bytes, file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
+    """The objects up to the end of the list; InputError for one that is no JSON or that the file ends in."""
+    text, is_last = _Text(held, file), False
+    while not is_last:
+        try:
+            found, is_last = text.next()
+            made = make(found)
+        except (ValueError, RecursionError) as error:
+            why = f"the object that begins {text.beginning!r} cannot be read: {getattr(error, 'msg', None) or error}"
+            do = "the file was cut off or changed by hand: make it anew"
+            raise InputError(Problem(path, "$.items", "", why, do)) from error
+        yield found, made
+
+
+class _Text:
+    """A file from some place on, read further as it is needed."""
+
+    def __init__(self, held: bytes, file: BinaryIO) -> None:
+        self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8")()
+        self._bytes, self._text, self._at = held, "", 0
+
+    @property
+    def beginning(self) -> str:
+        """What comes next, for a message."""
+        return self._text[self._at : self._at + _SHOWN_CHARACTERS]
+
+    def next(self) -> tuple[bytes, bool]:
+        """The next object, and whether the list ends after it; ValueError when it cannot be told where it ends."""
+        while True:
+            try:
+                end = _scan(self._text, self._at)[1]
+                after = _NEXT.match(self._text, end)
+                if after is None:
+                    raise ValueError("neither another object nor the end of the list comes after it")
+                found, self._at = self._text[self._at : end].encode(), after.end()
+                return found, after[1] == "]"
+            except ValueError:
+                if not self._reads_on():
+                    raise
+
+    def _reads_on(self) -> bool:
+        """Read more; False at the end of the file, and when so much was read that more would not help."""
+        more = self._bytes or self._file.read(_CHUNK_BYTES)
+        if not more or len(self._text) - self._at > LARGE_BYTES:
+            return False
+        rest = self._text[self._at :] + self._decoder.decode(more)
+        self._bytes, self._text, self._at = b"", rest.lstrip(), 0
+        return True

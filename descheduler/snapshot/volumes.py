@@ -5,8 +5,9 @@ Source: kube-scheduler's VolumeBinding and VolumeZone filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from descheduler.framework import PodView
 from koordlite.model import wire, wire_volumes
 
 _ZONES = (
@@ -34,6 +35,30 @@ def nodes(
         if where:
             found[f"{claim.metadata.namespace}/{claim.metadata.name}"] = where
     return found
+
+
+def notes(
+    pods: Iterable[PodView],
+    claims: Mapping[tuple[str, str], wire_volumes.PersistentVolumeClaimObject],
+    volumes: Mapping[tuple[str, str], wire_volumes.PersistentVolumeObject],
+) -> Iterator[str]:
+    """Claims of pods of which nobody can say where their volumes are, by (namespace, name) what there is: pods that
+    have them are taken for fitting wherever the rest of them fits."""
+    unknown = sorted({claim for pod in pods if not pod.pod.finished for claim in _used(pod)} - claims.keys())
+    if unknown:
+        words = f"{len(unknown)} volume claims of pods are not there, such as {'/'.join(unknown[0])}"
+        yield f"{words}: which nodes reach their volumes is not asked; `kubectl get pvc,pv,storageclasses` has them"
+    names = {volume for _, volume in volumes}
+    lost = sorted({name for one in claims.values() if (name := one.spec.volume_name) and name not in names})
+    if lost:
+        yield f"{len(lost)} volumes of claims are not there, such as {lost[0]}: which nodes reach them is not asked"
+
+
+def _used(pod: PodView) -> Iterator[tuple[str, str]]:
+    for volume in pod.object.spec.volumes or ():
+        name = (volume.persistent_volume_claim or {}).get("claimName")
+        if name:
+            yield pod.pod.namespace, name
 
 
 def _of_volume(volume: wire_volumes.PersistentVolumeObject) -> Iterator[wire.NodeSelector]:

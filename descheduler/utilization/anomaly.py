@@ -23,9 +23,9 @@ class AnomalyCondition:
     """After how many cycles in a row in which it is not, it no longer counts as too full; 3 unless given."""
 
     def over(self, above: AnomalyCondition) -> AnomalyCondition:
-        """This condition with what it leaves out taken from `above`."""
+        """This condition with what it leaves out, a timeout of 0 too, taken from `above`."""
         return AnomalyCondition(
-            timeout=self.timeout or above.timeout,
+            timeout=self.timeout if durations.seconds(self.timeout or "0") else above.timeout,
             consecutive_abnormalities=self.consecutive_abnormalities or above.consecutive_abnormalities,
             consecutive_normalities=self.consecutive_normalities or above.consecutive_normalities,
         )
@@ -49,7 +49,7 @@ class Debounce:
         return cls(
             abnormalities=whole.consecutive_abnormalities or 1,
             normalities=whole.consecutive_normalities or 1,
-            timeout_seconds=durations.seconds(whole.timeout or "0") or durations.seconds(USUAL.timeout or "0"),
+            timeout_seconds=durations.seconds(whole.timeout or "0"),
         )
 
 

@@ -135,6 +135,20 @@ def test_a_stop_ends_the_waiting(plan: EvictionPlan) -> None:
     assert (attempt.result, attempt.tries) == ("Blocked", 1)
 
 
+def test_after_a_stop_no_further_pod_is_asked_for(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.node("b")
+    for number in range(4):
+        cluster.pod(f"p{number}", "a", owner=f"o{number}")
+    server = Server()
+    patience, stopped = api.Patience(at_once=1), lambda: len(server.asked) >= 2
+    attempts = api.evict(planned(cluster), server, lambda _seconds: False, patience, stopped=stopped)
+    assert [attempt.result for attempt in attempts] == ["Evicted", "Evicted", "NotTried", "NotTried"]
+    assert [attempt.goes for attempt in attempts] == [True, True, False, False] and len(server.asked) == 2
+    left = planned(cluster).evict[3]
+    assert events.of_attempt(left, attempts[3], tell_failures=True) is None
+
+
 def test_a_pod_without_a_uid_is_not_evicted(cluster: Any) -> None:
     cluster.node("a")
     cluster.node("b")

@@ -74,6 +74,13 @@ def test_kubelets_allocation_is_a_promise_too(cluster: Any) -> None:
     assert (pod.containers[0].source, pod.single_numa, pod.pinned) == ("kubelet", True, CPUSet([2, 3]))
 
 
+def test_an_allocation_that_is_not_kubelets_is_none(cluster: Any) -> None:
+    cluster.node("a")
+    cluster.report("a")["metadata"]["annotations"][keys.POD_CPU_ALLOCS] = '[{"uid":"uid-p","cpuset":"2-3"}]'
+    cluster.pod("p", "a")
+    assert not cluster.view().nodes["a"].pods[0].pinned
+
+
 @pytest.mark.parametrize(
     ("label", "policy", "single"),
     [

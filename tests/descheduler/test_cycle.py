@@ -58,6 +58,12 @@ def test_a_pod_on_reserved_cpus_goes_where_it_fits(wrong: Any) -> None:
     assert changes["b"][1].cpu_milli == 4000
 
 
+@pytest.mark.parametrize("fit", ["plan", "snapshot"])
+def test_nodes_are_told_as_the_plan_leaves_them_whatever_the_fit_counts_on(wrong: Any, fit: str) -> None:
+    changes = {change.node: change.after.pods for change in wrong.plan(f"fit: {fit}{policy()}").nodes}
+    assert changes == {"a": 0, "b": 1}
+
+
 def test_a_healthy_cluster_has_an_empty_plan(cluster: Any) -> None:
     cluster.node("a")
     cluster.report("a")
@@ -188,6 +194,15 @@ def test_only_nodes_in_scope_are_judged_but_all_take_pods(wrong: Any) -> None:
     wrong.objects[0]["metadata"]["labels"]["pool"] = "x"
     assert verdicts(wrong.plan(policy("nodeSelector: pool=x"))) == {"first": "to b"}
     assert verdicts(wrong.plan(policy("nodeSelector: pool=y"))) == {}
+
+
+def test_a_selector_that_selects_no_node_is_told(wrong: Any) -> None:
+    plan = wrong.plan("nodeSelector: role=gpu" + policy())
+    assert not plan.outcomes
+    assert [(note.plugin, note.reason) for note in plan.notes] == [
+        ("NUMAAlignment", "NoNodeInScope"),
+        ("ReservedCPUs", "NoNodeInScope"),
+    ]
 
 
 def test_evictions_name_their_reason_and_spare_a_pod_that_was_made_anew(wrong: Any) -> None:

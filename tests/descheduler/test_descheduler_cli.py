@@ -108,6 +108,31 @@ def test_long_names_stay_within_the_line(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
 
 
+def test_pods_that_nobody_judges_are_explained_so(
+    cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conditions = [{"type": "Ready", "status": "False"}]
+    cluster.node("sick")["status"]["conditions"] = conditions
+    cluster.node("a")
+    phases = {"broken": "Failed", "done": "Succeeded"}
+    for name, node in (("waiting", ""), ("lost", "gone"), ("ill", "sick"), ("broken", "a"), ("done", "a")):
+        cluster.pod(name, node, owner="app")["status"]["phase"] = phases.get(name, "Running")
+    policy = tmp_path / "policy.yaml"
+    args = "pluginConfig: [{name: RemoveFailedPods, args: {minPodLifetimeSeconds: 0}}]"
+    policy.write_text(f"profiles: [{{name: p, {args}, plugins: {{deschedule: {{enabled: [RemoveFailedPods]}}}}}}]")
+    path = tmp_path / "c.json"
+    path.write_text(cluster.json, encoding="utf-8")
+    said = {}
+    for name in ("waiting", "lost", "ill", "broken", "done"):
+        assert cli.main(["explain", name, "--snapshot", str(path), "--policy", str(policy)]) == 0
+        said[name] = capsys.readouterr().out
+    assert "NOT JUDGED" in said["waiting"] and "waits for a node" in said["waiting"]
+    assert "its node gone is not in the snapshot" in said["lost"]
+    assert "its node sick is not ready" in said["ill"]
+    assert "PodFailed" in said["broken"]
+    assert said["done"].splitlines() == ["NOTHING WRONG  default/done  on a", "    it has ended: Succeeded"]
+
+
 def test_findings_can_fail_a_pipeline(snapshot: str) -> None:
     assert cli.main(["plan", "--snapshot", snapshot, "--fail-on-findings"]) == cli.FOUND
 

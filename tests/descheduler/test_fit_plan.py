@@ -145,14 +145,70 @@ def test_a_volume_that_is_made_later_is_made_where_its_class_allows(
     assert sorted(says(stateful)) == refused
 
 
-def test_a_claim_nobody_knows_is_no_obstacle(stateful: Any) -> None:
+def test_a_claim_or_volume_nobody_knows_is_no_obstacle_and_is_told(stateful: Any) -> None:
+    stateful.pod("q", "a")["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "lost"}}]
+    (note,) = (note for note in stateful.view().notes if "volume" in note)
+    assert note.startswith("1 volume claims of pods are not there, such as default/")
+    stateful.objects.pop()
     claim(stateful, volume="unknown")
     assert says(stateful) == {}
+    (note,) = (note for note in stateful.view().notes if "volume" in note)
+    assert note.startswith("1 volumes of claims are not there, such as unknown")
+    stateful.add({"kind": "PersistentVolume", "metadata": {"name": "unknown"}})
+    assert not [note for note in stateful.view().notes if "volume" in note]
 
 
 def anti(app: str) -> dict[str, Any]:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def beside(*apps: str, key: str = "kubernetes.io/hostname", **more: Any) -> dict[str, Any]:
+    terms = [{"labelSelector": {"matchLabels": {name: "x"}}, "topologyKey": key, **more} for name in apps]
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "affinity", "refused"),
+    [
+        pytest.param({}, beside("friend"), "cd", id="where a friend is"),
+        pytest.param({}, beside("friend", key=ZONE), "d", id="in the zone of a friend"),
+        pytest.param({}, beside("friend", "other"), "bcd", id="all terms by the same pod"),
+        pytest.param({}, beside("absent"), "bcd", id="with somebody that nobody is"),
+        pytest.param({"absent": "x"}, beside("absent"), "", id="the first of its own group goes anywhere"),
+        pytest.param({"absent": "x"}, beside("absent", key=ZONE), "d", id="but not where the label is missing"),
+        pytest.param({"friend": "x"}, beside("friend"), "cd", id="its group is elsewhere already"),
+        pytest.param({}, beside("friend", namespaces=["far"]), "bcd", id="friends of another namespace"),
+        pytest.param({}, beside("stranger", namespaces=["far"]), "bc", id="one of another namespace"),
+        pytest.param({}, beside("stranger", namespaceSelector={}), "bc", id="in any namespace"),
+    ],
+)
+def test_whom_a_pod_has_to_be_with(
+    cluster: Any, labels: dict[str, str], affinity: dict[str, Any], refused: str
+) -> None:
+    """Node a has the pod, b a friend and in zone 1 as c; d has no zone, and a stranger."""
+    for name, zone in (("a", {}), ("b", {ZONE: "1"}), ("c", {ZONE: "1"}), ("d", {})):
+        cluster.node(name, labels=zone)
+    cluster.pod("p", "a", labels=labels)["spec"]["affinity"] = affinity
+    cluster.pod("f", "b", labels={"friend": "x"})
+    cluster.pod("o", "d", labels={"other": "x"})
+    cluster.pod("s", "d", labels={"stranger": "x"})["metadata"]["namespace"] = "far"
+    found = says(cluster)
+    assert sorted(found) == list(refused)
+    assert all(why.startswith("no pod that its required affinity asks for is there") for why in found.values())
+
+
+def test_company_that_moves_takes_the_others_along(cluster: Any) -> None:
+    for name in "abc":
+        cluster.node(name)
+    cluster.pod("p", "a")["spec"]["affinity"] = beside("friend")
+    cluster.pod("f", "b", labels={"friend": "x"})
+    view = cluster.view()
+    rooms = Rooms(view)
+    p = find(view, "p")
+    assert [place.node for place in rooms.search(p).places] == ["b"]
+    rooms.move(find(view, "f"), Place("c"))
+    assert [place.node for place in rooms.search(p).places] == ["c"]
 
 
 def test_rivals_that_move_block_their_new_place_and_free_the_old(cluster: Any) -> None:
@@ -241,7 +297,8 @@ def test_remembered_answers_are_those_of_a_fresh_look(
         cluster.node(name, cpu=cpu)
     for number, cpu in enumerate(sizes):
         obj = cluster.pod(f"p{number}", data.draw(st.sampled_from("abc")), cpu=cpu, labels={"app": cpu})
-        obj["spec"]["affinity"] = anti("3") if cpu == "3" else None
+        obj["spec"]["affinity"] = {"3": anti("3"), "2": beside("app")}.get(cpu)
+        obj["metadata"]["labels"]["app"] = "x" if number % 4 == 1 else cpu
     view = cluster.view()
     rooms, pods, done = Rooms(view), list(view.pods()), list[tuple[PodView, Place | None]]()
     for number, away in moves:

@@ -76,3 +76,18 @@ def test_an_item_is_asked_only_while_it_may_be_taken() -> None:
 
     list(levelling.moves([["x"], list("abc")], 1, movable))
     assert asked == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("preferred", "moved"),
+    [
+        pytest.param("abcdef", ["e", "f"], id="all alike"),
+        pytest.param("ac", ["a", "c"], id="as many as are wanted"),
+        pytest.param("a", ["f", "a"], id="too few"),
+        pytest.param("", ["e", "f"], id="none"),
+    ],
+)
+def test_what_is_preferred_goes_first(preferred: str, moved: list[str]) -> None:
+    domains: list[list[str]] = [["x"], list("abcdef")]
+    assert list(levelling.moves(domains, 1, lambda _: True, preferred=lambda item: item in preferred)) == moved
+    assert sorted(domains[1] + moved) == list("abcdef")

@@ -122,6 +122,17 @@ def test_a_cycle_evicts_and_says_what_became_of_it(server: ApiServer, kubeconfig
     assert told.seconds > 0 and ("p", "RemovePodsHavingTooManyRestarts") in told.plugin_seconds
 
 
+def test_a_cluster_is_looked_at_as_of_this_machines_clock_whatever_its_nodes_say(
+    server: ApiServer, kubeconfig: str, policy: pathlib.Path
+) -> None:
+    meta = {"name": "ahead", "namespace": "default"}
+    ahead = {"phase": "Running", "startTime": "2999-01-01T00:00:00Z"}
+    server.objects.load({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}, "status": ahead})
+    plan = Bench(kubeconfig, policy).loop.once().plan
+    assert plan is not None
+    assert plan.view.time_source == "this machine's clock" and not plan.view.time.startswith("2999")
+
+
 def test_without_an_evictor_nothing_is_asked(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:
     told = Bench(kubeconfig, policy, evicts=False).loop.once()
     assert [attempt.result for attempt in told.attempts] == ["WouldEvict"]

@@ -134,6 +134,18 @@ def test_pods_that_were_there_all_along_have_not_come_back(cluster: Any) -> None
     assert reasons(loop.cycle(2)) == ["goes"]
 
 
+@pytest.mark.parametrize(("ahead", "rounds"), [(4.0, 1), (60.0, 0)], ids=["seconds", "a pod that was there before"])
+def test_a_successor_is_known_by_a_clock_that_is_a_little_behind(cluster: Any, ahead: float, rounds: int) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", owner="app", started=stamp(0))
+    view = cluster.view()
+    (pod,) = view.pods()
+    moment = NOON.timestamp() + ahead
+    past = Past(moment, {"P": (Round(moment, moment, 1),)})
+    assert pod.age_seconds is not None
+    assert memory.generation(pod, "P", past, NOON.timestamp() + pod.age_seconds) == rounds
+
+
 def test_evictions_that_failed_leave_no_trace(cluster: Any) -> None:
     loop = Incurable(cluster)
     plan = cycle.plan(cluster.view(stamp(0)), SETUP)
@@ -174,6 +186,26 @@ KEPT = Kept(
     },
     {("uid", "CPUSpansNUMA"): 2},
 )
+
+
+def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    move = [Move(float(at), f"ns/pod-{at}", "a", "b") for at in range(10)]
+    rounds: dict[str, tuple[Round, ...]] = {"P": (Round(0.0, 9.0, 10),)}
+    history = {f"ReplicaSet/ns/{n}": Past(float(n), rounds, tuple(move)) for n in range(40)}
+    kept = Kept(history, {("uid", "Wrong"): 2})
+    whole = len(memory_store.encode(kept))
+    found = {}
+    for part in (1.0, 0.5, 0.25, 0.1, 0.0):
+        monkeypatch.setattr(memory_store, "MOST_BYTES", int(whole * part))
+        text = memory_store.encode(kept)
+        assert len(text) <= int(whole * part) or text == memory_store.encode(Kept())
+        found[part] = memory_store.decode(text, "x")
+    assert found[1.0] == kept
+    assert {len(past.moves) for past in found[0.5].history.values()} == {3} and found[0.5].sightings == kept.sightings
+    assert {owner: past.last_move for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
+    assert all(past.rounds == rounds for past in found[0.25].history.values())
+    assert set(found[0.1].history) == {f"ReplicaSet/ns/{n}" for n in range(30, 40)}, "those that were seen last stay"
+    assert found[0.0] == Kept()
 
 
 def test_what_is_written_is_read_again() -> None:

@@ -12,9 +12,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from descheduler import config, page, zone_map
+from descheduler.framework import Finding, Refusal
 from descheduler.http import Endpoints
 from descheduler.loop import Round
+from descheduler.outcome import Outcome
 from koordlite.model import keys
+from koordlite.model.errors import Problem
 
 Cluster = Any
 
@@ -95,6 +98,73 @@ def test_a_spoiled_pool_is_a_problem_and_the_node_is_judged(cluster: Cluster) ->
 def test_a_cluster_without_reports_says_so(cluster: Cluster) -> None:
     cluster.node("a")
     assert "nothing is known of NUMA zones" in page.document(told(cluster), ())
+
+
+def listed(text: str, heading: str) -> str:
+    """The section with this heading, without tags."""
+    part = text.partition(f"<h2>{heading}</h2>")[2].partition("</section>")[0]
+    return re.sub(r"<[^>]+>", " ", part)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [("", "abc"), ("a", "a"), ("db-0", "a"), ("b", "ab")],
+    ids=["all", "a node", "a pod that stands wrong", "part of either"],
+)
+def test_names_are_looked_for_when_asked(full: Cluster, asked: str, nodes: str) -> None:
+    text = page.document(told(full), (), asked)
+    rows = listed(text, "Nodes by NUMA zone")
+    assert [name for name in "abc" if re.search(rf"\s{name}\s", rows)] == list(nodes)
+    assert "default/db-0" in listed(text, "What stands wrong")
+
+
+def test_pods_of_other_nodes_are_left_out_when_asked(full: Cluster) -> None:
+    text = page.document(told(full), (), "c")
+    assert "no pod stands wrong" in listed(text, "What stands wrong")
+    assert "None of these nodes has" in listed(text, "Nodes by NUMA zone")
+
+
+def test_who_looks_for_a_name_that_nobody_has_is_told_so(full: Cluster) -> None:
+    assert "There is no such node." in page.document(told(full), (), "zebra")
+
+
+def test_the_searched_name_comes_from_the_address_and_stays_text(full: Cluster) -> None:
+    endpoints = Endpoints(CollectorRegistry(), interval_seconds=300.0, monotonic=lambda: 0.0)
+    endpoints.publish(told(full))
+    answer = endpoints.answer("/", {"node": '"><img src=x>'}, "")
+    assert "<img" not in answer.body.decode() and "There is no such node." in answer.body.decode()
+    assert "form-action 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_every_link_of_a_large_cluster_leads_somewhere(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zone_map, "MAX_DETAILS", 2)
+    for name in ("n1", "n2", "n3", "n4"):
+        cluster.node(name)
+        cluster.report(name)
+    text = page.document(told(cluster), ())
+    links, ids = re.findall(r'href="([^"]*#[^"]*)"', text), set(re.findall(r'id="([^"]+)"', text))
+    assert links == ["#node-n1", "#node-n2", "?node=n3#node-n3", "?node=n4#node-n4"]
+    assert ids == {"node-n1", "node-n2"} and "2 of 4 nodes" in listed(text, "CPUs by owner")
+    assert 'id="node-n3"' in page.document(told(cluster), (), "n3")
+
+
+def test_a_finding_without_a_promise_has_only_its_fact(cluster: Cluster) -> None:
+    cluster.node("a")
+    cluster.pod("p", "a", owner="app")
+    this = told(cluster)
+    pod = next(iter(cluster.view().pods()))
+    finding = Finding(pod=pod.uid, container="*", plugin="X", reason="Odd", severity="hard", promise="", fact="is odd")
+    assert this.plan is not None
+    plan = dataclasses.replace(this.plan, spare=(Outcome(pod, (finding,), "spare", "p", (Refusal("No", "no"),)),))
+    wrong = listed(page.document(dataclasses.replace(this, plan=plan), ()), "What stands wrong")
+    assert "is odd" in wrong and "promised" not in wrong
+
+
+def test_what_is_left_out_is_counted(full: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "MAX_OUTCOMES", 1)
+    problems = tuple(Problem("policy", "$", str(n), "is odd", "look") for n in range(3))
+    noted = listed(page.document(told(full, problems=problems), ()), "Notes and problems")
+    assert re.search(r"\d+ more are in the report", noted)
 
 
 def test_names_from_the_cluster_are_text(cluster: Cluster) -> None:

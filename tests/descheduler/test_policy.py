@@ -86,6 +86,13 @@ def test_a_plugin_without_an_entry_has_its_defaults_and_nothing_is_limited() -> 
             "more than one",
             id="twice",
         ),
+        pytest.param(
+            "profiles: [{pluginConfig: [{name: DefaultEvictor, args: {podProtections: {extraEnabled: [PodsWithPVC], "
+            'config: {PodsWithPVC: {protectedStorageClasses: [{name: ""}]}}}}}]}]',
+            "1:74",
+            "needs a name",
+            id="a storage class without a name",
+        ),
         pytest.param("profiles: {", "policy.yaml:2:1", "not YAML", id="no YAML"),
     ],
 )
@@ -101,6 +108,60 @@ def test_all_mistakes_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse(text, "policy.yaml")
     assert len(caught.value.problems) == 4
+
+
+def test_storage_classes_are_looked_at_only_where_claims_protect() -> None:
+    classes = 'config: {PodsWithPVC: {protectedStorageClasses: [{name: ""}]}}'
+    args = f"podProtections: {{extraEnabled: [PodsWithoutPDB], {classes}}}"
+    config.parse(f"profiles: [{{pluginConfig: [{{name: DefaultEvictor, args: {{{args}}}}}]}}]", "policy.yaml")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        pytest.param("https://prometheus.monitoring:9090", "", id="a name and a port"),
+        pytest.param("http://[::1]:9090/prefix", "", id="IPv6 and a path"),
+        pytest.param("http://me%40home:word@prometheus", "", id="a user with an escape"),
+        pytest.param("prometheus:9090", "starts with http", id="no scheme"),
+        pytest.param("http://", "no readable host", id="no host"),
+        pytest.param("http://prometheus:-80", "not a URL", id="a negative port"),
+        pytest.param("http://prometheus:99999", "not a URL", id="a port beyond all ports"),
+        pytest.param("http://[::1", "not a URL", id="half a bracket"),
+        pytest.param("http://10.0.0.%31", "no readable host", id="an escape in the host"),
+        pytest.param("http://prometheus/a b", "a space", id="a space"),
+        pytest.param("http://prometheus/%zz", "a %", id="half an escape"),
+    ],
+)
+def test_where_prometheus_answers(url: str, why: str) -> None:
+    text = f'metricsProviders: [{{source: Prometheus, prometheus: {{url: "{url}"}}}}]'
+    if not why:
+        config.parse(text, "policy.yaml")
+        return
+    with pytest.raises(ConfigError, match=why):
+        config.parse(text, "policy.yaml")
+
+
+def test_a_list_of_nothing_but_comments_is_not_given() -> None:
+    """As in upstream's own example of podProtections."""
+    text = """
+profiles:
+- name: p
+  pluginConfig:
+  - name: DefaultEvictor
+    args:
+      podProtections:
+        defaultDisabled:
+          # - PodsWithLocalStorage
+        extraEnabled:
+  plugins:
+    deschedule:
+      enabled:
+        # - PodLifeTime
+- name: q
+  pluginConfig:
+"""
+    plain = "profiles: [{name: p, pluginConfig: [{name: DefaultEvictor, args: {podProtections: {}}}]}, {name: q}]"
+    assert config.parse(text, "policy.yaml") == config.parse(plain, "policy.yaml")
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: pathlib.Path) -> None:

@@ -164,7 +164,13 @@ def test_metrics_tell_failures_and_why_pods_were_spared(told: Round) -> None:
 
 @pytest.mark.parametrize(
     ("result", "word"),
-    [("Evicted", "success"), ("InBackground", "background"), ("Blocked", "error"), ("Failed", "error")],
+    [
+        ("Evicted", "success"),
+        ("InBackground", "background"),
+        ("JobCreated", "background"),
+        ("Blocked", "error"),
+        ("Failed", "error"),
+    ],
 )
 def test_results_are_counted_by_upstreams_word(told: Round, result: str, word: str) -> None:
     assert told.plan
@@ -173,6 +179,14 @@ def test_results_are_counted_by_upstreams_word(told: Round, result: str, word: s
     metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
     ((labels, _),) = samples(metrics)["descheduler_pods_evicted_total"]
     assert labels["result"] == word
+
+
+@pytest.mark.parametrize("result", ["Deferred", "NotTried"])
+def test_what_was_not_asked_for_is_no_failed_eviction(told: Round, result: str) -> None:
+    metrics = Metrics()
+    attempt = Attempt("default/restless", result, {}, uid="uid-restless")
+    metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
+    assert "descheduler_pods_evicted_total" not in samples(metrics)
 
 
 def test_one_line_a_decision_and_none_twice(told: Round, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from typing import Any
 
 import pytest
 
@@ -107,3 +108,22 @@ def test_every_broken_path_is_named_at_once(tmp_path: pathlib.Path) -> None:
     with pytest.raises(InputError) as caught:
         files.read([str(tmp_path / "absent"), str(tmp_path / "empty"), write(tmp_path, "b.json", "{")])
     assert len(caught.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("amount", "counted", "why"),
+    [
+        pytest.param("1e400", True, "beyond all that can be counted", id="an exponent"),
+        pytest.param(10**30, False, "beyond 64 bits", id="a number of JSON"),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_a_problem_of_its_pod(
+    cluster: Any, amount: object, counted: bool, why: str
+) -> None:
+    cluster.node("a")
+    cluster.pod("fine", "a")
+    cluster.pod("huge", "a")["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}}
+    plan = cluster.plan()
+    assert [pod.pod.name for pod in plan.view.pods()] == (["fine", "huge"] if counted else ["fine"])
+    (problem,) = plan.view.problems
+    assert problem.object.endswith("pod/default/huge") and why in problem.why

@@ -51,6 +51,50 @@ def test_pieces_are_the_items_whatever_they_hold(objects: list[Any], form: str, 
         assert in_pieces(text, chunk, monkeypatch) == objects
 
 
+@given(
+    objects=st.lists(st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT)), min_size=1, max_size=3), min_size=1),
+    form=st.sampled_from(sorted(FORMS)),
+    chunk=st.integers(128, 500),
+    limit=st.integers(1, 2000),
+)
+def test_objects_may_begin_with_different_keys(objects: list[Any], form: str, chunk: int, limit: int) -> None:
+    text = json.dumps({"kind": "PodList", "items": objects, "metadata": {"x": "]}"}}, **FORMS[form])  # type: ignore[arg-type]
+    if stream._HEAD.search(text.encode()[:chunk]) is None:
+        return
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(stream, "_OBJECT_BYTES", limit)
+        assert in_pieces(text, chunk, monkeypatch) == objects
+
+
+def test_a_large_file_whose_objects_begin_differently_gives_the_same_picture(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = [{"kind": "Pod", "apiVersion": "v1"}, {"apiVersion": "v1", "kind": "Pod"}, {"spec": {}, "kind": "Pod"}]
+    items = [{**heads[i % 3], "metadata": {"name": f"p{i}", "labels": {"é": "ü"}}} for i in range(50)]
+    path = tmp_path / "pods.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}, ensure_ascii=False, indent=2), encoding="utf-8")
+    whole = files.read([str(path)])
+    monkeypatch.setattr(stream, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(stream, "_CHUNK_BYTES", 101)
+    read = files.read([str(path)])
+    assert read.by_kind == whole.by_kind
+    assert (len(read.by_kind["Pod"]), read.repeated.total()) == (50, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param('{"items": [{"a": 1}, {"b": 2} {"a": 1}]}', "neither another object", id="no comma"),
+        pytest.param('{"items": [{"a": 1}, {"b": NaN}]}', "invalid character", id="no JSON"),
+        pytest.param('{"items": [{"a": 1}, {"b": 1}, ]}', "Expecting value", id="a comma too many"),
+        pytest.param('{"items": [{"a": 1}, {"b": ' + "[" * 100_000, "recursion", id="nested without end"),
+    ],
+)
+def test_an_object_that_is_no_json_is_named(text: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"the object that begins .* cannot be read: .*{why}"):
+        pieces(text)
+
+
 def test_a_list_that_was_cut_off_is_a_problem() -> None:
     text = json.dumps({"kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})
     with pytest.raises(InputError, match="cut off"):
@@ -124,6 +168,17 @@ def test_equal_pods_share_what_is_equal(cluster: Any) -> None:
     assert first.metadata.owner_references is second.metadata.owner_references
     assert packer.value(first, None).requests is packer.value(second, None).requests
     assert (packer.value(second, None).name, packer.value(second, None).uid) == ("q", "uid-q")
+
+
+def test_a_state_that_is_only_a_name_is_not_taken_for_a_container_that_is_only_a_name(cluster: Any) -> None:
+    stated, plain = cluster.pod("stated", "a"), cluster.pod("plain", "a")
+    stated["status"]["containerStatuses"] = [{"name": "main"}]
+    plain["spec"]["containers"] = [{"name": "main"}]
+    packer = Packer()
+    packer.small(decoded(stated))
+    small = packer.small(decoded(plain))
+    assert small.spec.containers == (wire.Container(name="main"),)
+    assert packer.value(small, None) == alone(decoded(plain))
 
 
 @pytest.mark.parametrize("qos", ["LSR", "BE", ""])

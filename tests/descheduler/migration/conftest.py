@@ -126,7 +126,8 @@ class World:
         ]
         node = free[0]["status"]["nodeName"] if free else "b"
         target = {"target": {"apiVersion": "v1", "kind": "Node", "name": node}}
-        self.create(f"/api/v1/namespaces/default/pods/{name}/binding", {"kind": "Binding", **BINDING, **target})
+        meta = {"metadata": {**BINDING["metadata"], "name": name}}
+        self.create(f"/api/v1/namespaces/default/pods/{name}/binding", {"kind": "Binding", **meta, **target})
         if free:
             owner = {"namespace": "default", "name": name, "uid": pod["metadata"]["uid"]}
             path = f"{RESERVATIONS}/{free[0]['metadata']['name']}"

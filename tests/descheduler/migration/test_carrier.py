@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from descheduler import config, cycle
@@ -17,6 +18,7 @@ from descheduler.leading import LeaderApi
 from descheduler.narrate import Lines
 from descheduler.outcome import EvictionPlan
 from descheduler.snapshot import assemble, cluster
+from koordlite.kube.paging import Page
 from koordlite.sandbox.apiserver import Fault
 
 World = Any
@@ -114,6 +116,26 @@ def test_a_server_without_the_kind_is_told_and_pods_stay(world: World, told: lis
     assert {attempt.result for attempt in one(made)} == {"Failed"}
     one.work()
     assert "cannot be read" in told[-1].text
+
+
+class Poisoned:
+    """An API server whose list of jobs holds one that is none, as without our CRD's schema."""
+
+    def __init__(self, api: Any) -> None:
+        self.request = api.request
+
+    def collect(self, path: str, query: Any = ()) -> Page:
+        return Page("1", [msgspec.Raw(b'{"metadata": {"name": "odd"}, "spec": 5}')])
+
+
+def test_a_job_that_cannot_be_read_is_named_and_ends_nothing(world: World, told: list[Progress]) -> None:
+    world.deployment("db", 3)
+    world.around()
+    one = carrier(world, told, api=Poisoned(world.api), rules=plan(world).migration)
+    assert one.moving() == frozenset()
+    one.work()
+    assert len(told) == 2
+    assert all("MigrationJob odd cannot be read: Expected `object`, got `int` - at `$.spec`" in t.text for t in told)
 
 
 def test_a_thread_works_until_it_is_stopped(world: World, told: list[Progress]) -> None:

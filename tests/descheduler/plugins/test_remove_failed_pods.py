@@ -82,3 +82,22 @@ def test_the_finding_says_why_it_failed(cluster: Any, work: Callable[..., Any]) 
     finding = work(NAME).evict[0].main
     assert finding.fact == "it has failed: Evicted, Error; it was made 4h ago"
     assert finding.evidence == {"reasons": "Evicted,Error", "exitCodes": "2"}
+
+
+def test_a_term_that_only_pods_that_have_ended_have_is_in_nobody_s_way(cluster: Any, evicted: Evicted) -> None:
+    cluster.node("b")
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    pod = failed(cluster, labels={"app": "web"})
+    pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    assert evicted(NAME, ANY_AGE) == ["p"]
+
+
+def test_a_failed_pod_takes_no_room_from_others(cluster: Any, evicted: Evicted) -> None:
+    """Its owner has replaced it already, so none comes for it."""
+    cluster.node("c")["spec"]["taints"] = [{"key": "drain", "effect": "NoSchedule"}]
+    cluster.objects[0]["spec"]["unschedulable"] = True  # The node of the failed pod: only b takes pods.
+    cluster.node("b", cpu="4")
+    failed(cluster, cpu="4")
+    cluster.pod("q", "c", cpu="4")
+    before = ((NAME, ANY_AGE),)
+    assert evicted("RemovePodsViolatingNodeTaints", evictor={"nodeFit": True}, before=before) == ["p", "q"]

@@ -111,6 +111,22 @@ def test_pods_that_fit_nowhere_lower_stay_and_others_go_for_them(cluster: Any, e
     assert evicted(NAME, {"topologyBalanceNodeFit": False}) == ["p0-02"]
 
 
+@pytest.mark.parametrize(
+    ("counts", "gone"),
+    [
+        pytest.param((3, 1), ["p0-00"], id="one goes, and fits"),
+        pytest.param((5, 1), ["p0-04", "p0-00"], id="two go, and one of them fits"),
+    ],
+)
+def test_without_node_fit_pods_that_fit_go_first_all_the_same(
+    cluster: Any, evicted: Callable[..., Any], counts: tuple[int, ...], gone: list[str]
+) -> None:
+    pods, _ = zones(cluster, *counts)
+    for pod in pods[1:]:
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500"
+    assert sorted(evicted(NAME, {"topologyBalanceNodeFit": False})) == sorted(gone)
+
+
 def test_a_pod_that_goes_anyway_is_the_one_that_has_to(cluster: Any, evicted: Callable[..., Any]) -> None:
     pods, _ = zones(cluster, 3, 1)
     pods[0]["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"

@@ -10,8 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from descheduler import config
 from descheduler import report_folder as folder
 from descheduler.evictors import dry_run
+from descheduler.loop import Round
 from descheduler.outcome import EvictionPlan
 from descheduler.report import diff, document, html, text
 from koordlite.model.nrt import ContainerPlacement
@@ -85,6 +87,20 @@ def test_the_same_question_gives_the_same_bytes_whatever_was_there_before(
     assert written[0] == written[1]
     changes = json.loads((tmp_path / "changes.json").read_text())
     assert (changes["changes"], changes["unchanged"]) == ([], 3)
+
+
+def test_a_loop_goes_on_when_its_report_cannot_be_written(
+    troubled: Any, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "full").write_text("no folder")
+    reports = folder.Folder(tmp_path / "full")
+    setup = config.setup(config.default())
+    told = Round(number=1, began=0.0, seconds=0.0, setup=setup, leader=True, dry_run=True, plan=troubled.plan(POLICY))
+    reports.tell_on(told)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"the report in {tmp_path / 'full'} was not written: ")
+    with pytest.raises(OSError, match="full"):
+        reports.tell(told)
 
 
 def earlier(plan: EvictionPlan) -> diff.Earlier:
