@@ -9,14 +9,14 @@ from typing import Any
 
 from koordlite.model.errors import InputError
 from koordlite.sandbox.apiserver import ApiServer
-from koordlite.sandbox.apiserver.requests import Request, Target, target
+from koordlite.sandbox.apiserver.requests import Target
 from koordlite.sandbox.apiserver.resources import Catalog
 from tests.conformance import apiserver_setups
+from tests.conformance import apiserver_sightings as sightings
 from tests.conformance.apiserver_symbols import Symbols
 
 _BYTES = re.compile(r"(\d+) MiB \+ (\d+) bytes")
 _REPEATED = re.compile(r"(.) repeated (\d+) times")
-_REVISION = re.compile(r"\$rv\d+")
 _COUNTS = re.compile(r"The disruption budget (\S+) needs (\d+) healthy pods and has (\d+) currently")
 
 
@@ -30,15 +30,20 @@ class Scene:
         self._kept = kept
         self._server, self._symbols, self._recording = server, symbols, recording
         self._catalog = Catalog()
-        self._states = _states(recording)
-        self._made = {name for each in recording for name in _creates(each)}
+        self._states = sightings.states(recording)
+        self._made = {name for each in recording for name in sightings.created(each)}
 
     def begin(self) -> None:
         """Namespaces in which something is created, and the node that nodes ask about."""
         for each in self._recording:
-            at = _at(each)
+            at = sightings.target_of(each)
             made_later = ("namespaces", "", at.namespace) in self._made
-            if at.namespace and each["response"]["status"] in (200, 201) and not made_later and _has_content(each):
+            if (
+                at.namespace
+                and each["response"]["status"] in (200, 201)
+                and not made_later
+                and sightings.has_content(each)
+            ):
                 self._load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": at.namespace}})
         self._earlier()
         if any("node-a" in each["request"]["path"] for each in self._recording):
@@ -51,7 +56,7 @@ class Scene:
 
     def _older(self, interaction: Any) -> None:
         """Objects some answer shows at a revision below one that this answer shows: they were written before it."""
-        numbers = [int(symbol[3:]) for symbol in _symbols(interaction)]
+        numbers = [int(symbol[3:]) for symbol in sightings.revisions(interaction)]
         # A watch goes on while others write: only what is older than its first event was there before.
         newest = (min if "stream" in interaction["response"] else max)(numbers, default=0)
         for version, (item, source) in self._states.items():
@@ -60,13 +65,13 @@ class Scene:
 
     def _seen_in_streams(self) -> Iterator[Any]:
         """Objects that were there when a watch began: its first event of them is no ADDED."""
-        met = {_key(item) for item, _ in self._states.values()}
-        for event in (event for each in self._recording for event in _events(each)):
+        met = {sightings.key(item) for item, _ in self._states.values()}
+        for event in (event for each in self._recording for event in sightings.events(each)):
             item = event["object"]
-            if _key(item) in met | self._made:
+            if sightings.key(item) in met | self._made:
                 continue
-            met.add(_key(item))
-            before = _original(item, _DELETION if event["type"] == "MODIFIED" else _READING)
+            met.add(sightings.key(item))
+            before = sightings.original(item, sightings.DELETION if event["type"] == "MODIFIED" else sightings.READING)
             if event["type"] != "ADDED" and self._known(item) is None and self._is_served(before):
                 yield before
 
@@ -75,13 +80,13 @@ class Scene:
         for item in apiserver_setups.later(interaction):
             self._load(item)
         self._older(interaction)
-        for item, seen in _objects(interaction):
+        for item, seen in sightings.objects(interaction):
             self._make(interaction, item, seen)
         self._priority(interaction)
         self._target(interaction)
         self._counts(interaction)
         self._revisions(interaction)
-        if _is_expired(interaction):
+        if sightings.is_expired(interaction):
             if "stream" in interaction["response"]:
                 self._other_write(interaction)
             self._server.compact()
@@ -99,7 +104,7 @@ class Scene:
             meta = item["metadata"]
             self._server.objects.remove(item["kind"], meta["name"], meta.get("namespace", ""))
         elif event["type"] in ("ADDED", "MODIFIED"):
-            whole = _original(item, _READING)
+            whole = sightings.original(item, sightings.READING)
             spec = {"spec": known["spec"]} if known and "..." in (item.get("spec") or {}) else {}
             self._load(whole | spec)
 
@@ -149,7 +154,7 @@ class Scene:
         elif interaction["response"]["status"] != 201 and (
             known is None or known["metadata"]["resourceVersion"] in self._symbols.values.values()
         ):
-            self._load(_original(item, interaction), version if is_read else "")
+            self._load(sightings.original(item, interaction), version if is_read else "")
 
     def _priority(self, interaction: Any) -> None:
         """The class a pod names."""
@@ -171,7 +176,7 @@ class Scene:
 
     def _target(self, interaction: Any) -> None:
         """The object a refused write, or an eviction, was about."""
-        at = _at(interaction)
+        at = sightings.target_of(interaction)
         status = interaction["response"]["status"]
         resource = self._catalog.of(at.group, at.version, at.resource)
         if (at.resource, at.namespace, at.name) in self._made:
@@ -182,20 +187,25 @@ class Scene:
             return
         if interaction["request"]["method"] in ("PUT", "PATCH") and status == 201:
             return
-        sightings = (item for each in self._recording for item in _sightings(each))
-        shown = next((item for item in sightings if _is_named(item, resource.kind, at)), None)
+        seen = (item for each in self._recording for item in sightings.everything(each))
+        shown = next((item for item in seen if sightings.is_named(item, resource.kind, at)), None)
         if shown is not None:
-            shown = _original(shown, interaction) | self._whole_spec(resource.kind, at)
+            shown = sightings.original(shown, interaction) | self._whole_spec(resource.kind, at)
             if at.subresource == "binding":
                 shown = shown | {"spec": shown["spec"] | {"nodeName": ""}, "status": {}}
             self._load(shown)
         elif resource.kind == "Pod":
-            self._load(_pod(at, interaction["title"]))
+            self._load(apiserver_setups.pod(at, interaction["title"]))
 
     def _whole_spec(self, kind: str, at: Target) -> Any:
         """The spec as all answers together show it; each shows some fields only."""
-        found = [item for each in self._recording for item in _sightings(each) if _is_named(item, kind, at)]
-        specs = [_original(item, _DELETION).get("spec") or {} for item in reversed(found)]
+        found = [
+            item
+            for each in self._recording
+            for item in sightings.everything(each)
+            if sightings.is_named(item, kind, at)
+        ]
+        specs = [sightings.original(item, sightings.DELETION).get("spec") or {} for item in reversed(found)]
         whole = {key: value for spec in specs for key, value in spec.items()}
         return {"spec": whole} if whole else {}
 
@@ -203,10 +213,10 @@ class Scene:
         """A budget's status, which was set by hand."""
         body = interaction["response"].get("body")
         text = str((body.get("details") or {}).get("causes", "")) if isinstance(body, dict) else ""
-        at = _at(interaction)
+        at = sightings.target_of(interaction)
         if at.subresource != "eviction" or self._kept:
             return
-        for note in _budgets(interaction, at):
+        for note in apiserver_setups.budgets(interaction, at):
             self._load(note)
         found = _COUNTS.search(text)
         budget = found and self._server.objects.get("PodDisruptionBudget", found[1], at.namespace)
@@ -216,7 +226,7 @@ class Scene:
 
     def _revisions(self, interaction: Any) -> None:
         """Revisions of a request that were made by others, and list revisions that nothing recorded made."""
-        for symbol in _REVISION.findall(interaction["request"]["path"]):
+        for symbol in sightings.REVISION.findall(interaction["request"]["path"]):
             if symbol not in self._symbols.values:
                 self._symbols.values[symbol] = str(self._now(interaction, symbol))
         body = interaction["response"].get("body")
@@ -236,7 +246,7 @@ class Scene:
 
     def _now(self, interaction: Any, symbol: str) -> int:
         later = self._recording[self._recording.index(interaction) :]
-        numbers = [int(each[3:]) for one in later for each in _REVISION.findall(str(one["response"]))]
+        numbers = [int(each[3:]) for one in later for each in sightings.REVISION.findall(str(one["response"]))]
         if max(numbers, default=0) > int(symbol[3:]):
             if not self._is_newest(symbol):
                 self._other_write(interaction)
@@ -255,174 +265,10 @@ class Scene:
             self._symbols.bind(symbol, written["metadata"]["resourceVersion"], strict=True)
 
 
-def _budgets(interaction: Any, at: Target) -> Iterator[Any]:
-    """Budgets that notes describe: `set up unrecorded: two PDBs {minAvailable:2, ...}`."""
-    note = interaction["note"]
-    if "set up unrecorded" not in note:
-        return
-    label = re.search(r"app=(\w+)|app In \((\w+)\)", note)
-    labels = {"app": label[1] or label[2]} if label else {}
-    selector: dict[str, Any] | None = {"matchLabels": labels} if labels else {}
-    if "without selector" in note:
-        selector = None
-    allowed = re.search(r"disruptionsAllowed (\d+)", note)
-    counts = {"observedGeneration": 1, "disruptionsAllowed": int(allowed[1]) if allowed else 0}
-    counts |= {"currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}
-    limit: dict[str, Any] = {"maxUnavailable": "50%"} if "maxUnavailable" in note else {"minAvailable": 1}
-    spec = limit | ({} if selector is None else {"selector": selector})
-    names = ["pdb-b1", "pdb-b2"] if "two PDBs" in note else ["pdb-empty" if selector == {} else f"pdb-{at.name}"]
-    for name in names:
-        meta = {"name": name, "namespace": at.namespace, "generation": 1}
-        yield {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": meta,
-            "spec": spec,
-            "status": counts,
-        }
-
-
-def _pod(at: Target, title: str) -> Any:
-    """A pod that only an eviction names: its title says in which state, its name which application it is of."""
-    phase = next((word for word in ("Pending", "Succeeded", "Failed") if word in title), "Running")
-    application = re.match(r"[a-z]+", at.name)
-    ready = "False" if "not Ready" in title else "True"
-    status = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}] if phase == "Running" else []}
-    labels = {"app": application[0]} if application and "without labels" not in title else {}
-    meta = {"name": at.name, "namespace": at.namespace, "labels": labels}
-    spec = {"nodeName": "worker-1", "containers": [{"name": "main", "image": "i"}]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
-
-
-def _at(interaction: Any) -> Target:
-    request = interaction["request"]
-    return target(Request.of(request["method"], request["path"], {}))
-
-
-def _has_content(interaction: Any) -> bool:
-    return interaction["response"]["status"] == 201 or bool(list(_objects(interaction)))
-
-
-def _creates(interaction: Any) -> Iterator[tuple[str, str, str]]:
-    if interaction["response"]["status"] != 201 or "dryRun" in interaction["request"]["path"]:
-        return
-    body = interaction["response"]["body"]
-    if isinstance(body, dict) and "name" in (body.get("metadata") or {}):
-        yield _at(interaction).resource, body["metadata"].get("namespace", ""), body["metadata"]["name"]
-
-
-_DELETION = {"request": {"method": "DELETE"}}
-_READING = {"request": {"method": "GET"}}
-
-
-def _states(recording: list[Any]) -> dict[str, tuple[Any, Any]]:
-    """Objects that answers show at revisions no recorded write made, oldest first."""
-    written = {symbol for each in recording if not _is_read(each) and _is_done(each) for symbol in _symbols(each)}
-    found = {}
-    for each in recording:
-        for item, seen in _objects(each):
-            version = item["metadata"].get("resourceVersion", "")
-            if seen == "state" and version.startswith("$rv") and version not in written:
-                found.setdefault(version, (item, each))
-    return dict(sorted(found.items(), key=lambda entry: int(entry[0][3:])))
-
-
-def _is_done(interaction: Any) -> bool:
-    return bool(interaction["response"]["status"] < 300)
-
-
-def _is_read(interaction: Any) -> bool:
-    request = interaction["request"]
-    return request["method"] == "GET" or (request["method"] == "DELETE" and "dryRun=All" in request["path"])
-
-
-def _events(interaction: Any) -> Iterator[Any]:
-    """Events of built-in kinds that a watch saw."""
-    for event in interaction["response"].get("stream") or ():
-        item = (event.get("object") or {}) if isinstance(event, dict) else {}
-        if "name" in (item.get("metadata") or {}) and item["kind"] not in ("Table", "PartialObjectMetadata"):
-            yield event
-
-
-def _sightings(interaction: Any) -> Iterator[Any]:
-    yield from (event["object"] for event in _events(interaction))
-    yield from (item for item, _ in _objects(interaction))
-
-
-def _key(item: Any) -> tuple[str, str, str]:
-    return f"{item['kind'].lower()}s", item["metadata"].get("namespace", ""), item["metadata"]["name"]
-
-
-def _symbols(interaction: Any) -> list[str]:
-    return _REVISION.findall(str(interaction["response"]))
-
-
 def _phase(item: Any) -> Any:
     return (item.get("status") or {}).get("phase")
-
-
-def _objects(interaction: Any) -> Iterator[tuple[Any, str]]:
-    """Objects the answer shows: as they are (`state`), or as the request made them (`written`)."""
-    wanted = interaction["response"]
-    body = wanted.get("body")
-    read = _is_read(interaction)
-    if "stream" in wanted:
-        path = interaction["request"]["path"]
-        synthetic = "resourceVersion=0" in path or "resourceVersion=" not in path
-        for event in _events(interaction) if synthetic else ():
-            if event["type"] == "ADDED":
-                yield event["object"], "state"
-        return
-    if not isinstance(body, dict) or wanted["status"] >= 300 or interaction["request"]["method"] == "POST":
-        return
-    yield from ((item, "state" if read else "written") for item in _shown(body, interaction))
-
-
-def _shown(body: Any, interaction: Any) -> Iterator[Any]:
-    kind, api_version = str(body.get("kind", "")), str(body.get("apiVersion", ""))
-    at = _at(interaction)
-    if kind.endswith("List"):
-        named = {"kind": kind.removesuffix("List"), "apiVersion": api_version}
-        for item in body.get("items") or ():
-            if isinstance(item, str):
-                continue
-            if item.get("kind") != "PartialObjectMetadata" and "metadata" in item:
-                yield named | item
-    elif kind == "Table":
-        for row in body["rows"]:
-            if row.get("object") and row["object"]["kind"] not in ("PartialObjectMetadata",):
-                yield row["object"]
-    elif "name" in (body.get("metadata") or {}) and kind not in ("Status", "PartialObjectMetadata", "") and at.name:
-        yield body
-
-
-def _original(item: Any, interaction: Any) -> Any:
-    """An object as it was before a deletion that the answer shows."""
-    result = copy.deepcopy(item)
-    if interaction["request"]["method"] == "DELETE" or interaction["request"]["method"] == "POST":
-        result["metadata"].pop("deletionTimestamp", None)
-        grace = result["metadata"].pop("deletionGracePeriodSeconds", 0)
-        if grace and result["kind"] == "Pod" and "gracePeriodSeconds" not in str(interaction["request"]):
-            result.setdefault("spec", {})["terminationGracePeriodSeconds"] = grace
-    for part in (result, result.get("spec") or {}, result.get("status") or {}):
-        part.pop("...", None)
-    if result["kind"] == "Pod":
-        result.setdefault("spec", {}).setdefault(
-            "containers", [{"name": "main", "image": "localhost/busybox:1", "imagePullPolicy": "Never"}]
-        )
-    return result
 
 
 def _without_revision(item: Any) -> Any:
     meta = {key: value for key, value in item["metadata"].items() if key not in ("resourceVersion", "managedFields")}
     return item | {"metadata": meta}
-
-
-def _is_named(item: Any, kind: str, at: Target) -> bool:
-    meta = item["metadata"]
-    return bool(item["kind"] == kind and meta["name"] == at.name and meta.get("namespace", "") == at.namespace)
-
-
-def _is_expired(interaction: Any) -> bool:
-    text = str(interaction["response"])
-    return "410" in text and "too old resource version" not in text

@@ -5,9 +5,10 @@ Evictions are counted on the picture as it is (`fit: snapshot`), as upstream cou
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from descheduler import cycle, plugins
 from descheduler.evictor_args import Args
@@ -16,13 +17,14 @@ from descheduler.limits import Limits
 from descheduler.outcome import EvictionPlan, Profile, Setup
 from koordlite.model import strict, wire
 from koordlite.model.errors import ConfigError
-from tests.conformance.descheduler_view import picture
+from tests.conformance.descheduler_view import picture, written
 
 EVERYTHING_GOES = {
     "podProtections": {
         "defaultDisabled": ["PodsWithLocalStorage", "DaemonSetPods", "SystemCriticalPods", "FailedBarePods"]
     }
 }
+T = TypeVar("T")
 _EVICT = "descheduler.alpha.kubernetes.io/evict"
 _PASSED = "conformance/passed"
 _LIMIT_WORDS = {
@@ -45,12 +47,12 @@ def run(
 
 
 def planned(given: Any, defaults: Mapping[str, Any] | None = None, view: View | None = None) -> EvictionPlan:
-    """The plan for the objects of a case, or for `view`."""
+    """The plan for the objects of a case, with the measurements that `view` has."""
     plugin = plugins.discover()[given["plugin"]]
-    config = strict.load(json.dumps({**(defaults or {}), **(given["args"] or {})}), plugin.config, "args")
+    config = arguments({**(defaults or {}), **written(given.get("args"))}, plugin.config)
     anything = given.get("evictorFilter") == "always_true"
-    evictor = EVERYTHING_GOES if anything else given.get("defaultEvictorArgs") or {}
-    profile = Profile("test", ((plugin, config),), strict.load(json.dumps(evictor), Args, "defaultEvictorArgs"))
+    evictor = EVERYTHING_GOES if anything else written(given.get("defaultEvictorArgs"))
+    profile = Profile("test", ((plugin, config),), arguments(evictor, Args))
     bounds = given.get("evictor") or {}
     setup = Setup(
         profiles=(profile,),
@@ -62,23 +64,37 @@ def planned(given: Any, defaults: Mapping[str, Any] | None = None, view: View | 
         node_selector=wire.LabelSelector(match_labels={_PASSED: ""}) if "passedNodes" in given else None,
         fit="snapshot",
     )
-    return cycle.plan(view or picture(_marked(given, anything)), setup)
+    seen = picture(_marked(given, anything))
+    return cycle.plan(dataclasses.replace(seen, usage=view.usage) if view else seen, setup)
 
 
 def validated(name: str, given: Any, expect: Any) -> tuple[Any, Any]:
     """Does the strict reader accept the arguments of plugin `name`, as upstream's validation does?"""
     try:
-        strict.load(json.dumps(given["args"] or {}), plugins.discover()[name].config, "args")
+        arguments(written(given.get("args")), plugins.discover()[name].config)
     except ConfigError:
         return False, expect["valid"]
     return True, expect["valid"]
 
 
+def arguments(values: Any, shape: type[T]) -> T:
+    """What the strict reader makes of the arguments; ConfigError when it refuses them."""
+    return strict.load(json.dumps(values), shape, "args")
+
+
 def _marked(given: Any, anything: bool) -> Any:
     passed = given.get("passedNodes")
-    nodes = given["nodes"] if passed is None else [_labelled(node, passed) for node in given["nodes"]]
-    pods = [_annotated(pod) for pod in given["pods"]] if anything else given["pods"]
+    nodes, pods = given.get("nodes") or [], given.get("pods") or []
+    if not (given.get("defaultEvictorArgs") or {}).get("nodeFit"):
+        nodes = [_ready(node) for node in nodes]
+    nodes = nodes if passed is None else [_labelled(node, passed) for node in nodes]
+    pods = [_annotated(pod) for pod in pods] if anything else pods
     return {**given, "nodes": nodes, "pods": pods}
+
+
+def _ready(node: Any) -> Any:
+    """A plugin gets the nodes it is passed, ready or not; only the evictor's `nodeFit` picks ready ones."""
+    return {**node, "status": {**(node.get("status") or {}), "conditions": []}}
 
 
 def _labelled(node: Any, passed: list[str]) -> Any:

@@ -29,8 +29,17 @@ def picture(given: Any) -> View:
     return assemble.view(objects, given.get("now") or NOW)
 
 
+def written(values: Any) -> Any:
+    """Without what is null, at any depth: Go writes an unset list, map or pointer so."""
+    if isinstance(values, dict):
+        return {name: written(value) for name, value in values.items() if value is not None}
+    if isinstance(values, list):
+        return [written(value) for value in values]
+    return {} if values is None else values
+
+
 def _objects(given: Any) -> Iterator[Any]:
     for key, kind in _KINDS.items():
-        for number, obj in enumerate(given.get(key) or ()):
+        for number, obj in enumerate(written(given.get(key) or [])):
             # The reader leaves out objects without a name, which no API server has.
             yield {**obj, "kind": kind, "metadata": {"name": f"unnamed-{number}", **(obj.get("metadata") or {})}}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import evict_config
-from koordlite.model import eviction
 from koordlite.model.slo import Threshold
-from tests.conformance.adapters import shapes
+from tests.conformance import evict_round
+from tests.conformance.adapters import evict_util, shapes
+
+_SINGLE_BITS = 20
+"""A number in single precision is exact to 24 bits; a difference of two shares loses some more."""
 
 
 def threshold_not_set(given: Any, wanted: Any, found: Any) -> bool:
@@ -27,40 +30,99 @@ def only_by_api(given: Any, wanted: Any, found: Any) -> bool:
 
 
 def no_priority(given: Any, wanted: Any, found: Any) -> bool:
-    """Pods without a priority have priority 0, so that the order is total."""
-    lacking = any(pod.get("spec", {}).get("priority") is None for pod in given["pods"])
-    values = {p["metadata"]["name"]: p.get("spec", {}).get("priority") or 0 for p in given["pods"]}
-    ranks = [values[name] for name in found]
-    return bool(lacking and ranks == sorted(ranks) and sorted(found) == sorted(wanted))
+    """Pods without a priority have priority 0, so that the order is total; those that have ended are not in it."""
+    pods = {p["metadata"]["name"]: shapes.pod_of(p) for p in given["pods"]}
+    lacking = any(pod.priority is None for pod in pods.values())
+    ranks = [pods[name].priority or 0 for name in found]
+    return bool(lacking and ranks == sorted(ranks) and set(found) == {name for name in wanted if pods[name].active})
 
 
 def finished(given: Any, wanted: Any, found: Any) -> bool:
     """Pods that have ended are neither counted nor evicted."""
-    ended = {p["metadata"]["name"] for p in given["pods"] if not shapes.pod_of(p).active}
+    ended = {p["metadata"]["name"] for p in given["pods"] or () if not shapes.pod_of(p).active}
     if isinstance(found, list):
         return bool(ended) and [name for name in wanted if name not in ended] == found
     if isinstance(found, tuple):
-        return bool(ended) and found[0] == wanted[0] - ended
-    return bool(ended) and not ended & {n for n, amounts in found["podContribution"].items() if amounts}
+        return _explains(evict_round.FINISHED, given, wanted, found)
+    told = {name for name, amounts in found["podContribution"].items() if amounts}
+    return bool(ended) and not ended & told and _is_released(given, found)
 
 
 def without_promise(given: Any, wanted: Any, found: Any) -> bool:
     """Requests of classes behind no batch or mid resource count for nothing; the others are released alike."""
-    plain = {"cpu", "memory"}
-    kept = {name: amount for name, amount in wanted["release"].items() if name not in plain}
-    return bool(plain & wanted["release"].keys()) and found["release"] == kept
+    return bool({"cpu", "memory"} & wanted["release"].keys()) and _is_released(given, found)
+
+
+def in_doubles(given: Any, wanted: Any, found: Any) -> bool:
+    """The amounts differ by no more than what single precision loses."""
+    node = shapes.node_of(given["node"]).allocatable
+    loss = {name: node[name].value >> _SINGLE_BITS if name in node else 0 for name in wanted["release"]}
+    near = all(abs(found["release"].get(name, 0) - wanted["release"][name]) <= loss[name] for name in loss)
+    return near and found["release"].keys() == loss.keys() and _is_released(given, found)
 
 
 def nothing_to_release(given: Any, wanted: Any, found: Any) -> bool:
-    """Who releases nothing stays. `found` and `wanted` are of a round."""
-    used = given.get("podMemoryUsedBytes") or {}
-    pods = {p["metadata"]["name"]: shapes.pod_of(p) for p in given["pods"]}
-    spared = wanted[0] - found[0]
-    idle = all(not used.get(n) and not sum(eviction.request(pods[n], "memory").values()) for n in spared)
-    return bool(spared and idle and found[0] <= wanted[0])
+    """Who releases nothing of what is missing stays."""
+    return _explains(evict_round.CONTRIBUTION, given, wanted, found)
 
 
 def counted_in_bytes(given: Any, wanted: Any, found: Any) -> bool:
     """A victim of MemoryEvict counts with its bytes, not a thousand times as much: more of them are needed."""
-    rounds = evict_config.USED_MEMORY in given["enabledFeatureGates"]
-    return bool(rounds and wanted[0] < found[0])
+    return _explains(evict_round.BYTES, given, wanted, found)
+
+
+def promised_only(given: Any, wanted: Any, found: Any) -> bool:
+    """Nobody goes for requests of classes behind no batch or mid resource."""
+    return _explains(evict_round.PROMISED, given, wanted, found)
+
+
+def idle_candidate(given: Any, wanted: Any, found: Any) -> bool:
+    """Who releases nothing of what is missing stays, in a walk."""
+    return _walks(evict_round.CONTRIBUTION, given, found)
+
+
+def leaving_first(given: Any, wanted: Any, found: Any) -> bool:
+    """What leaves anyway is taken off before a victim is looked for."""
+    return _walks(evict_round.LEAVING, given, found)
+
+
+def _explains(rule: str, given: Any, wanted: Any, found: Any) -> bool:
+    """Ours is what a round with all our rules comes to, and this rule is one that matters to it.
+
+    A case that tells only who must go has the pods that ours leaves out: `(set of those, nothing)`.
+    """
+
+    def told(rules: evict_round.Rules) -> set[str]:
+        gone = evict_round.evicted(given, rules)
+        return gone if "nodeMemoryUsedBytes" in given else theirs - gone
+
+    theirs = evict_round.evicted(given, frozenset())
+    ours = told(evict_round.ALL)
+    matters = told(evict_round.ALL - {rule}) != ours or told(frozenset((rule,))) != told(frozenset())
+    return matters and (found[0] == ours if "nodeMemoryUsedBytes" in given else found[0] <= ours)
+
+
+def _walks(rule: str, given: Any, found: Any) -> bool:
+    """The same of a walk through tasks that are given."""
+    tasks = [
+        evict_round.Task(row["releaseTarget"], row["toRelease"] or {}, tuple(row["sortedPods"]), released)
+        for row in given["tasks"] or ()
+        if row
+        for released in [evict_util.contributions(given, row)]
+    ]
+
+    def told(rules: evict_round.Rules) -> Any:
+        walk = evict_round.walk(tasks, given.get("alreadyEvicted") or (), rules)
+        return {"newlyEvicted": bool(walk.evicted), "evicted": sorted(walk.evicted), "released": walk.released}
+
+    ours = told(evict_round.ALL)
+    matters = told(evict_round.ALL - {rule}) != ours or told(frozenset((rule,))) != told(frozenset())
+    return bool(matters and found == ours)
+
+
+def _is_released(given: Any, found: Any) -> bool:
+    """Ours is the amount worked out exactly, give or take the last digit."""
+    resource = "cpu" if "cpuAllocatableEvictThresholdPercent" in given["thresholdStrategy"] else "memory"
+    exact = evict_round.release(given, resource, evict_round.ALL)
+    release = found["release"]
+    return exact.keys() == release.keys() and all(abs(exact[name] - release[name]) <= 1 for name in exact)

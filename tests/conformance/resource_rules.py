@@ -17,7 +17,7 @@ BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 def application_without_priority(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator offers at most what such applications use more than we do."""
     apps = (_status(given).get("hostApplicationMetric")) or []
-    extra = [shapes.use(app["usage"]) for app in apps if "priority" not in app]
+    extra = [shapes.use(app["usage"]) for app in apps if not app.get("priority")]
     return _less_by(wanted, found, _sum(extra))
 
 
@@ -57,17 +57,18 @@ def node_repeated(given: Any, wanted: Any, found: Any) -> bool:
 
 def zones_given_back(given: Any, wanted: Any, found: Any) -> bool:
     """What Koordinator leaves in a zone that is offered nothing goes; the rest is the same."""
-    offered = given["nr"].get("zoneResources") or {}
+    offered = (given.get("nr") or {}).get("zoneResources") or {}
     zones = [
         (name, [part for part in parts if part[0] not in BATCH or part[0] in offered.get(name, {})])
         for name, parts in wanted["zones"]
     ]
-    return bool(zones != wanted["zones"] and found == {"needUpdate": True, "zones": zones})
+    ours = {"needUpdate": True, "zones": zones}
+    return bool(zones != wanted["zones"] and found == {name: ours[name] for name in wanted})
 
 
 def _less_by(more: Any, less: Any, most: Use) -> bool:
     """One side exceeds the other by something, and by `most` at most."""
-    limits = {"batch-cpu": Quantity.of(most.cpu), "batch-memory": Quantity.of(most.memory)}
+    limits = {name: Quantity.of(most.cpu if name.endswith("-cpu") else most.memory) for name in more}
     gaps = {name: more[name]["quantity"].nano - less[name]["quantity"].nano for name in limits}
     return any(gaps.values()) and all(0 <= gap <= limits[name].nano for name, gap in gaps.items())
 
@@ -77,4 +78,6 @@ def _sum(uses: list[Use]) -> Use:
 
 
 def _status(given: Any) -> Any:
-    return given["resourceMetrics"]["nodeMetric"]["status"]
+    """Of the NodeMetric, whatever it is wrapped in."""
+    metrics = given.get("resourceMetrics") or given.get("metrics") or given
+    return metrics["nodeMetric"]["status"]

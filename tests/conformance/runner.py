@@ -13,6 +13,11 @@ from koordlite.model.errors import KoordliteError
 from tests.conformance import apiserver_cases, deviations, transcript_cases
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
+_BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, OSError),
+    *(RuntimeError, StopIteration, TypeError, ValueError, KoordliteError),
+)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
@@ -73,12 +78,12 @@ def _judge(function: str, source: str, given: Any, expect: Any) -> Outcome:
         return Outcome(function, source, "without adapter")
     try:
         found, wanted = ADAPTERS[function](given, expect)
+        if found == wanted:
+            return Outcome(function, source, "passed")
+        rule = deviations.rule_for(function, given, wanted, found)
     except NotCovered:
         return Outcome(function, source, "without adapter")
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, KoordliteError) as error:
-        # One case that breaks its adapter must not hide the others.
+    except _BROKEN as error:
+        # One case that breaks its adapter, or a rule, must not hide the others.
         return Outcome(function, source, "failed", f"broke: {type(error).__name__}: {error}")
-    if found == wanted:
-        return Outcome(function, source, "passed")
-    rule = deviations.rule_for(function, given, wanted, found)
     return Outcome(function, source, "deviating" if rule else "failed", rule or f"expected {wanted!r}, got {found!r}")

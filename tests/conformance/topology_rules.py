@@ -14,9 +14,15 @@ POOLS = ("cpu-shared-pools", "be-cpu-shared-pools")
 
 
 def emptied_set(given: Any, wanted: Any, found: Any) -> bool:
-    """A joined text with a comma too many: what is left of it is the set."""
+    """A joined text with a comma too many: what is left of it is the set, and nothing is written where none is left."""
     parts = wanted.split(",") if isinstance(wanted, str) else []
-    return "" in parts and found == cpuset.union(CPUSet.parse(part) for part in parts)
+    return "" in parts and (found or CPUSet()) == cpuset.union(CPUSet.parse(part) for part in parts)
+
+
+def no_cpu_list(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator writes a promised text that is no CPU list as it is; ours is an error."""
+    text = wanted.get("cpuset") if isinstance(wanted, dict) else None
+    return bool(text and not _cpus(text) and found == {"error": True})
 
 
 def emptied_pools(given: Any, wanted: Any, found: Any) -> bool:
@@ -60,6 +66,12 @@ def system_qos_unread(given: Any, wanted: Any, found: Any) -> bool:
         return not _note(given, keys.SYSTEM_QOS)
     name = "system-qos-resource"
     return name in wanted and found[name] == SystemQoS() and _equal_but((name,), wanted, found)
+
+
+def system_qos_list_unread(given: Any, wanted: Any, found: Any) -> bool:
+    """Koordinator hands on a CPU list that nobody can read; ours is an error."""
+    written = _decoded((given.get("annotations") or {}).get(keys.SYSTEM_QOS)).get("cpuset")
+    return bool(written and not _cpus(written) and found == {"error": True})
 
 
 def foreign_gpu(given: Any, wanted: Any, found: Any) -> bool:

@@ -7,14 +7,14 @@ from typing import Any
 
 def included_namespaces(given: Any, wanted: Any, found: Any) -> bool:
     """Accepted where it is the only namespaces argument."""
-    chosen = given["args"].get("evictableNamespaces") or {}
+    chosen = (given["args"] or {}).get("evictableNamespaces") or {}
     return bool(chosen.get("include")) and not chosen.get("exclude") and found is True
 
 
 def query_of_one_resource(given: Any, wanted: Any, found: Any) -> bool:
     args = given["args"]
     by_query = (args.get("metricsUtilization") or {}).get("source") == "Prometheus"
-    return by_query and set(args["thresholds"]) != {"MetricResource"} and found is False
+    return by_query and set(args.get("thresholds") or ()) != {"MetricResource"} and found is False
 
 
 def tolerations_by_match(given: Any, wanted: Any, found: Any) -> bool:
@@ -57,18 +57,45 @@ def high_without_low(given: Any, wanted: Any, found: Any) -> bool:
 
 
 def same_named_rival(given: Any, wanted: Any, found: Any) -> bool:
-    """A pod of the candidate's name is another pod, and its labels are what counts."""
-    pod = given["pod"]["metadata"]
-    names = [(p["metadata"].get("namespace"), p["metadata"].get("name")) for p in given["podsOnNode"]]
-    refused = "anti-affinity" in (found["error"] or "")
-    return refused and names.count((pod.get("namespace"), pod.get("name"))) > 0
+    """A pod of the candidate's name, in whatever namespace, is another pod, and its labels are what counts."""
+    pods = given.get("podsOnNode") or given.get("podsOnNodes") or ()
+    names = [pod["metadata"].get("name") for pod in pods if pod != given["pod"]]
+    refused = "anti-affinity" in (found.get("error") or "anti-affinity") and not found["fits"]
+    return _has_terms(given["pod"]) and refused and given["pod"]["metadata"].get("name") in names
 
 
 def rival_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
-    """A pod that is there has a term against the candidate."""
+    """A pod that is there has a term against the candidate, or one in the domain, on another node, is in its way."""
     pods = given.get("podsOnNode") or given.get("podsOnNodes") or ()
-    terms = [pod for pod in pods if ((pod["spec"].get("affinity") or {}).get("podAntiAffinity"))]
-    return bool(terms) and not found["fits"] and bool(wanted["fits"])
+    domain = "nodes" in given and _has_terms(given["pod"])
+    return (domain or any(map(_has_terms, pods))) and not found["fits"] and bool(wanted["fits"])
+
+
+def spread_of_the_candidate(given: Any, wanted: Any, found: Any) -> bool:
+    """The candidate has to be spread, and would lie no better there."""
+    return _refused_only_here(wanted, found) and bool(_spec(given["pod"]).get("topologySpreadConstraints"))
+
+
+def ports_or_volumes(given: Any, wanted: Any, found: Any) -> bool:
+    """The candidate has host ports, volumes or a required pod affinity."""
+    spec = _spec(given["pod"])
+    ports = [port for one in spec.get("containers") or () for port in one.get("ports") or () if port.get("hostPort")]
+    company = (spec.get("affinity") or {}).get("podAffinity")
+    return _refused_only_here(wanted, found) and bool(ports or spec.get("volumes") or company)
+
+
+def _refused_only_here(wanted: Any, found: Any) -> bool:
+    """It fits for upstream and not for us, in a case of the fit or of the evictor's last filter."""
+    theirs, ours = (side["fits"] if isinstance(side, dict) else side for side in (wanted, found))
+    return theirs is True and ours is False
+
+
+def _spec(pod: Any) -> Any:
+    return pod.get("spec") or {}
+
+
+def _has_terms(pod: Any) -> bool:
+    return bool((_spec(pod).get("affinity") or {}).get("podAntiAffinity"))
 
 
 def _count(result: Any) -> int:

@@ -67,9 +67,9 @@ def degrade(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("GetNodeSafetyMargin")
 def margin(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = allocatable.safety_margin(
-        capacity=shapes.use(given["capacity"]), colocation=slo.colocation(given["strategy"])
-    )
+    # The node's size under whatever name it has.
+    size = next(value for name, value in given.items() if name.lower().endswith(("capacity", "allocatable")))
+    found = allocatable.safety_margin(capacity=shapes.use(size), colocation=slo.colocation(given.get("strategy")))
     return found, shapes.use(expect)
 
 
@@ -105,18 +105,21 @@ def prepare(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("UpdateNRTZoneListIfNeeded", "updateNRT zones")
 def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
-    zones = _zones(given["zones"])
-    ratio = prepared.ratio(given["nr"])
+    zones, worked_out = _zones(given.get("zones")), given.get("nr") or {}
+    ratio = prepared.ratio(worked_out)
     parts = {
         zone: {name: prepared.multiplied(name, amount, ratio) for name, amount in shapes.quantities(amounts).items()}
-        for zone, amounts in (given["nr"].get("zoneResources") or {}).items()
+        for zone, amounts in (worked_out.get("zoneResources") or {}).items()
     }
     changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
     topology = wire.NRTObject(zones=zones)
     for change in changes:
         topology = published.changed(topology, change)
     found = {"needUpdate": bool(changes), "zones": _numbers(topology.zones or ())}
-    return found, {"needUpdate": expect["needUpdate"], "zones": _numbers(_zones(expect["zones"]))}
+    wanted = {"needUpdate": expect.get("needUpdate"), "zones": _numbers(_zones(expect.get("zones")))}
+    # One of both may be all that is asked.
+    named = [name for name in wanted if name in expect] or list(wanted)
+    return {name: found[name] for name in named}, {name: wanted[name] for name in named}
 
 
 def _zones(given: Any) -> tuple[wire.Zone, ...]:

@@ -30,7 +30,7 @@ def quotas(given: Any, expect: Any) -> tuple[Any, Any]:
         settings=_settings(given["burstConfig"], share_pool_threshold_percent=100),
         quotas={"p": given["podQuotaBefore"], **given["containerQuotaBefore"]},
         throttled=given["containerThrottledRatioLast"],
-        used={name: int(cores * 1000) for name, cores in given["containerCPUUsageCores"].items()},
+        used={name: int(cores * 1000) for name, cores in _told(given["containerCPUUsageCores"]).items()},
         node_milli=_STATES.get(given["nodeState"]),
     )
     after = _after(seen, "cpu.quota")
@@ -42,7 +42,8 @@ def quotas(given: Any, expect: Any) -> tuple[Any, Any]:
 def kernel_burst(given: Any, expect: Any) -> tuple[Any, Any]:
     """On Anolis, which takes a burst above the quota: the kernel Koordinator is made for."""
     pod = _pod("p", QoSClass.LS, given["containers"])
-    values = _settings(given["burstConfig"])
+    # A percentage that is not set is none, as long as no defaults were filled in.
+    values = _settings({"cpuBurstPercent": 0} | {n: v for n, v in given["burstConfig"].items() if v is not None})
     quotas = {c.name: burst.base_quota(limit_milli=_limit(c)) for c in pod.containers}
     seen = _snapshot([pod], settings=values, quotas={"p": burst.pod_quota(quotas.values()), **quotas})
     after = _after(seen, "cpu.burst")
@@ -54,13 +55,14 @@ def kernel_burst(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cpu_burst.node_state")
 def state(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = [shapes.pod_of(item) for item in given["pods"]]
+    # The state is asked for only where a pod could burst.
+    pods = [_pod("any", QoSClass.LS, {}), *(shapes.pod_of(item) for item in given["pods"] or ())]
     threshold = given.get("sharePoolThresholdPercent")
     seen = _snapshot(
         pods,
         settings=CPUBurst(policy="auto", **({} if threshold is None else {"share_pool_threshold_percent": threshold})),
         quotas={},
-        cpus=given["numCPUs"],
+        cpus=given["numCPUs"] or 0,
         node_milli=_milli(given["nodeCPUUsageCoresAvg"]),
         pods_milli=given["podCPUUsageCoresAvg"],
     )
@@ -94,18 +96,20 @@ def expiry(given: Any, expect: Any) -> tuple[Any, Any]:
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = Pod(namespace="n", name="p", uid="p", annotations=given["podAnnotation"] or {})
     found, _ = pod_wishes.cpu_burst(pod, _settings(given["nodeConfig"]))
-    return {"config": {name: _shown(found, name) for name in expect["config"]}}, expect
+    # What nobody set is nothing there, and the default here.
+    wanted = {name: value for name, value in (expect["config"] or {}).items() if value is not None}
+    return {"config": {name: _shown(found, name) for name in wanted}}, {"config": wanted}
 
 
 @adapter("cpu_burst.reconcile")
 def rounds(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = [shapes.pod_of(item) for item in given["pods"]]
+    pods = [shapes.pod_of(item) for item in given["pods"] or ()]
     seen = _snapshot(
         [dataclasses.replace(pod, containers=tuple(map(_running, pod.containers))) for pod in pods],
         settings=_settings(given["cpuBurstStrategy"]),
-        quotas={**given["podQuotaBefore"], **given["containerQuotaBefore"]},
+        quotas={**(given["podQuotaBefore"] or {}), **(given["containerQuotaBefore"] or {})},
         throttled=given["containerThrottledRatioLast"],
-        cpus=given["numCPUs"],
+        cpus=given["numCPUs"] or 0,
         node_milli=_milli(given["nodeCPUUsageCoresAvg"]),
         pods_milli=given["podCPUUsageCoresAvg"],
         burst_us=given["burstUsBefore"],
@@ -144,15 +148,15 @@ def _snapshot(
     found = {f"{group}/cpu.quota": Found(bases[group], cpu_burst.NAME) for group in present}
     window = Usage(
         None if node_milli is None else Use(node_milli, 0),
-        {uid: Use(_milli(cores), 0) for uid, cores in (pods_milli or {}).items()},
+        {uid: Use(_milli(cores), 0) for uid, cores in _told(pods_milli).items()},
         {},
     )
     last = Usage(
         window.node,
         {},
         {},
-        containers={by_container[name]: milli for name, milli in (used or {}).items()},
-        throttled={by_container[name]: ratio for name, ratio in (throttled or {}).items()},
+        containers={by_container[name]: milli for name, milli in (used or {}).items() if name in by_container},
+        throttled={by_container[name]: ratio for name, ratio in _told(throttled).items() if name in by_container},
     )
     return Snapshot(
         time=0.0,
@@ -204,6 +208,11 @@ def _pod(uid: str, qos: QoSClass, containers: Any) -> Pod:
 
 def _running(container: ContainerInfo) -> ContainerInfo:
     return dataclasses.replace(container, running=True)
+
+
+def _told(amounts: Any) -> dict[str, Any]:
+    """What has no sample is not told of."""
+    return {name: amount for name, amount in (amounts or {}).items() if amount is not None}
 
 
 def _limit(container: ContainerInfo) -> int:

@@ -27,20 +27,26 @@ def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("preferredNodeAffinityWeight")
 def weighed(given: Any, expect: Any) -> tuple[Any, Any]:
-    view = picture({"nodes": [{"metadata": {"name": "n", "labels": given["nodeLabels"]}}]})
-    affinity = msgspec.json.decode(json.dumps(given["affinity"] or {}), type=wire.Affinity).node_affinity
+    view = picture({"nodes": [{"metadata": {"name": "n", "labels": given.get("nodeLabels") or {}}}]})
+    affinity = msgspec.json.decode(json.dumps(given.get("affinity") or {}), type=wire.Affinity).node_affinity
     preferred = (affinity.preferred if affinity else None) or ()
     return node_index.weight(preferred, view.nodes["n"]), expect["weight"]
 
 
 @adapter("tolerationsEqual")
 def alike(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Equal lists let a pod on the same nodes; every toleration of either list has nodes here that ask for it."""
-    listed = [*given["left"], *given["right"]]
-    taints = [{**t, "effect": effect} for t in listed for effect in ("NoSchedule", "NoExecute")]
+    """Equal lists let a pod on the same nodes; every toleration of either list has nodes here that ask for it, and
+    nodes that ask for its key with another value, and for another key."""
+    listed = [*(given.get("left") or ()), *(given.get("right") or ())]
+    asked = [{"key": "another", "value": ""}]
+    for toleration in listed:
+        key = toleration.get("key") or "another"
+        asked += [{"key": key, "value": toleration.get("value") or ""}, {"key": key, "value": "another"}]
+    taints = [{**taint, "effect": effect} for taint in asked for effect in ("NoSchedule", "NoExecute")]
     nodes = [{"metadata": {"name": f"n{i}"}, "spec": {"taints": [taint]}} for i, taint in enumerate(taints)]
     index = node_index.NodeIndex(picture({"nodes": nodes}).nodes.values())
-    sides = (msgspec.json.decode(json.dumps(given[side]), type=tuple[wire.Toleration, ...]) for side in given)
+    written = (json.dumps(given.get(side) or []) for side in ("left", "right"))
+    sides = (msgspec.json.decode(text, type=tuple[wire.Toleration, ...]) for text in written)
     left, right = (set(index.allowed_by_taints(side)) for side in sides)
     return left == right, expect["equal"]
 
@@ -57,7 +63,7 @@ def fitting(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _pod(given: Any) -> Any:
-    notes = {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""} if given["preferNoEviction"] else {}
+    notes = {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""} if given.get("preferNoEviction") else {}
     meta = {"namespace": "default", "name": given["name"], "uid": given["name"], "annotations": notes}
-    spec = {"nodeName": "n", "priority": given["priority"]}
-    return {"metadata": meta, "spec": spec, "status": {"phase": "Running", "qosClass": given["qosClass"]}}
+    spec = {"nodeName": "n", "priority": given.get("priority")}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Running", "qosClass": given.get("qosClass") or ""}}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from typing import Any
 
-from descheduler import config
-from descheduler.evictor_args import SYSTEM_CRITICAL, PriorityThreshold
+from descheduler import config, durations, guards
+from descheduler.evictor_args import SYSTEM_CRITICAL, Args, PriorityThreshold
+from descheduler.policy import EVICTOR
 from koordlite.model import strict
-from koordlite.model.errors import ConfigError
+from koordlite.model.errors import ConfigError, InputError
 from tests.conformance.adapters import adapter
+from tests.conformance.descheduler_view import picture, written
 
 REFUSED = "refused"
 
@@ -18,29 +21,28 @@ REFUSED = "refused"
 @adapter("decode")
 def decoded(given: Any, expect: Any) -> tuple[Any, Any]:
     """Of the arguments, those are compared that upstream's answer names; the rest are defaults on both sides."""
+    asked = [_arguments(profile) for profile in _listed(expect)]
+    wanted = REFUSED if expect.get("error") else [_profile(profile) for profile in _listed(expect)]
     try:
         policy = config.parse(given["policy"], "policy.yaml")
-    except ConfigError:
-        return REFUSED, REFUSED if expect["error"] else _profiles(expect)
-    wanted = REFUSED if expect["error"] else _profiles(expect)
-    asked = [{entry["name"]: entry["args"] for entry in p["pluginConfigs"]} for p in _listed(expect)]
-    found = [
-        {
-            "name": profile.name,
-            "args": {e.name: _values(e.args, names.get(e.name, {})) for e in profile.plugin_config},
-            "deschedule": list(profile.plugins.deschedule.enabled),
-            "balance": list(profile.plugins.balance.enabled),
-        }
-        for profile, names in zip(policy.profiles, asked or [{}] * len(policy.profiles), strict=True)
-    ]
-    return found, wanted
+        classes = picture({"priorityClasses": given.get("priorityClasses")})
+        for profile in config.setup(policy).profiles:
+            guards.check(classes, profile.args)
+    except (ConfigError, InputError):
+        return REFUSED, wanted
+    named = asked or [{}] * len(policy.profiles)
+    return [_found(profile, names) for profile, names in zip(policy.profiles, named, strict=True)], wanted
 
 
 @adapter("ValidateDeschedulerConfiguration")
 def validated(given: Any, expect: Any) -> tuple[Any, Any]:
-    text = json.dumps({"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration", **given["args"]})
+    """A profile more, since a single one gets its name before it is validated, and what a case has got it is given."""
+    meta = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerConfiguration"}
+    args = written(given["args"])
+    if args.get("profiles"):
+        args["profiles"] = [*args["profiles"], {"name": "conformance"}]
     try:
-        config.parse(text, "configuration")
+        config.parse(json.dumps({**meta, **args}), "configuration")
     except ConfigError:
         return False, expect["valid"]
     return True, expect["valid"]
@@ -50,16 +52,26 @@ def _listed(expect: Any) -> Any:
     return (expect.get("result") or {}).get("profiles") or []
 
 
-def _profiles(expect: Any) -> Any:
-    return [
-        {
-            "name": profile["name"],
-            "args": {entry["name"]: entry["args"] for entry in profile["pluginConfigs"]},
-            "deschedule": profile["plugins"]["deschedule"].get("enabled", []),
-            "balance": profile["plugins"]["balance"].get("enabled", []),
-        }
-        for profile in _listed(expect)
-    ]
+def _arguments(profile: Any) -> dict[str, Any]:
+    return {entry["name"]: written(entry.get("args")) for entry in profile.get("pluginConfigs") or ()}
+
+
+def _profile(profile: Any) -> Any:
+    points = profile.get("plugins") or {}
+    enabled = {point: (points.get(point) or {}).get("enabled") or [] for point in ("deschedule", "balance")}
+    return {"name": profile["name"], "args": _arguments(profile), **enabled}
+
+
+def _found(profile: Any, names: dict[str, Any]) -> Any:
+    # Upstream lists the evictor's arguments where the file does not; ours hold without being listed.
+    implied = {EVICTOR: Args()} if EVICTOR in names else {}
+    args = {**implied, **{entry.name: entry.args for entry in profile.plugin_config}}
+    return {
+        "name": profile.name,
+        "args": {name: _values(given, names.get(name, {})) for name, given in args.items()},
+        "deschedule": list(profile.plugins.deschedule.enabled),
+        "balance": list(profile.plugins.balance.enabled),
+    }
 
 
 def _values(args: Any, wanted: Any) -> Any:
@@ -70,7 +82,22 @@ def _values(args: Any, wanted: Any) -> Any:
 
 def _plain(value: Any, wanted: Any) -> Any:
     if isinstance(value, PriorityThreshold):
-        return {"value": SYSTEM_CRITICAL if value.value is None else value.value}
+        limit = SYSTEM_CRITICAL if value.value is None else value.value
+        return {name: {"value": limit, "name": value.name}[name] for name in wanted}
     if dataclasses.is_dataclass(value):
         return _values(value, wanted)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(one, one_wanted) for one, one_wanted in itertools.zip_longest(value, wanted)]
+    return wanted if _is_duration(wanted) and _same_duration(value, wanted) else value
+
+
+def _is_duration(text: Any) -> bool:
+    return isinstance(text, str) and text[:1].isdigit()
+
+
+def _same_duration(one: str, other: str) -> bool:
+    """1h is 1h0m0s, as Go writes it."""
+    try:
+        return durations.seconds(one) == durations.seconds(other)
+    except ValueError:
+        return False

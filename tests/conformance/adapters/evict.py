@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from koordlite.apply.evictions import Evictions
-from koordlite.formulas import evict_config, evict_order, evict_release, evict_walk
-from koordlite.formulas.evict_walk import Task
+from koordlite.formulas import evict_config, evict_order, evict_past, evict_release, evict_requests
 from koordlite.model import eviction, keys
-from koordlite.model.decision import ClusterChange, Decision, EvictPod
-from koordlite.model.errors import EvictionRefused
+from koordlite.model.decision import Decision, EvictPod
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import QoSClass
-from koordlite.model.quantity import Quantity
 from koordlite.model.resctrl import Resctrl
+from koordlite.model.settings import EvictionSettings
 from koordlite.model.slo import SLO, Threshold
 from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
 from koordlite.model.strict import camel
 from koordlite.model.topology import Topology
-from koordlite.ports import ClusterView
 from koordlite.strategies import cpu_evict, memory_evict
 from tests.conformance.adapters import adapter, shapes
 
@@ -45,12 +39,19 @@ SWITCHES = {
 # ── configuration ──
 
 
-@adapter("cpu_evict.config_satisfaction", "cpu_evict.config_used", "cpu_evict.config_allocatable")
-def cpu_config(given: Any, expect: Any) -> tuple[Any, Any]:
-    kinds = {"cpuEvictBE": evict_config.BE_CPU, "cpuAllocatable": evict_config.ALLOCATABLE_CPU}
-    names = given["thresholdStrategy"] or {}
-    by_key = next((f for start, f in kinds.items() if any(n.startswith(start) for n in names)), evict_config.USED_CPU)
-    return _mistake(by_key, given), expect
+@adapter("cpu_evict.config_satisfaction")
+def satisfaction_config(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _mistake(evict_config.BE_CPU, given), expect
+
+
+@adapter("cpu_evict.config_used")
+def use_config(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _mistake(evict_config.USED_CPU, given), expect
+
+
+@adapter("cpu_evict.config_allocatable")
+def requests_config(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _mistake(evict_config.ALLOCATABLE_CPU, given), expect
 
 
 @adapter("memory_evict.config_check")
@@ -67,7 +68,7 @@ def switched_on(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _mistake(feature: str, given: Any) -> dict[str, Any]:
-    found = evict_config.mistake(feature, _threshold(given["thresholdStrategy"]))
+    found = evict_config.mistake(feature, threshold_of(given["thresholdStrategy"]))
     return {"valid": not found, "message": found or None}
 
 
@@ -92,7 +93,7 @@ def cpu_use(given: Any, expect: Any) -> tuple[Any, Any]:
     strategy = given["thresholdStrategy"]
     upper = strategy["cpuEvictThresholdPercent"]
     found = evict_release.by_use(
-        used=int(given["nodeCPUUsageCores"] * 1000),
+        used=int((given["nodeCPUUsageCores"] or 0) * 1000),
         capacity=shapes.node_of(given["node"]).capacity_milli,
         threshold_percent=upper,
         lower_percent=evict_config.lower_end(upper, strategy.get("cpuEvictLowerPercent")),
@@ -105,7 +106,7 @@ def memory_use(given: Any, expect: Any) -> tuple[Any, Any]:
     strategy = given["thresholdStrategy"]
     upper = strategy["memoryEvictThresholdPercent"]
     found = evict_release.by_use(
-        used=given["nodeMemoryUsedBytes"],
+        used=int(given["nodeMemoryUsedBytes"] or 0),
         capacity=shapes.node_of(given["node"]).capacity_memory,
         threshold_percent=upper,
         lower_percent=evict_config.lower_end(upper, strategy.get("memoryEvictLowerPercent")),
@@ -113,31 +114,45 @@ def memory_use(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"releaseMemoryBytes": found}, expect
 
 
-@adapter("cpu_evict.allocatable_release", "memory_evict.allocatable_release")
-def by_requests(given: Any, expect: Any) -> tuple[Any, Any]:
-    module, feature, kind = (
-        (cpu_evict, evict_config.ALLOCATABLE_CPU, "cpu")
-        if "cpuAllocatableEvictThresholdPercent" in given["thresholdStrategy"]
-        else (memory_evict, evict_config.ALLOCATABLE_MEMORY, "memory")
-    )
+@adapter("cpu_evict.allocatable_release")
+def by_requested_cpu(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _by_requests(given, expect, strategy=cpu_evict.NAME, resource="cpu")
+
+
+@adapter("memory_evict.allocatable_release")
+def by_requested_memory(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _by_requests(given, expect, strategy=memory_evict.NAME, resource="memory")
+
+
+def _by_requests(given: Any, expect: Any, *, strategy: str, resource: str) -> tuple[Any, Any]:
+    """The rule by itself: whether its configuration contradicts itself is asked elsewhere."""
     seen = _seen(given, {})
-    evidence = _told(module, seen, feature).evidence
-    unit = "milli" if kind == "cpu" else "bytes"
-    release = {
-        name: evidence[f"release_{name.rpartition('/')[2].replace('-', '_')}_{unit}"]
-        for name in eviction.promised(kind)
-        if f"release_{name.rpartition('/')[2].replace('-', '_')}_{unit}" in evidence
+    past = evict_past.past(seen, strategy, eviction.promised(resource))
+    task = evict_requests.rule(seen, past, _limits(given["thresholdStrategy"], resource)).task
+    release = dict(task.to_release) if task else {}
+    released = task.contributions if task else {}
+    by_pod = {pod.name: dict(released.get(pod.uid, {})) or None for pod in seen.pods}
+    return {
+        "release": release,
+        "releaseResources": sorted(release),
+        "podContribution": {name: held for name, held in by_pod.items() if name in (expect["podContribution"] or {})},
+    }, {
+        "release": expect["release"] or {},
+        "releaseResources": sorted(expect["releaseResources"] or ()),
+        "podContribution": {name: held or None for name, held in (expect["podContribution"] or {}).items()},
     }
-    requests = {pod.uid: eviction.request(pod, kind) for pod in seen.pods}
-    released = {
-        pod.name: {name: amount for name, amount in requests[pod.uid].items() if name in release} or None
-        for pod in seen.pods
-        if pod.name in expect["podContribution"]
-    }
-    return {"release": release, "releaseResources": sorted(release), "podContribution": released}, {
-        **expect,
-        "releaseResources": sorted(expect["releaseResources"]),
-    }
+
+
+def _limits(strategy: Any, resource: str) -> evict_requests.Limits:
+    start = {"cpu": "cpuAllocatableEvict", "memory": "memoryAllocatableEvict"}[resource]
+    return evict_requests.Limits(
+        feature={"cpu": evict_config.ALLOCATABLE_CPU, "memory": evict_config.ALLOCATABLE_MEMORY}[resource],
+        resource=resource,
+        threshold_percent=strategy.get(f"{start}ThresholdPercent") or 0,
+        lower_percent=strategy.get(f"{start}LowerPercent") or 0,
+        priority_threshold=strategy.get("allocatableEvictPriorityThreshold") or 0,
+        wait_seconds=EvictionSettings().zero_allocatable_seconds,
+    )
 
 
 # ── orders ──
@@ -145,7 +160,7 @@ def by_requests(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cpu_evict.be_sort")
 def be_order(given: Any, expect: Any) -> tuple[Any, Any]:
-    seen = _seen({**given, "thresholdStrategy": {}, "node": None}, given["podCPUUsageCores"])
+    seen = _seen({**given, "thresholdStrategy": {}, "node": None}, given["podCPUUsageCores"] or {})
     used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
     found = evict_order.best_effort_by_cpu(seen.pods, feature=evict_config.BE_CPU, used_milli=used)
     return [pod.name for pod in found.order], [row["pod"] for row in expect["ordered"]]
@@ -157,11 +172,12 @@ def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
     seen = _seen(given, given.get("podMemoryUsedBytes" if memory else "podCPUUsageCores") or {})
     used = {uid: use.memory if memory else use.cpu for uid, use in seen.usage.pods.items()}
     requests = {pod.uid: sum(eviction.request(pod, "memory" if memory else "cpu").values()) for pod in seen.pods}
-    by_request = "Allocatable" in given["feature"]
+    feature = given.get("feature") or (evict_config.USED_MEMORY if memory else evict_config.USED_CPU)
+    by_request = "Allocatable" in feature
     threshold = seen.slo.threshold
     found = evict_order.by_priority(
         seen.pods,
-        feature=given["feature"],
+        feature=feature,
         priority_threshold=(
             threshold.allocatable_evict_priority_threshold if by_request else threshold.evict_enabled_priority_threshold
         )
@@ -179,8 +195,8 @@ def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cpu_evict.reconcile")
 def cpu_round(given: Any, expect: Any) -> tuple[Any, Any]:
     evicted = _evicted(cpu_evict, given, given["podCPUUsageCores"] or {})
-    wanted = set(expect["mustEvictPodNames"])
-    return wanted - evicted, set()
+    missed = set(expect["mustEvictPodNames"]) - evicted
+    return (missed, set()), (set(), set())
 
 
 @adapter("memory_evict.reconcile")
@@ -191,140 +207,15 @@ def memory_round(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _evicted(module: Any, given: Any, used: dict[str, float]) -> set[str]:
-    config = _config(module, given["enabledFeatureGates"])
+    config = _config(module, given["enabledFeatureGates"] or ())
     decisions = module.decide(_seen(given, used), config)
     return {change.name for d in decisions for change in d.changes if isinstance(change, EvictPod)}
-
-
-# ── evict_util ──
-
-
-@adapter("evict_util.task_check")
-def task_check(given: Any, expect: Any) -> tuple[Any, Any]:
-    target = given["task"]["releaseTarget"]
-    wanted, released = shapes.quantities(given["task"]["toRelease"]), (given["released"] or {}).get(target)
-    left = evict_walk.remaining(_nano(wanted), _nano(shapes.quantities(released)))
-    return {"finished": not left, "remaining": left}, {
-        **expect,
-        "remaining": _nano(shapes.quantities(expect["remaining"])),
-    }
-
-
-@adapter("evict_util.sub_no_negative")
-def less(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _two(evict_walk.remaining, given), _nano(shapes.quantities(expect["result"]))
-
-
-@adapter("evict_util.merge_max")
-def larger(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _two(evict_walk.larger, given), _nano(shapes.quantities(expect["result"]))
-
-
-def _two(formula: Callable[..., dict[str, int]], given: Any) -> dict[str, int]:
-    return formula(_nano(shapes.quantities(given["a"])), _nano(shapes.quantities(given["b"])))
-
-
-@adapter("evict_util.is_zero")
-def is_zero(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"result": not any(_nano(shapes.quantities(given["a"])).values())}, expect
-
-
-@adapter("evict_util.priority_label")
-def priority_label(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"value": eviction.sub_priority(shapes.pod_of(given["pod"]), given["default"])}, expect
-
-
-@adapter("evict_util.request_from_pod")
-def request(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = eviction.request(shapes.pod_of(given["pod"]), given["resource"])
-    scale = 10**6 if given["resource"] == "cpu" and "cpu" in found else 10**9
-    return {n: amount * scale for n, amount in found.items()}, _nano(shapes.quantities(expect["resourceList"]))
-
-
-@adapter("evict_util.eviction_policy_allowed")
-def policy(given: Any, expect: Any) -> tuple[Any, Any]:
-    allowed = not given["podIsNil"] and eviction.allows(given["annotations"] or {}, given["policy"])
-    return {"allowed": allowed}, expect
-
-
-@adapter("evict_util.default_executor")
-def executor(given: Any, expect: Any) -> tuple[Any, Any]:
-    """There is but one way: the Eviction API."""
-    asked = Evictions(_Answering(given["evictionAPISucceeds"]), _NoClock())
-    (step,) = asked.take([EvictPod("ns", "pod", "uid", "why")], time=0.0)
-    return {"result": step.ok}, expect
-
-
-class _NoClock:
-    def monotonic(self) -> float:
-        return 0.0
-
-    wall = monotonic
-
-    def wait(self, seconds: float) -> bool:
-        return False
-
-
-class _Answering:
-    """A cluster that lets every pod go, or none."""
-
-    def __init__(self, lets_go: bool) -> None:
-        self.lets_go = lets_go
-
-    def view(self) -> ClusterView:
-        raise AssertionError
-
-    def publish(self, changes: Sequence[ClusterChange]) -> None:
-        raise AssertionError(changes)
-
-    def evict(self, pod: EvictPod) -> None:
-        if not self.lets_go:
-            raise EvictionRefused(pod.place, "no")
-
-
-@adapter("evict_util.kill_and_evict")
-def walk(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = {name: _described(name, row) for name, row in given["pods"].items()}
-    seen = {name: _seen_in(given["pods"][name], pods[name]) for name in pods}
-    tasks = [
-        Task(str(number), row["releaseTarget"], row["toRelease"], row["sortedPods"], _contributions(row, seen))
-        for number, row in enumerate(given["tasks"])
-    ]
-    found = evict_walk.walk(tasks, leaving=given["alreadyEvicted"])
-    evicted = [uid for uid in pods if any(found.fates.get((t.feature, uid)) == "chosen" for t in tasks)]
-    wanted = {**expect, "evicted": sorted(expect["evicted"])}
-    released = {target: dict(amounts) for target, amounts in found.released.items()}
-    return {"newlyEvicted": bool(evicted), "evicted": sorted(evicted), "released": released}, wanted
-
-
-def _contributions(row: Any, seen: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    return {name: by_kind[row["contribution"]] for name, by_kind in seen.items()}
-
-
-def _described(name: str, row: Any) -> Pod:
-    requests = {resource: Quantity.of(amount) for resource, amount in (row.get("requests") or {}).items()}
-    labels = {keys.PRIORITY_CLASS: row["priorityClass"]} if "priorityClass" in row else {}
-    containers = (ContainerInfo("main", "", True, requests, {}),)
-    return Pod(namespace="", name=name, uid=name, labels=labels, raw_qos=QoSClass(row["qos"]), containers=containers)
-
-
-def _seen_in(row: Any, pod: Pod) -> dict[str, dict[str, int]]:
-    requests = {n: amount for n, amount in eviction.request(pod, "cpu").items() if n != "cpu"}
-    return {
-        "memoryUsed": {"memory": row.get("memoryUsed", 0)},
-        "cpuUsed": {"cpu": row.get("milliCPUUsed", 0)},
-        "cpu request of mid/batch class": requests,
-    }
 
 
 # ── shapes ──
 
 
-def _nano(amounts: dict[str, Quantity]) -> dict[str, int]:
-    return {name: amount.nano for name, amount in amounts.items()}
-
-
-def _threshold(written: Any) -> Threshold | None:
+def threshold_of(written: Any) -> Threshold | None:
     if written is None:
         return None
     known = {FIELDS[name]: value for name, value in written.items() if value is not None}
@@ -351,7 +242,7 @@ def _be_usage(metrics: Any) -> Usage:
         best_effort_cpu=given["beUsedMilli"],
         best_effort_request=given["beRequestMilli"],
         best_effort_limit=given["beRealLimitMilli"],
-        samples=given["count"],
+        samples=given["count"] or 0,
     )
 
 
@@ -360,7 +251,8 @@ def _seen(given: Any, used: dict[str, float]) -> Snapshot:
     cores, memory = given.get("nodeCPUUsageCores"), given.get("nodeMemoryUsedBytes")
     known = cores is not None or memory is not None or "pods" in given
     in_bytes = any("emory" in name for name in given)
-    pods = {uid: Use(0, int(amount)) if in_bytes else Use(int(amount * 1000), 0) for uid, amount in used.items()}
+    sampled = {uid: amount for uid, amount in used.items() if amount is not None}
+    pods = {uid: Use(0, int(amount)) if in_bytes else Use(int(amount * 1000), 0) for uid, amount in sampled.items()}
     use = Use(int((cores or 0) * 1000), int(memory or 0)) if known else None
     usage = Usage(use, pods, {}, samples=NO_BOUND)
     window = (given.get("thresholdStrategy") or {}).get("cpuEvictTimeWindowSeconds") or 1
@@ -374,7 +266,7 @@ def _snapshot(given: Any, *, usage: Usage, windows: dict[int, Usage]) -> Snapsho
         time=NOW,
         taken_at="",
         node=shapes.node_of(given["node"]) if given.get("node") else None,
-        slo=SLO(threshold=_threshold(given.get("thresholdStrategy")) or Threshold()),
+        slo=SLO(threshold=threshold_of(given.get("thresholdStrategy")) or Threshold()),
         topology=Topology((), ()),
         reserved=ResolvedReservation(),
         system_qos=SystemQoS(),

@@ -34,8 +34,9 @@ def limited(given: Any, expect: Any) -> tuple[Any, Any]:
             budget.take(pod)
             nodes[pod.node] += 1
             namespaces[pod.pod.namespace] += 1
-    counts = ({n: nodes[n] for n in expect["nodeCount"]}, {n: namespaces[n] for n in expect["namespaceCount"]})
-    wanted = (expect["allowed"], expect["nodeCount"], expect["namespaceCount"], expect["total"])
+    by_node, by_namespace = expect.get("nodeCount") or {}, expect.get("namespaceCount") or {}
+    counts = ({n: nodes[n] for n in by_node}, {n: namespaces[n] for n in by_namespace})
+    wanted = (expect["allowed"], by_node, by_namespace, expect.get("total", sum(expect["allowed"])))
     return (allowed, *counts, sum(allowed)), wanted
 
 
@@ -45,15 +46,16 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
     (pod,) = _in_order(view, [given["pod"]])
     finding = Finding(pod=pod.uid, reason="X", plugin="NotSet")
     outcome = Outcome(pod, (finding,), "evict", Profile("p", (), Args()).name)
+    tell_failures = bool(given.get("evictionFailureEventNotification"))
     reason, text = Budget(_limits(given), view).refusal(pod)
     if reason:
         spared = dataclasses.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
-        told = events.of_limit(spared, _limits(given)) if given["evictionFailureEventNotification"] else None
+        told = events.of_limit(spared, _limits(given)) if tell_failures else None
         return _result(_ERRORS[reason], told, 0), _wanted(expect)
     plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
-    server = _Server(given["apiError"])
-    (attempt,) = dry_run.evict(plan) if given["dryRun"] else api.evict(plan, server, lambda _seconds: False)
-    told = events.of_attempt(outcome, attempt, tell_failures=given["evictionFailureEventNotification"])
+    server = _Server(given.get("apiError"))
+    (attempt,) = dry_run.evict(plan) if given.get("dryRun") else api.evict(plan, server, lambda _seconds: False)
+    told = events.of_attempt(outcome, attempt, tell_failures=tell_failures)
     went = attempt.goes or attempt.result == "WouldEvict"
     error = (None, None) if went else ("API", attempt.text)
     return _result(error, told, int(went)), _wanted(expect)
@@ -79,14 +81,14 @@ def _result(error: Any, told: events.EvictionEvent | None, count: int) -> Any:
 
 def _wanted(expect: Any) -> Any:
     return {
-        "error": (expect["errorType"], expect["error"]),
-        "events": expect["events"],
+        "error": (expect.get("errorType"), expect.get("error")),
+        "events": expect.get("events") or [],
         "count": (expect["nodeEvictions"], expect["totalEvictions"]),
     }
 
 
 def _limits(given: Any) -> Limits:
-    most = given["limits"]
+    most = given.get("limits") or {}
     return Limits(
         total=most.get("total"),
         per_node=most.get("node"),
@@ -96,15 +98,15 @@ def _limits(given: Any) -> Limits:
 
 
 def _view(pods: Any) -> View:
-    nodes = [{"metadata": {"name": name}} for name in {pod["nodeName"] for pod in pods}]
+    nodes = [{"metadata": {"name": name}} for name in {pod.get("nodeName") for pod in pods} if name]
     return picture({"nodes": nodes, "pods": [_pod(pod) for pod in pods]})
 
 
 def _pod(given: Any) -> Any:
     meta = {"namespace": given["namespace"], "name": given["name"], "uid": f"uid-{given['name']}"}
-    return {"metadata": meta, "spec": {"nodeName": given["nodeName"]}, "status": {"phase": "Running"}}
+    return {"metadata": meta, "spec": {"nodeName": given.get("nodeName") or ""}, "status": {"phase": "Running"}}
 
 
 def _in_order(view: View, listed: Any) -> list[PodView]:
-    by_name = {pod.key: pod for pod in view.pods()}
+    by_name = {pod.key: pod for pod in (*view.pods(), *view.unbound)}
     return [by_name[f"{pod['namespace']}/{pod['name']}"] for pod in listed]

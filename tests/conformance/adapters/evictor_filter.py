@@ -10,21 +10,22 @@ from descheduler.framework import PodView, View
 from descheduler.migration_args import MigrationControllerArgs
 from koordlite.model import strict
 from koordlite.model.errors import ConfigError
+from tests.conformance import descheduler_cases
 from tests.conformance.adapters import adapter
-from tests.conformance.descheduler_view import picture
+from tests.conformance.descheduler_view import picture, written
 from tests.support.handles import handle
 
 
 @adapter("filter")
 def default_filter(given: Any, expect: Any) -> tuple[Any, Any]:
     view, pod = _asked(given)
-    return handle(view, _args(given["defaultEvictorArgs"])).evictable(pod), expect["result"]
+    return handle(view, _args(given.get("defaultEvictorArgs"))).evictable(pod), expect["result"]
 
 
 @adapter("preEvictionFilter")
 def default_last_filter(given: Any, expect: Any) -> tuple[Any, Any]:
     view, pod = _asked(given)
-    return handle(view, _args(given["defaultEvictorArgs"])).movable(pod), expect["result"]
+    return handle(view, _args(given.get("defaultEvictorArgs"))).movable(pod), expect["result"]
 
 
 @adapter("koordEvictorFilter")
@@ -42,14 +43,14 @@ def koordinator_filter(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("ValidateDefaultEvictorArgs")
 def validated(given: Any, expect: Any) -> tuple[Any, Any]:
     try:
-        _args(given["args"])
+        _args(given.get("args"))
     except ConfigError:
         return False, expect["valid"]
     return True, expect["valid"]
 
 
 def _args(effective: Any) -> Args:
-    return strict.load(json.dumps(effective), Args, "args")
+    return descheduler_cases.arguments(written(effective), Args)
 
 
 def _asked(given: Any) -> tuple[View, PodView]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from koordlite import plan
 from koordlite.apply import writer
 from koordlite.clock import RealClock
 from koordlite.formulas import system_settings
-from koordlite.host import bundle, system_files
+from koordlite.host import bundle, cgroup_fields, system_files
+from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.host.cgroup_versions import Version
 from koordlite.model import pod, slo, wire
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import CgroupChange
 from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Cgroup
 from tests.conformance.adapters import NotCovered, adapter, machine
 
 SETTING = system_settings.MIN_FREE
@@ -22,6 +27,15 @@ POLICY = {
     "reportIntervalSeconds": "metric_report_interval_seconds",
     "nodeMemoryCollectPolicy": "metric_memory_collect_policy",
 }
+FIELDS = {"cpu.cfs_quota_us": "cpu.quota", "cpu.cfs_burst_us": "cpu.burst"}
+PROTECTIONS = ("memory.min", "memory.low", "memory.high")
+NEVER_WRITTEN = ("memory.limit_in_bytes", "net_cls.classid")
+LIMITS: Mapping[str, Callable[[bytes], int]] = {
+    "memory.limit_in_bytes": cgroup_fields.parse_bytes,
+    "memory.usage_in_bytes": int,
+    "cpuacct.usage": Version(1).usage_ns,
+}
+_GREATEST = (1 << 63) - 1
 
 
 @adapter("executor.file_update")
@@ -36,11 +50,14 @@ def file(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("executor.update")
 def update(given: Any, expect: Any) -> tuple[Any, Any]:
-    version, field = Version(given["cgroupVersion"]), given["resource"]
+    version = Version(given.get("cgroupVersion") or 1)
+    field = FIELDS.get(given["resource"], given["resource"])
+    if field not in NEVER_WRITTEN:
+        field = field_of(given["resource"])
     name = version.files[field][1] if version.has(field) else field
     seen, memory = machine.cgroups(version.number, {name: ""} if given["pathExists"] else {})
     try:
-        value = version.cpus(given["value"].encode()) if field == "cpuset.cpus" else int(given["value"])
+        value = parsed(version, field, given["value"])
     except ValueError:
         return {"updated": False, "error": True}, expect
     host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
@@ -51,14 +68,122 @@ def update(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("executor.write_if_different")
 def different(given: Any, expect: Any) -> tuple[Any, Any]:
     """A value that stands there already is no step worth taking."""
-    field = given["resource"]
-    seen, memory = machine.cgroups(1, {field: given["fileBefore"]})
+    before, version = given["fileBefore"], Version(given.get("cgroupVersion") or 1)
+    field = given["resource"] if given["resource"] in NEVER_WRITTEN else field_of(given["resource"])
+    name = version.files[field][1] if version.has(field) else field
+    seen, memory = machine.cgroups(version.number, {} if before is None else {name: before})
     host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
-    change = CgroupChange(machine.GROUP, field, int(given["value"]))
-    state = seen.state(machine.GROUP, [field])
-    due = not writer.stands(host, change, state)
+    try:
+        change = CgroupChange(machine.GROUP, field, parsed(version, field, given["value"]))
+        due = not _stands(host, change, seen.state(machine.GROUP, [field] if field in NUMBERS else []))
+    except (OSError, ValueError):
+        return {"written": False, "error": True}, expect
     step = writer.write(host, change) if due else None
     return {"written": bool(memory.written), "error": bool(step and not step.ok)}, expect
+
+
+def _stands(host: bundle.Host, change: CgroupChange, present: Cgroup) -> bool:
+    """Sets and quotas are compared by the rules that want them."""
+    values = {"cpuset.cpus": present.cpuset, "cpu.quota": present.quota_us}
+    return writer.stands(host, change, present) or values.get(change.field) == change.value
+
+
+@adapter("executor.merge_update")
+def merged(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Growth is written on the way down, the value itself on the way up: the two halves of a plan."""
+    version, field = Version(given["cgroupVersion"]), field_of(given["resource"])
+    name = version.files[field][1]
+    seen, memory = machine.cgroups(version.number, _there(name, given["fileBefore"]))
+    path = f"/c/{machine.GROUP}/{name}"
+    names = ("error", "fileAfterMergePass", "fileAfterFinalPass")
+    try:
+        wanted = parsed(version, field, given["value"])
+        present = seen.state(machine.GROUP, [field] if field in NUMBERS else [])
+    except (OSError, ValueError):
+        return dict(zip(names, (True, None, None), strict=True)), expect
+    change = CgroupChange(machine.GROUP, field, wanted)  # type: ignore[arg-type]
+    first = plan.order([change], {machine.GROUP: present})[0]
+    if _grows(change, present):
+        seen.write(machine.GROUP, first.field, first.value)  # type: ignore[union-attr]
+    after = memory.files[path].decode()
+    seen.write(machine.GROUP, change.field, wanted)
+    return dict(zip(names, (False, after, memory.files[path].decode()), strict=True)), expect
+
+
+def _grows(change: CgroupChange, present: Cgroup) -> bool:
+    """Whether the change has to come from the top; one that changes nothing is never planned."""
+    if isinstance(change.value, CPUSet):
+        return not change.value <= (present.cpuset or EMPTY)
+    before = present.quota_us if change.field == "cpu.quota" else present.values[change.field]
+    if change.value == before:
+        return False
+    if change.field == "cpu.quota":  # A quota that grows comes before a burst that would need it.
+        return plan.order([CgroupChange(machine.GROUP, "cpu.burst", 0), change], {machine.GROUP: present})[0] == change
+    # Levels that shrink come before those that grow.
+    other = CgroupChange(machine.GROUP.partition("/")[0], change.field, 0)
+    levels = {machine.GROUP: present, other.group: Cgroup(values={change.field: 1})}
+    return plan.order([change, other], levels)[-1] == change
+
+
+def _there(name: str, text: str | None) -> dict[str, str]:
+    return {} if text is None else {name: text}
+
+
+def parsed(version: Version, field: str, text: str) -> Any:
+    """A value as Koordinator writes it down: -1 for no quota, the greatest number for no limit on memory."""
+    if field == "cpuset.cpus":
+        return version.cpus(text.encode())
+    value = int(text)
+    if field in PROTECTIONS and value < 0:
+        raise ValueError(f"{value} are no bytes")
+    return cgroup_fields.UNLIMITED if field in PROTECTIONS and value == _GREATEST else value
+
+
+@adapter("executor.cgroup_update")
+def updated(given: Any, expect: Any) -> tuple[Any, Any]:
+    version, refused = Version(given["cgroupVersion"]), given["resource"] in NEVER_WRITTEN
+    field = given["resource"] if refused else field_of(given["resource"])
+    name = field if refused else version.files[field][1]
+    seen, memory = machine.cgroups(version.number, _there(name, given["fileBefore"]))
+    found = machine.attempt(lambda: seen.write(machine.GROUP, field, parsed(version, field, given["value"])), None)  # type: ignore[arg-type]
+    after = memory.files.get(f"/c/{machine.GROUP}/{name}")
+    return {"error": found["error"], "fileAfter": None if after is None else after.decode()}, expect
+
+
+@adapter("executor.read_int")
+def integer(given: Any, expect: Any) -> tuple[Any, Any]:
+    """No limit on memory is -1 with us, where Koordinator has the number as it stands."""
+    version = Version(given.get("cgroupVersion") or 1)
+    if given["resource"] in LIMITS:
+        name, read = given["resource"], LIMITS[given["resource"]]
+    else:
+        field = field_of(given["resource"])
+        name = version.files[field][1]
+        read = version.quota_us if field == "cpu.quota" else lambda raw: version.integer(field, raw)
+    files = _file(name, given)
+    found = machine.attempt(lambda: read(files.read(name)), None)
+    limited = given["resource"] in PROTECTIONS or given["resource"] == "memory.limit_in_bytes"
+    return _without_end(found, limited), _without_end(expect, limited)
+
+
+def _file(name: str, given: Any) -> machine.Memory:
+    """The one file of a case."""
+    return machine.Memory({name: given["fileContent"].encode()} if given.get("supported", True) else {})
+
+
+def _without_end(answer: Any, limited: bool) -> Any:
+    """Every way to write "no limit" as one."""
+    value = answer["value"]
+    no_limit = limited and value is not None and not 0 <= value < cgroup_fields.UNLIMITED_BYTES
+    return {**answer, "value": "no limit" if no_limit else value}
+
+
+def field_of(resource: str) -> Any:
+    """Our name of a file of v1; NotCovered for one we never write."""
+    field = FIELDS.get(resource, resource)
+    if field not in NUMBERS and field not in ("cpu.quota", "cpuset.cpus"):
+        raise NotCovered
+    return field
 
 
 @adapter("nodemetric.window")
@@ -73,10 +198,7 @@ def interval(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("nodemetric.spec_merge")
 def spec(given: Any, expect: Any) -> tuple[Any, Any]:
-    wish = given["spec"].get("metricCollectPolicy") or {}
-    if not wish.keys() <= POLICY.keys():
-        raise NotCovered
-    found = _policy(wish)
+    found = _policy((given["spec"] or {}).get("metricCollectPolicy") or {})
     values = (found.aggregate_seconds, found.report_seconds, found.memory_policy)
     return {"spec": {"metricCollectPolicy": dict(zip(POLICY, values, strict=True))}}, expect
 
@@ -93,7 +215,9 @@ def entry(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _policy(wish: Any) -> slo.MetricPolicy:
-    values = {ours: wish[name] for name, ours in POLICY.items() if wish.get(name) is not None}
+    """What is out of range is refused, so that the default stays."""
+    wishes = {ours: wish[name] for name, ours in POLICY.items() if wish.get(name) is not None}
+    values = {name: value for name, value in wishes.items() if not isinstance(value, int) or value > 0}
     found = slo.metric_policy(slo.Colocation(enable=True, **values))
     assert found is not None
     return found

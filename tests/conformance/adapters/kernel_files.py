@@ -9,10 +9,11 @@ from koordlite.host import cgroup_fields, cgroup_names, cgroup_versions, numa_me
 from koordlite.host.cgroup_versions import Version
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU, Topology
-from koordlite.observe.counters import Counter
 from tests.conformance.adapters import adapter, machine
 
 PAGE = 4096
+NANO = 10**9
+"""The sums know no unit: what is told in cores is added in this part of one."""
 
 
 @adapter("parse.memory_numa_stat_v1", "parse.memory_numa_stat_v2", "reader.ReadMemoryNumaStat")
@@ -55,13 +56,17 @@ def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
     used, placed = _ticks(given["procStat"]), given["cpuToNUMA"] or {}
     cores: dict[str, float] = {}
     for cpu, before in (given["lastTicksByCPU"] or {}).items():
-        counter = Counter()
-        counter.rate(0, before)
-        rate = counter.rate(given["elapsedSeconds"], used[cpu])
-        node = str(placed[cpu])
-        cores[node] = cores.get(node, 0) + (rate or 0) * given["jiffyMs"] / 1000
-    memory = {node: numa_memory.of_node(text.encode()) for node, text in given["numaMeminfo"].items()}
-    return {"cpu": cores, "memory": memory}, expect
+        if cpu in used and cpu in placed:
+            rate = machine.rate_of(before, used[cpu], given["elapsedSeconds"])
+            node = str(placed[cpu])
+            cores[node] = cores.get(node, 0) + (rate or 0) * given["jiffyMs"] / 1000
+    memory = {node: numa_memory.of_node(text.encode()) for node, text in (given["numaMeminfo"] or {}).items()}
+    return {"cpu": _rounded(cores), "memory": memory}, {**expect, "cpu": _rounded(expect["cpu"])}
+
+
+def _rounded(cores: dict[str, float]) -> dict[str, float]:
+    """Without the noise of doubles."""
+    return {name: round(used, 9) for name, used in cores.items()}
 
 
 @adapter("metric.system_usage")
@@ -75,7 +80,9 @@ def system(given: Any, expect: Any) -> tuple[Any, Any]:
     found = allocatable.system_use(
         node=node, pods=[use for use in others if use], host_apps=[applications] if applications else []
     )
-    return {"system": {"cpuCores": found.cpu / 1000, "memoryBytes": found.memory}}, expect
+    system = expect["system"]
+    wanted = {"system": system and {**system, "cpuCores": round(system["cpuCores"], 9)}}
+    return {"system": {"cpuCores": found.cpu / NANO, "memoryBytes": found.memory}}, wanted
 
 
 @adapter("metric.system_numa_usage")
@@ -87,7 +94,7 @@ def system_by_numa(_given: Any, expect: Any) -> tuple[Any, Any]:
 def _sample(part: Any, oldest_seconds: float) -> Use | None:
     if part is None or part["ageSeconds"] > oldest_seconds:
         return None
-    return Use(round(part["cpuCores"] * 1000), part["memoryBytes"])
+    return Use(round(part["cpuCores"] * NANO), part["memoryBytes"])
 
 
 @adapter("parse.proc_pid_stat")
@@ -112,13 +119,25 @@ def container_id(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"id": found["value"], "error": found["error"]}, expect
 
 
-@adapter("parse.memory_stat_v1", "parse.memory_stat_v2", "reader.ReadMemoryStat")
+@adapter("reader.ReadMemoryStat")
 def memory_stat(given: Any, expect: Any) -> tuple[Any, Any]:
     """Ours is the sum of those lines that count: the rule `memory-stat-lines` compares it."""
-    text = given.get("input", "")
-    version = given.get("cgroupVersion", 1 if "total_" in text else 2)
-    seen, _ = machine.cgroups(version, given.get("files", {"memory.stat": text}))
-    return machine.attempt(lambda: seen.memory(machine.GROUP), None), expect
+    return _memory_stat(given["cgroupVersion"], given["files"]), expect
+
+
+@adapter("parse.memory_stat_v1")
+def memory_stat_v1(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _memory_stat(1, {"memory.stat": given["input"]}), expect
+
+
+@adapter("parse.memory_stat_v2")
+def memory_stat_v2(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _memory_stat(2, {"memory.stat": given["input"]}), expect
+
+
+def _memory_stat(version: int, files: dict[str, str | None]) -> Any:
+    seen, _ = machine.cgroups(version, files)
+    return machine.attempt(lambda: seen.memory(machine.GROUP), None)
 
 
 @adapter("parse.cpu_stat_v2_full")
@@ -158,8 +177,8 @@ def network_class(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cpuinfo.total_info")
 def totals(given: Any, expect: Any) -> tuple[Any, Any]:
-    rows = given["processors"]
-    seen = Topology(tuple(CPU(r["cpu"], r["core"], r["socket"], r["node"], r["l3"]) for r in rows), ())
+    rows = given["processors"] or []
+    seen = Topology(tuple(CPU(r["cpu"], r["core"], r["socket"], r["node"], r.get("l3", 0)) for r in rows), ())
 
     def by(part: str) -> dict[str, list[int]]:
         keys = sorted({getattr(cpu, part) for cpu in seen.cpus})
@@ -169,8 +188,8 @@ def totals(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"numberCPUs": len(seen.cpuset), **maps}, expect
 
 
-def _ticks(text: str) -> dict[str, int]:
-    found = procfs.cpu_ticks(machine.Memory({"/proc/stat": text.encode()}))
+def _ticks(text: str | None) -> dict[str, int]:
+    found = procfs.cpu_ticks(machine.of_texts({"/proc/stat": text}))
     return {str(cpu): ticks for cpu, ticks in found.items()}
 
 

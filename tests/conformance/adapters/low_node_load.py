@@ -18,7 +18,7 @@ from descheduler.utilization.relieve import overused
 from koordlite.model import strict, wire_metrics
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import NotCovered, adapter, shapes
-from tests.conformance.descheduler_view import NOW, picture
+from tests.conformance.descheduler_view import NOW, picture, written
 
 ANY_AGE = {"nodeMetricExpirationSeconds": None}
 
@@ -31,7 +31,9 @@ def run(given: Any, expect: Any) -> tuple[Any, Any]:
 def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
-    objects = [msgspec.convert(obj, wire_metrics.NodeMetricObject, strict=False) for obj in given["nodeMetrics"] or ()]
+    objects = [
+        msgspec.convert(obj, wire_metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()
+    ]
     return dataclasses.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
 
 
@@ -44,10 +46,12 @@ def validate(given: Any, expect: Any) -> tuple[Any, Any]:
 def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
     if given["type"] != "LowNodeLoadArgs":
         raise NotCovered
-    config = strict.load(json.dumps(given["args"] or {}), plugins.discover()["LowNodeLoad"].config, "args")
+    args = _without_zero_counts(written(given.get("args")))
+    config = strict.load(json.dumps(args), plugins.discover()["LowNodeLoad"].config, "args")
     assert isinstance(config, Config)
-    own = {name: value for name, value in given["args"].items() if name not in ("nodePools", "anomalyCondition")}
-    pools = {"nodePools": [_pool(pool, config) for pool in config.node_pools]} if config.node_pools else {}
+    own = {name: value for name, value in args.items() if name not in ("nodePools", "anomalyCondition")}
+    listed = zip(config.node_pools, args.get("nodePools") or (), strict=True)
+    pools = {"nodePools": [_pool(pool, config, text) for pool, text in listed]} if config.node_pools else {}
     top = config.whole
     told = {
         **own,
@@ -61,11 +65,21 @@ def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"args": told}, expect
 
 
-def _pool(pool: NodePool, config: Config) -> dict[str, Any]:
+def _without_zero_counts(args: Any) -> Any:
+    """A count of 0 is one that was not given."""
+    holders = [args, *(args.get("nodePools") or ())]
+    for holder in holders:
+        condition = holder.get("anomalyCondition") or {}
+        holder.update({"anomalyCondition": {k: v for k, v in condition.items() if v != 0}} if condition else {})
+    return args
+
+
+def _pool(pool: NodePool, config: Config, text: Any) -> dict[str, Any]:
     whole = config.completed(pool)
     names = {camel: field.name for camel, (field, _) in strict.fields(NodePool).items()}
     told = {camel: getattr(whole, name) for camel, name in names.items() if getattr(whole, name)}
-    return {**told, "anomalyCondition": _condition(whole.anomaly_condition)}
+    selector = {name: text[name] for name in ("nodeSelector",) if name in text}
+    return {**told, "anomalyCondition": _condition(whole.anomaly_condition), **selector}
 
 
 def _condition(condition: AnomalyCondition) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from koordlite.formulas import memory_qos
+from koordlite.host.cgroup_versions import Version
 from koordlite.model import keys, pod_wishes
 from koordlite.model.declared import flatten, settings
 from koordlite.model.pod import ContainerInfo, Pod
@@ -33,7 +35,7 @@ _SOURCES = {
 
 @adapter("cgroup_reconcile.page_cache_limit")
 def page_cache(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = memory_qos.page_cache(_settings(given["memoryQOS"]), limit=given["podMemoryLimitBytes"])
+    found = memory_qos.page_cache(_settings(given["memoryQOS"]), limit=given["podMemoryLimitBytes"] or 0)
     return {name: str(found[name]) if name in found else None for name in expect}, expect  # type: ignore[index]
 
 
@@ -49,24 +51,29 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cgroup_reconcile.make_updaters")
 def order(given: Any, expect: Any) -> tuple[Any, Any]:
     """Our fields stand in Koordinator's order."""
-    names = [name for name in strategy.FIELDS if name in given["values"]]
-    return {"updaters": [_updater(name, given["values"][name]) for name in names]}, expect
+    values = {name: value for name, value in (given["values"] or {}).items() if value is not None}
+    # Files that a version of cgroups does not have are not written.
+    names = [name for name in strategy.FIELDS if name in values and Version(given["cgroupVersion"]).has(name)]
+    return {"updaters": [_updater(name, values[name]) for name in names]}, expect
 
 
 @adapter("cgroup_reconcile.calculate")
 def calculate(given: Any, expect: Any) -> tuple[Any, Any]:
     written = given["nodeResourceQOSStrategy"] or {}
-    pods = [shapes.pod_of(item) for item in given["pods"]]
+    pods = [shapes.pod_of(item) for item in given["pods"] or ()]
     allocatable = shapes.node_of(given["node"]).allocatable if given["node"] else {}
     memory = allocatable["memory"].value if "memory" in allocatable else 0
     judged = [_Judged(pod, written, memory) for pod in pods if pod.active]
-    return {
+    found = {
         "qosLevel": list(_levels(judged, written)),
         "podLevel": [{"podQoS": j.qos, **row} for j in judged for row in j.of_pod()],
         "containerLevel": [
             {"podQoS": j.qos, **row, "container": c.name} for j in judged for c in j.containers for row in j.of(c)
         ],
-    }, expect
+    }
+    # Files that a version of cgroups does not have are not written.
+    has = Version(given["cgroupVersion"]).has
+    return {level: [row for row in rows if has(row["resource"])] for level, rows in found.items()}, expect
 
 
 class _Judged:
@@ -77,7 +84,7 @@ class _Judged:
         self.qos = str(pod.raw_qos) or str(pod.qos_class)
         of_class = (written.get(_OF.get(pod.qos_class, "systemClass")) or {}).get("memoryQOS")
         self.settings, _ = pod_wishes.memory_qos(pod, _settings(of_class))
-        self.given = set(of_class or {}) | (set(_SOURCES.values()) if keys.MEMORY_QOS in pod.annotations else set())
+        self.given = _named(of_class) | _wished(pod)
         self.resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
         self.containers = [c for c in pod.containers if c.id]
 
@@ -101,14 +108,25 @@ class _Judged:
 
 
 def _levels(judged: list[_Judged], written: Any) -> Any:
-    tiers = {tier: [j for j in judged if j.pod.kube_qos is tier and "minLimitPercent" in j.given] for tier in KubeQoS}
+    tiers = {tier: [j for j in judged if j.pod.kube_qos is tier] for tier in KubeQoS}
     classes = (KubeQoS.GUARANTEED, "lsrClass"), (KubeQoS.BURSTABLE, "lsClass"), (KubeQoS.BEST_EFFORT, "beClass")
     for tier, name in classes:
         below = [j for pods in tiers.values() for j in pods] if tier is KubeQoS.GUARANTEED else tiers[tier]
-        rows = _rows(memory_qos.sums(j.values for j in below), set(_SOURCES.values())) if below else []
+        rows = _rows(memory_qos.sums(j.values for j in below), {name for j in below for name in j.given})
         of_class = (written.get(name) or {}).get("memoryQOS")
-        rows += _rows(memory_qos.of_class(_settings(of_class)), set(of_class or {}))
+        rows += _rows(memory_qos.of_class(_settings(of_class)), _named(of_class))
         yield from ({"kubeQoS": str(tier), **row} for row in rows)
+
+
+def _named(settings: Any) -> set[str]:
+    return {name for name, value in (settings or {}).items() if value is not None}
+
+
+def _wished(pod: Pod) -> set[str]:
+    """What the annotation writes: a policy of its own has a value for everything."""
+    _, bad = pod_wishes.memory_qos(pod, MemoryQOS())
+    wish = json.loads(pod.annotations.get(keys.MEMORY_QOS, "{}")) if not bad else {}
+    return set(_SOURCES.values()) if wish.get("policy") in ("auto", "none") else _named(wish)
 
 
 def _rows(values: memory_qos.Values, given: set[str]) -> list[Any]:

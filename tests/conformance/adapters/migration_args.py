@@ -9,12 +9,13 @@ from descheduler.migration_args import MigrationControllerArgs
 from koordlite.model import strict
 from koordlite.model.errors import ConfigError
 from tests.conformance.adapters import adapter
+from tests.conformance.descheduler_view import written
 
 
 @adapter("ValidateMigrationControllerArgs")
 def validated(given: Any, expect: Any) -> tuple[Any, Any]:
     try:
-        strict.load(json.dumps(given["args"]), MigrationControllerArgs, "args")
+        strict.load(json.dumps(written(given["args"])), MigrationControllerArgs, "args")
     except ConfigError as error:
         return (False, str(error)) if expect["valid"] else False, expect["valid"]
     return True, expect["valid"]

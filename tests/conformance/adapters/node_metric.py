@@ -83,7 +83,9 @@ class Case:
 def case(given: Any, metrics: str) -> Case:
     """The case under `given`; its NodeMetric is in member `metrics`."""
     status = ((given.get(metrics) or {}).get("nodeMetric") or {}).get("status") or {}
-    listed = map(shapes.pod_of, (given.get("podList") or {}).get("items") or [])
+    # Samples name pods by namespace and name.
+    read = map(shapes.pod_of, (given.get("podList") or {}).get("items") or [])
+    listed = [dataclasses.replace(pod, uid=pod.key) for pod in read]
     # The class of a pod that ended is in its sample here, as of any pod that is not listed.
     pods = [pod for pod in listed if pod.active]
     return Case(shapes.node_of(given["node"]), slo.colocation(given["strategy"], given["node"]), pods, status)
@@ -96,8 +98,11 @@ def age(status: Mapping[str, Any]) -> float | None:
 
 def refused(given: Any, metrics: str) -> dict[str, bool]:
     """Whether we decline to offer anything, as Koordinator declines to work with what is missing."""
+    if given.get("strategy") is None or given.get("podList") is None:
+        # Our formulas take both, so that they cannot be asked without.
+        return {"error": True}
     node = shapes.node_of(given["node"]) if given.get("node") else None
-    colocation = dataclasses.replace(slo.colocation(given.get("strategy")), enable=given.get("strategy") is not None)
+    colocation = dataclasses.replace(slo.colocation(given["strategy"]), enable=True)
     used = Use(0, 0) if (given.get(metrics) or {}).get("nodeMetric") else None
     return {"error": bool(offer.withheld(picture(node=node, colocation=colocation, used=used), ()))}
 

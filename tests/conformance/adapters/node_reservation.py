@@ -8,7 +8,7 @@ from typing import Any
 from descheduler.room import Room
 from descheduler.snapshot import assemble, files
 from koordlite.formulas import reservation
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from tests.conformance.adapters import adapter, shapes
 from tests.conformance.descheduler_view import NOW
@@ -18,32 +18,32 @@ from tests.conformance.descheduler_view import NOW
 def resources(given: Any, expect: Any) -> tuple[Any, Any]:
     wanted = shapes.quantities(expect["reserved"])
     try:
-        return reservation.written_resources(shapes.reservation(given["annotations"])), wanted
+        return reservation.written_resources(shapes.reservation(given.get("annotations"))), wanted
     except InputError:
         return "refused", wanted
 
 
 @adapter("reservedCPUs")
 def cpus(given: Any, expect: Any) -> tuple[Any, Any]:
-    wanted = (expect["cpuset"], expect["count"])
+    wanted = (shapes.listed(expect["cpuset"]), expect["count"])
     try:
-        written = shapes.reservation(given["annotations"])
+        written = shapes.reservation(given.get("annotations"))
     except InputError:
         return "refused", wanted
-    listed = "" if written is None or written.reserved_cpus is None else str(written.reserved_cpus)
+    listed = EMPTY if written is None or written.reserved_cpus is None else written.reserved_cpus
     return (listed, reservation.cpu_count(written)), wanted
 
 
 @adapter("trimAllocatable")
 def trimmed(given: Any, expect: Any) -> tuple[Any, Any]:
-    before = shapes.quantities(given["allocatable"])
-    after = reservation.trim_allocatable(allocatable=before, written=shapes.reservation(given["annotations"]))
+    before = shapes.quantities(given.get("allocatable"))
+    after = reservation.trim_allocatable(allocatable=before, written=shapes.good_reservation(given.get("annotations")))
     return (after, after != before), (shapes.quantities(expect["allocatable"]), expect["trimmed"])
 
 
 @adapter("kubeletReserved")
 def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
-    amounts = {side: shapes.quantities(given[side]) for side in ("capacity", "allocatable")}
+    amounts = {side: shapes.quantities(given.get(side)) for side in ("capacity", "allocatable")}
     return reservation.from_kubelet(**amounts), shapes.quantities(expect["reserved"])
 
 
@@ -78,12 +78,12 @@ def _report(given: Any) -> Any:
         }
         for zone in given["zones"]
     ]
-    meta = {"name": "n", "annotations": {**topology, **given["nrtAnnotations"]}}
+    meta = {"name": "n", "annotations": {**topology, **(given.get("nrtAnnotations") or {})}}
     return {"kind": "NodeResourceTopology", "metadata": meta, "zones": zones}
 
 
 def _pods(given: Any) -> list[Any]:
-    allocs = json.loads(given["nrtAnnotations"].get("node.koordinator.sh/pod-cpu-allocs", "null")) or []
+    allocs = json.loads((given.get("nrtAnnotations") or {}).get("node.koordinator.sh/pod-cpu-allocs", "null")) or []
     return [
         {
             "kind": "Pod",

@@ -47,11 +47,11 @@ def resource_diff(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("updateNodeResource")
 def update_node(given: Any, expect: Any) -> tuple[Any, Any]:
-    if not given.get("existing") or "node" not in expect:
-        return {"error": not given.get("existing")}, expect
+    if not given.get("existing") or not expect.get("node"):
+        return {"error": not given.get("existing")}, {"error": bool(expect.get("error"))}
     node, items = given["oldNode"], given["nr"]
     worked_out = {
-        "resources": {item["name"]: item["quantity"] for item in items if "quantity" in item},
+        "resources": {item["name"]: item["quantity"] for item in items if "quantity" in item and not item.get("reset")},
         "annotations": _joined(items, "annotations"),
     }
     result = prepared.prepare(node, worked_out, keys.PROMISED_RESOURCES)

@@ -28,10 +28,9 @@ def measured(given: Any) -> View:
     usage = {}
     if given.get("nodeMetrics"):
         nodes = {name: _amounts(use) for name, use in given["nodeMetrics"].items()}
-        pods = {_key(pod): _sum(c["usage"] for c in pod["containers"]) for pod in given.get("podMetrics") or ()}
-        usage["KubernetesMetrics"] = Usage(nodes, pods)
+        usage["KubernetesMetrics"] = Usage(nodes, {_key(pod): _sum(pod) for pod in given.get("podMetrics") or ()})
     if given.get("prometheusNodeUsagePercent"):
-        query = given["args"]["metricsUtilization"]["prometheus"]["query"]
+        query = ((given["args"].get("metricsUtilization") or {}).get("prometheus") or {}).get("query")
         percents = given["prometheusNodeUsagePercent"]
         usage[f"Prometheus:{query}"] = Usage({name: {levels.METRIC: int(p)} for name, p in percents.items()})
     return dataclasses.replace(picture(given), usage=usage)
@@ -45,9 +44,9 @@ def _amounts(use: Any) -> dict[str, int]:
     return amounts.units(shapes.quantities(use))
 
 
-def _sum(uses: Any) -> Mapping[str, int]:
+def _sum(pod: Any) -> Mapping[str, int]:
     total: dict[str, int] = {}
-    for use in uses:
-        for name, amount in _amounts(use).items():
+    for container in pod.get("containers") or ():
+        for name, amount in _amounts(container.get("usage")).items():
             total[name] = total.get(name, 0) + amount
     return total

@@ -18,13 +18,12 @@ RATIO, AMPLIFICATION = "cpu-normalization-ratio", "resource-amplification-ratio"
 @adapter("CPUNormalization.Calculate")
 def ratio(given: Any, expect: Any) -> tuple[Any, Any]:
     node = shapes.node_of(given["node"])
+    config = _effective("cpu-normalization-config", given.get("config"), node).cpu_normalization
     try:
         found = normalization.node_ratio(
-            _effective("cpu-normalization-config", given["config"], node).cpu_normalization,
-            label=node.labels.get(keys.CPU_NORMALIZATION_ENABLED),
-            machine=nrt.decode_cpu_basic_info(given["cpuBasicInfo"], "nrt") if "cpuBasicInfo" in given else None,
+            config, label=node.labels.get(keys.CPU_NORMALIZATION_ENABLED), machine=_machine(given)
         )
-    except (ValueError, InputError):
+    except ValueError:
         return {"error": True}, expect
     return {RATIO: normalization.encode_ratio(found)}, expect
 
@@ -34,7 +33,7 @@ def amplification(given: Any, expect: Any) -> tuple[Any, Any]:
     node = shapes.node_of(given["node"])
     try:
         ratios = normalization.amplification(
-            _effective("resource-amplification-config", given["config"], node).resource_amplification,
+            _effective("resource-amplification-config", given.get("config"), node).resource_amplification,
             cpu_normalization=node_notes.parse_normalization(
                 node.annotations.get(keys.CPU_NORMALIZATION_RATIO, ""), "node"
             ),
@@ -44,5 +43,13 @@ def amplification(given: Any, expect: Any) -> tuple[Any, Any]:
     return {AMPLIFICATION: normalization.encode_ratios(ratios)} if ratios else {}, expect
 
 
+def _machine(given: Any) -> nrt.CPUBasicInfo | None:
+    """None for what is not said, and for what cannot be read."""
+    try:
+        return nrt.decode_cpu_basic_info(given["cpuBasicInfo"], "nrt") if given.get("cpuBasicInfo") else None
+    except InputError:
+        return None
+
+
 def _effective(key: str, config: Any, node: Node) -> SLO:
-    return slo_config.effective({key: json.dumps(config)}, labels=node.labels, annotations=node.annotations)
+    return slo_config.effective({key: json.dumps(config or {})}, labels=node.labels, annotations=node.annotations)

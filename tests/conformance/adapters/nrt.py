@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ def report(given: Any, expect: Any) -> tuple[Any, Any]:
         **{name: json.loads(text) for name, key in ANNOTATIONS.items() if (text := _note(topology, key))},
         "topologyPolicies": list(topology.topology_policies or ()),
         "zones": msgspec.to_builtins(topology.zones or ()),
-        "labels": dict(topology.metadata.labels or {}),
+        "labels": _managed(topology.metadata.labels or {}, expect),
     }
     named = [name for name in said if name in expect]
     return _comparable({name: said[name] for name in named}), _comparable(expect)
@@ -176,6 +177,12 @@ def _published(before: wire.NRTObject | None) -> snapshot.Published:
         topology_policies=before.topology_policies or (),
         topology_labels=before.metadata.labels or {},
     )
+
+
+def _managed(labels: Mapping[str, str], expect: Any) -> dict[str, str]:
+    """The label that is handed on from the Node, and those that the case names."""
+    names = {keys.NUMA_RESERVATION, *(expect.get("labels") or {})}
+    return {name: text for name, text in labels.items() if name in names}
 
 
 def _note(topology: wire.NRTObject, key: str) -> str | None:

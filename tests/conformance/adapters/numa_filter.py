@@ -133,9 +133,9 @@ def after_eviction(given: Any, expect: Any) -> tuple[Any, Any]:
 
 def _unanswerable(given: Any) -> str:
     """What a scheduler says before any arithmetic."""
-    if not given["victims"]:
+    if not given.get("victims"):
         return "no victims found, cannot process eviction simulation"
-    if given["placement"] is None:
+    if given.get("placement") is None:
         return "numa placement info not found, cannot process eviction simulation"
     if not given["placement"]:
         return "no containers found in numa placement info, cannot process eviction simulation"

@@ -25,7 +25,7 @@ WORDS = {"create": "Added", "delete": "Deleted"}
 @adapter("pleg.watch_path")
 def watch_path(given: Any, expect: Any) -> tuple[Any, Any]:
     layout = cgroup_names.layout(given["cgroupVersion"], TOPS[given["driver"]])
-    root, controllers = given["cgroupRootDir"], ("cpu", "cpuacct", "cpuset", "memory", "blkio")
+    root, controllers = given["cgroupRootDir"].rstrip("/"), ("cpu", "cpuacct", "cpuset", "memory", "blkio")
     points = {name: f"{root}/{name}" for name in controllers} if layout.version == 1 else {"": root}
     cgroups = Cgroups(None, layout, points)  # type: ignore[arg-type]
     group = cgroups.pod_group("any", KubeQoS(given["kubeQoS"])).rpartition("/")[0]
@@ -55,10 +55,19 @@ def pod_id(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cgroup.kube_qos_by_path")
 def class_of(given: Any, expect: Any) -> tuple[Any, Any]:
-    """The class whose pods are in the folders of the path."""
-    layout, folders = cgroup_names.layout(1, TOPS["systemd"]), given["path"].split("/")[:-1]
-    above = {qos: cgroup_names.pod_group(layout, "any", qos).split("/")[1:-1] for qos in KubeQoS}
-    return {"kubeQoS": next((qos.value for qos, names in above.items() if names == folders), None)}, expect
+    """The class whose pods have the names of the path: with either driver, from the top or from below it."""
+    folders = given["path"].strip("/").split("/")
+    below = (qos for qos in (KubeQoS.BEST_EFFORT, KubeQoS.BURSTABLE) if _is_of(qos, folders))
+    found = next(below, KubeQoS.GUARANTEED)
+    return {"kubeQoS": found.value}, expect
+
+
+def _is_of(qos: KubeQoS, folders: list[str]) -> bool:
+    """Whether a folder is the one of a class, or is named after a pod of it."""
+    names = [cgroup_names.pod_group(cgroup_names.layout(1, top), "", qos).split("/")[1:] for top in TOPS.values()]
+    classes, pods = [parts[0] for parts in names], [parts[1].removesuffix(".slice") for parts in names]
+    systemd_pod = pods[list(TOPS).index("systemd")]
+    return any(folder in classes or folder.startswith(systemd_pod) for folder in folders)
 
 
 def _pod(layout: Layout, folder: str) -> str | None:

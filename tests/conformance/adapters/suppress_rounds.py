@@ -3,95 +3,143 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
-from koordlite.formulas import suppress
+from koordlite.formulas import reservation, suppress
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange
+from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.qos import PriorityClass
-from koordlite.model.slo import SLO, Threshold
+from koordlite.model.qos import PriorityClass, QoSClass, raw_priority_class
+from koordlite.model.slo import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Cgroup, Kubelet, Layout, Place, Published, Resctrl, Snapshot, Usage, Use
 from koordlite.model.topology import Topology
 from koordlite.strategies import cpu_suppress
-from tests.conformance.adapters import adapter, shapes
+from tests.conformance.adapters import NotCovered, adapter, shapes
 
 BE = "kubepods/besteffort"
 UNLIMITED = -1
+UNJUDGED = ("NoMetrics", "NoNode")
 LAYOUT = Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE)
 
 
 @adapter("cpu_suppress.reconcile")
 def reconcile(given: Any, expect: Any) -> tuple[Any, Any]:
-    gates = given["featureGates"]
     seen = _picture(given)
-    config = cpu_suppress.Config(follow_promises=gates["BECPUManager"])
-    after = _after(seen, config)
-    root = after[BE]
-    full = shapes.cpuset(given["nodeRootCPUSet"])
+    config = cpu_suppress.Config(follow_promises=bool((given.get("featureGates") or {}).get("BECPUManager")))
+    decisions = list(cpu_suppress.decide(seen, config))
+    after = _after(seen, decisions)
+    limits = {name for decision in decisions for name in ("quota_us", "target_cpus") if _limits(decision, name)}
     found: dict[str, Any] = {
-        "beRootQuotaAfter": root.quota_us,
-        "beRootCPUSetAfter": root.cpuset,
-        "cfsQuotaPolicyStatus": "recovered" if root.quota_us == UNLIMITED else "using",
-        "cpusetPolicyStatus": "recovered" if root.cpuset == full else "using",
+        "beRootQuotaAfter": after[BE].quota_us,
+        "beRootCPUSetAfter": after[BE].cpuset,
+        "cfsQuotaPolicyStatus": "using" if "quota_us" in limits else "recovered",
+        "cpusetPolicyStatus": "using" if "target_cpus" in limits else "recovered",
     }
     if "containerCPUSetAfter" in expect:
         groups = {name: group for place in seen.places.values() for name, group in place.containers.items()}
         found["containerCPUSetAfter"] = {name: after[groups[name]].cpuset for name in expect["containerCPUSetAfter"]}
+    if any(decision.reason in UNJUDGED for decision in decisions):  # Then no policy is in force, nor was one given up.
+        found = {name: value for name, value in found.items() if not name.endswith("PolicyStatus")}
     wanted = {name: _read(name, value) for name, value in expect.items() if name in found}
     return found, wanted
+
+
+def _limits(decision: Decision, evidence: str) -> bool:
+    return decision.reason == "BECPUBudget" and evidence in decision.evidence
 
 
 @adapter("cpu_suppress.recover_cfs_quota")
 def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     """A quota that was recovered already is nobody's any more; any other counts as set by the one agent there is."""
-    before, status = given["beRootQuotaBefore"], given["policyStatusBefore"]
+    before, status = given["beRootQuotaBefore"], given.get("policyStatusBefore")
     groups = {BE: Cgroup(CPUSet([0]), CPUSet([0]), before)}
     ours = frozenset() if status == "recovered" else frozenset({f"{BE}/cpu.quota"})
     seen = _snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
-    found = _after(seen, cpu_suppress.Config())[BE].quota_us
+    found = _after(seen, cpu_suppress.decide(seen, cpu_suppress.Config()))[BE].quota_us
     return found, expect["beRootQuotaAfter"]
 
 
 @adapter("helpers.calculate_filter_pods_used")
 def parts(given: Any, expect: Any) -> tuple[Any, Any]:
     """Whole CPUs as they are: the sums know no unit."""
-    pods = {item["metadata"]["uid"]: shapes.pod_of(item) for item in given["pods"]}
-    used, hosts = given["podUsedByUID"], given["hostAppUsed"]
-    apps = [app for app in given["hostApplications"] if app["name"] in hosts]
-    keeps = FILTERS[given["podFilter"]]
-    keeps_app = HOST_FILTERS[given["hostAppFilter"]]
-    found = {
-        "podFilteredUsed": sum(use for uid, use in used.items() if uid not in pods or keeps(pods[uid])),
-        "hostAppFilteredUsed": sum(hosts[app["name"]] for app in apps if keeps_app(app)),
-        "systemUsed": suppress.system_use(
-            node_milli=given["nodeUsed"],
-            pods_milli=sum(used.values()),
-            host_apps_milli=sum(hosts[app["name"]] for app in apps),
-            reserved_milli=given["nodeReserved"],
+    if given["podFilter"] not in FILTERS or given["hostAppFilter"] not in HOST_FILTERS:
+        raise NotCovered
+    keeps, keeps_app = FILTERS[given["podFilter"]], HOST_FILTERS[given["hostAppFilter"]]
+    read, apps = map(shapes.pod_of, given.get("pods") or []), given.get("hostApplications") or []
+    found = use_by_part(
+        node=given["nodeUsed"],
+        reserved=given["nodeReserved"],
+        pods=given.get("podUsedByUID") or {},
+        protected={pod.uid: keeps(pod) for pod in read},
+        hosts=known_hosts(apps, given.get("hostAppUsed")),
+        protected_hosts={app["name"] for app in apps if keeps_app(application(app))},
+    )
+    return dict(zip(("podFilteredUsed", "hostAppFilteredUsed", "systemUsed"), found, strict=True)), expect
+
+
+def use_by_part(
+    *,
+    node: Any,
+    reserved: Any,
+    pods: dict[str, Any],
+    protected: dict[str, bool],
+    hosts: dict[str, Any],
+    protected_hosts: set[str],
+) -> tuple[Any, Any, Any]:
+    """Use of protected pods (unknown ones are), of protected applications, and of everything that is neither."""
+    return (
+        sum(use for uid, use in pods.items() if protected.get(uid, True)),
+        sum(use for name, use in hosts.items() if name in protected_hosts),
+        suppress.system_use(
+            node_milli=node,
+            pods_milli=sum(pods.values()),
+            host_apps_milli=sum(hosts.values()),
+            reserved_milli=reserved,
         ),
-    }
-    return found, expect
+    )
+
+
+def known_hosts(apps: Any, used: Any) -> dict[str, Any]:
+    """Use of the applications that are configured."""
+    return {app["name"]: used[app["name"]] for app in apps if app["name"] in (used or {})}
+
+
+def application(given: Any) -> HostApplication:
+    """A host application as the ConfigMap writes it."""
+    return HostApplication(
+        name=given["name"],
+        priority=raw_priority_class(given.get("priority"), None),
+        qos=QoSClass.of_label(given.get("qos")),
+        base=(given.get("cgroupPath") or {}).get("base", ""),
+    )
+
+
+def reserved_milli(seen: node.Node) -> int:
+    """CPU that kubelet or the annotation keeps back."""
+    by_kubelet = reservation.from_kubelet(capacity=seen.capacity, allocatable=seen.allocatable)
+    kept = reservation.larger(by_kubelet, shapes.written_reservation(seen))
+    return kept["cpu"].milli if "cpu" in kept else 0
 
 
 def by_static_policy(given: Any) -> CPUSet:
     """What the besteffort group holds after a round under kubelet's static policy."""
     seen = _snapshot(
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
-        pods=tuple(map(shapes.pod_of, given["pods"])),
+        pods=tuple(map(shapes.pod_of, given.get("pods") or [])),
         cgroups={BE: _group(given["beRootCPUSetFileBefore"], UNLIMITED)},
         kubelet=Kubelet(cpu_manager_policy="static"),
-        **_notes(given),
+        **notes(given),
     )
-    found = _after(seen, cpu_suppress.Config())[BE].cpuset
+    found = _after(seen, cpu_suppress.decide(seen, cpu_suppress.Config()))[BE].cpuset
     assert found is not None
     return found
 
 
 def _picture(given: Any) -> Snapshot:
     """The picture of a round: every group of best effort holds the same set before it."""
-    pods = tuple(map(shapes.pod_of, given["pods"]))
+    pods = tuple(map(shapes.pod_of, given.get("pods") or []))
     before, quota_before = given["beRootPodContainerCPUSetBefore"], given["beRootQuotaBefore"]
     places = {
         pod.uid: Place(f"{BE}/{pod.uid}", {c.id: f"{BE}/{pod.uid}/{n}" for n, c in enumerate(pod.containers)})
@@ -100,34 +148,48 @@ def _picture(given: Any) -> Snapshot:
     }
     below = [group for place in places.values() for group in (place.group, *place.containers.values())]
     groups = {BE: _group(before, quota_before)} | {group: _group(before, UNLIMITED) for group in below}
-    used = {uid: Use(int(cores * 1000), 0) for uid, cores in given["podCPUUsageCores"].items()}
-    strategy = given["thresholdStrategy"]
-    threshold = Threshold(
-        enable=strategy["enable"],
-        cpu_suppress_threshold_percent=strategy["cpuSuppressThresholdPercent"],
-        cpu_suppress_policy=strategy["cpuSuppressPolicy"],
-        cpu_suppress_min_percent=strategy.get("cpuSuppressMinPercent"),
-    )
+    apps = given.get("hostApplications") or []
     return _snapshot(
         node=shapes.node_of(given["node"]),
-        slo=SLO(threshold=threshold),
+        slo=SLO(threshold=_threshold(given), host_applications=tuple(map(application, apps))),
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
         pods=pods,
         places=places,
         cgroups=groups,
-        usage=Usage(Use(int(given["nodeCPUUsageCores"] * 1000), 0), used, {}),
+        usage=Usage(
+            _uses({"node": given["nodeCPUUsageCores"]}).get("node"),
+            _uses(given.get("podCPUUsageCores") or {}),
+            _uses(known_hosts(apps, given.get("hostAppCPUUsageCores"))),
+        ),
         ours=frozenset({f"{BE}/cpu.quota"}),
-        **_notes(given),
+        **notes(given),
     )
 
 
-def _notes(given: Any) -> dict[str, Any]:
-    notes = given["nodeResourceTopologyAnnotations"] or {}
-    written = shapes.reservation(notes)
-    listed = written.reserved_cpus if written and written.reserved_cpus else CPUSet()
+def _threshold(given: Any) -> Threshold:
+    """The settings, with our defaults for what is not written."""
+    written = given.get("thresholdStrategy") or {}
+    names = {
+        "enable": "enable",
+        "cpu_suppress_threshold_percent": "cpuSuppressThresholdPercent",
+        "cpu_suppress_policy": "cpuSuppressPolicy",
+        "cpu_suppress_min_percent": "cpuSuppressMinPercent",
+    }
+    return Threshold(**{ours: written[name] for ours, name in names.items() if written.get(name) is not None})
+
+
+def _uses(cores: dict[str, float]) -> dict[str, Use]:
+    return {name: Use(int(used * 1000), 0) for name, used in cores.items() if used is not None}
+
+
+def notes(given: Any) -> dict[str, Any]:
+    """What is kept back by the annotations of the topology and of the node; InputError when one cannot be read."""
+    written = given.get("nodeResourceTopologyAnnotations") or {}
+    kept = shapes.reservation(written)
+    listed = kept.reserved_cpus if kept and kept.reserved_cpus else CPUSet()
     return {
-        "reserved": ResolvedReservation(listed),
-        "system_qos": node.parse_system_qos(notes.get(keys.SYSTEM_QOS), "node"),
+        "reserved": ResolvedReservation(listed, shapes.written_reservation(shapes.node_of(given.get("node")))),
+        "system_qos": node.parse_system_qos(written.get(keys.SYSTEM_QOS), "node"),
     }
 
 
@@ -157,10 +219,10 @@ def _snapshot(**given: Any) -> Snapshot:
     return Snapshot(**{**empty, **given})
 
 
-def _after(seen: Snapshot, config: cpu_suppress.Config) -> dict[str, Cgroup]:
+def _after(seen: Snapshot, decisions: Iterable[Decision]) -> dict[str, Cgroup]:
     """The groups with every change in force."""
     groups = dict(seen.cgroups)
-    for decision in cpu_suppress.decide(seen, config):
+    for decision in decisions:
         for change in decision.changes:
             assert isinstance(change, CgroupChange)
             field = "cpuset" if isinstance(change.value, CPUSet) else "quota_us"
@@ -181,7 +243,6 @@ FILTERS: dict[str, Any] = {
 }
 HOST_FILTERS: dict[str, Any] = {
     "NoneHostAppHighPriority": lambda app: False,
-    "NonBEHostAppFilter": lambda app: (
-        app.get("qos") != "BE" or (app.get("cgroupPath") or {}).get("base") != "KubepodsBesteffort"
-    ),
+    "NotBatchOrFreeHostAppFilter": lambda app: app.priority not in (PriorityClass.BATCH, PriorityClass.FREE),
+    "NonBEHostAppFilter": lambda app: not app.is_best_effort,
 }
