@@ -7,9 +7,12 @@ of.
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("steady", derandomize=True)
-settings.register_profile("search", print_blob=True)
+# A loaded machine is slow, which says nothing about the change either.
+_PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("steady", derandomize=True, **_PATIENT)
+settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

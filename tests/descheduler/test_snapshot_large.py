@@ -23,7 +23,9 @@ from koordlite.model.errors import InputError
 
 TEXT = st.text(alphabet='ab{}[],":\\ \n', max_size=8)
 OBJECTS = st.lists(
-    st.fixed_dictionaries({"metadata": st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT)), max_size=3)}),
+    st.fixed_dictionaries(
+        {"metadata": st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT, max_size=3), max_size=3), max_size=3)}
+    ),
     min_size=1,
     max_size=6,
 )
@@ -52,7 +54,11 @@ def test_pieces_are_the_items_whatever_they_hold(objects: list[Any], form: str, 
 
 
 @given(
-    objects=st.lists(st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT)), min_size=1, max_size=3), min_size=1),
+    objects=st.lists(
+        st.dictionaries(TEXT, st.lists(st.dictionaries(TEXT, TEXT, max_size=3), max_size=3), min_size=1, max_size=3),
+        min_size=1,
+        max_size=6,
+    ),
     form=st.sampled_from(sorted(FORMS)),
     chunk=st.integers(128, 500),
     limit=st.integers(1, 2000),

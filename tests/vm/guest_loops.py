@@ -24,7 +24,7 @@ from realnode.waiting import until
 WEB = Pod("web", "Burstable", "LS")
 BATCH = Pod("batch")
 LIMIT_MILLI, QUOTA_US = 200, 20_000
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 180
 QUALITY = {"clusterStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}}
 BURST = {"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300}}
 SETTINGS = "strategies:\n  memoryEvict:\n    beMemoryEvict: true\n"

@@ -3,7 +3,7 @@
 Prints one line of JSON for each claim. The one argument is JSON: `values` the class BE is to have by resource and cache
 id, `mounted` whether resctrl is mounted before the agent comes, `offline` the CPUs of the cache that goes away for a
 while, `unit` the bytes an occupancy of 1 stands for (0: nothing is monitored), `others` how many groups somebody else
-makes first, `refused` whether that leaves none for us.
+makes first, `refused` whether that leaves none for us, `reach` the MB/s that 100 % of the bandwidth are (0: untold).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ for _ in range(64 * 4):
 time.sleep(120)
 """
 SETTINGS = "strategies:\n  resctrl:\n    monitorSeconds: 1\n"
+THEIRS = resctrl.ROOT / "mon_groups" / "theirs"
+"""Somebody else counts the busy process."""
 EVENTS = {"llc": 1, "total": 2}
 
 
@@ -51,12 +53,17 @@ class Guest:
         self.values = {name: {int(i): v for i, v in ids.items()} for name, ids in shape["values"].items()}
         self.tree = Tree(f"{PREFIX}guest").build()
         self.cluster = Manifests(WORK / "cluster")
-        (WORK / "koordlite.yaml").write_text(SETTINGS)
+        (WORK / "koordlite.yaml").write_text(f"{SETTINGS}    l3BandwidthMbps: {shape['reach']}\n")
         self.options = ["--cluster", str(self.cluster.folder), "--state-dir", str(WORK / "state")]
         self.options += ["--kubepods", self.tree.top, "--config", str(WORK / "koordlite.yaml")]
 
+    @property
+    def are_counted(self) -> bool:
+        """Whether others have a monitoring group: not where we mount."""
+        return bool(self.shape["mounted"])
+
     def settle(self) -> None:
-        """One best-effort pod that is busy, the class BE enabled, and the groups of others."""
+        """One best-effort pod that is busy, the class BE enabled, and the groups of others, one for monitoring."""
         self.cluster.pod(BATCH)
         self.tree.add(BATCH)
         self.cluster.node()
@@ -64,6 +71,9 @@ class Guest:
         self.busy = self.tree.load(BATCH).pid
         for number in range(self.shape["others"]):
             (resctrl.ROOT / f"other-{number}").mkdir()
+        if self.are_counted:
+            THEIRS.mkdir()
+            (THEIRS / "tasks").write_text(str(self.busy))
 
     def configure(self, enable: bool) -> None:
         self.cluster.config(qos={"clusterStrategy": {"beClass": {"resctrlQOS": {**HALF, "enable": enable}}}})
@@ -185,6 +195,8 @@ def check_end(guest: Guest) -> None:
         else:
             assert "BE" not in resctrl.groups(), resctrl.groups()
             assert guest.busy in resctrl.tasks("")
+            counted = (THEIRS / "tasks").read_text().split() if guest.are_counted else [str(guest.busy)]
+            assert str(guest.busy) in counted, "others do not count it any more"
 
 
 def check_refusal(guest: Guest) -> None:

@@ -33,6 +33,8 @@ class Shape:
     unit: int = 0
     others: int = 0
     refused: bool = False
+    reach_mbps: int = 0
+    """What 100 % of the bandwidth is, where the machine counts in MB/s."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -50,6 +52,7 @@ class Shape:
             "unit": self.unit,
             "others": self.others,
             "refused": self.refused,
+            "reach": self.reach_mbps,
         }
 
 
@@ -84,6 +87,14 @@ SHAPES = {
     ),
     "intel-6.1-no-bandwidth-and-an-L2": Shape(
         flavour="intel", kernel="6.1", rdt="mba:0,l2:8,mincbm:2", values={"L3": each((0, 1), 0xF)}, unit=65536
+    ),
+    "intel-6.12-bandwidth-in-MB-per-second": Shape(
+        flavour="intel",
+        kernel="6.12",
+        resctrl="mba_MBps",
+        values={"L3": each((0, 1), 0xF), "MB": each((0, 1), 10_000)},
+        unit=65536,
+        reach_mbps=20_000,
     ),
     "amd-6.1-no-class-left": Shape(
         flavour="amd", kernel="6.1", rdt="l3clos:3,mbaclos:3", values={}, others=2, refused=True
