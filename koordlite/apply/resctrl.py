@@ -62,8 +62,8 @@ def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Ma
     """
     home = change.group.partition(_MONITORS)[0] if _MONITORS in change.group else ROOT
     moved = [entry for entry in journal.values() if isinstance(entry, TasksMoved)]
-    origins = dict(_origins(host, host.resctrl.groups_of(change.tids), moved))
-    found = {tid: group for tid, group in origins.items() if not _own(group, (), journal)}
+    origins = dict(_origins(host, host.resctrl.homes_of(change.tids), moved))
+    found = {tid: group for tid, group in origins.items() if not any(_own(each, (), journal) for each in _names(group))}
     if _own(change.group, made, journal) and all(group == home for group in found.values()):
         return
     for tid, group in found.items():
@@ -75,14 +75,20 @@ def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Ma
 def _origins(host: Host, present: Mapping[int, str], moved: Sequence[TasksMoved]) -> Iterator[tuple[int, str]]:
     """Where threads, or those that made them, were before we first moved them."""
     noted, into = {entry.tid: entry for entry in moved}, {entry.into for entry in moved}
-    homes = kin.homes(host, moved) if into & set(present.values()) else {}
+    held = {group for group in set(present.values()) if into & _names(group)}
+    homes = kin.homes(host, moved) if held else {}
     for tid, group in present.items():
         entry = noted.get(tid)
         if entry is not None and procfs.start_time(host.files, tid) == entry.start_time:
             yield tid, entry.group
         else:
-            home = kin.home(host, tid, homes) if group in into else None
+            home = kin.home(host, tid, homes) if group in held else None
             yield tid, group if home is None else home
+
+
+def _names(group: str) -> set[str]:
+    """A group and its control group, which are one unless it is a monitoring group."""
+    return {group, group.partition(_MONITORS)[0]}
 
 
 def without_group(change: Change, done: Iterable[AppliedStep]) -> AppliedStep | None:

@@ -20,6 +20,7 @@ from koordlite.model.outcome import AppliedStep
 from koordlite.model.resctrl import ROOT
 
 PREFIX = "resctrl/"
+_MONITORS = "/mon_groups/"
 GONE = "gone meanwhile"
 _NOT_MOUNTED = (errno.EINVAL, errno.ENOENT)
 Words = Callable[[OSError | ValueError], str]
@@ -34,7 +35,7 @@ def is_ours(entry: Entry) -> bool:
 
 def of_group(change: ResctrlReturn, entries: Iterable[Entry]) -> list[Entry]:
     """The entries that describe one group, its monitoring groups included."""
-    below = f"{change.group}/mon_groups/"
+    below = f"{change.group}{_MONITORS}"
     return [e for e in entries if is_ours(e) and (_group(e) == change.group or _group(e).startswith(below))]
 
 
@@ -54,7 +55,7 @@ def undo(host: Host, entries: Sequence[Entry], words: Words) -> list[AppliedStep
         *_kin_back(host, unnoted, words),
         *(_try(e.place, e.text.strip(), partial(_values_back, host, e), words) for e in files),
         *(_try(e.place, "removed", partial(_remove, host, e), words) for e in made),
-        *(_try(e.place, "unmounted", partial(_umount, host), words) for e in entries if isinstance(e, MountMade)),
+        *(_unmounted(host, e, made, words) for e in entries if isinstance(e, MountMade)),
     ]
 
 
@@ -75,12 +76,14 @@ def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
     if procfs.start_time(host.files, entry.tid) != entry.start_time:
         return False
     present = host.resctrl.group_of(entry.tid)
-    expected = {group.partition("/mon_groups/")[0] for group in ours}
+    expected = {group.partition(_MONITORS)[0] for group in ours}
     if entry.into and entry.into not in host.resctrl.group_names():
         expected.add(ROOT)  # It fell back when its group went.
+    if _MONITORS in entry.group:
+        expected.add(entry.group.partition(_MONITORS)[0])  # An earlier try may have ended half way.
     if entry.into and present is not None and present not in expected:
         return False
-    return host.resctrl.move(entry.group, (entry.tid,)).moved == 1
+    return _move(host, entry.group, (entry.tid,))
 
 
 def _values_back(host: Host, entry: FileEntry) -> bool:
@@ -91,6 +94,18 @@ def _values_back(host: Host, entry: FileEntry) -> bool:
 def _remove(host: Host, entry: GroupMade) -> bool:
     host.resctrl.remove_group(entry.group)
     return True
+
+
+def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade], words: Words) -> AppliedStep:
+    """An unmount takes every group with it. Where others have made some, it is theirs from here on."""
+    try:
+        present = {*host.resctrl.group_names(), *host.resctrl.monitor_names(ROOT)}
+    except OSError as error:
+        return AppliedStep(entry.place, "unmounted", False, words(error))
+    others = sorted(present - {group.group for group in made})
+    if others:
+        return AppliedStep(entry.place, f"stays, groups of others are in it: {', '.join(others)}")
+    return _try(entry.place, "unmounted", partial(_umount, host), words)
 
 
 def _umount(host: Host) -> bool:
@@ -126,7 +141,14 @@ def _kin_back(host: Host, homes: Mapping[int, str], words: Words) -> Iterator[Ap
 
 
 def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
-    return host.resctrl.move(group, tids).moved > 0
+    """Into the group, or where its threads fell when it was removed. A monitor takes threads of its control group."""
+    control, monitors, _ = group.partition(_MONITORS)
+    if control not in (ROOT, *host.resctrl.group_names()):
+        control = ROOT
+    moved = host.resctrl.move(control, tids).moved
+    if monitors and group in host.resctrl.monitor_names(control):
+        host.resctrl.move(group, tids)
+    return moved > 0
 
 
 def _try(place: str, value: str, act: Callable[[], bool], words: Words) -> AppliedStep:

@@ -77,6 +77,23 @@ def to_write(machine: Resctrl, group: ResctrlGroup | None, values: Mapping[str, 
     return {name: ids for name in values if (ids := _to_write(machine, group, name, values[name]))}
 
 
+def begun_with(machine: Resctrl, group: ResctrlGroup) -> dict[str, Values]:
+    """What a group made by us began with in L3 and MB: what it goes back to where nothing is asked for any more.
+
+    Bandwidth without a limit; all ways, as long as the root group has them all. Where it has not, some may be
+    somebody's alone, and which of them the group began with is not known.
+    """
+    found: dict[str, Values] = {}
+    for name in group.schemata:
+        limit = machine.bandwidths.get(name)
+        if name.startswith("L3") and name in machine.caches:
+            every, root = machine.caches[name].cbm_mask, machine.groups[ROOT].schemata.get(name, {})
+            found[name] = {cache: every for cache, mask in root.items() if mask == every}
+        elif name == "MB" and limit is not None and limit.maximum_known:
+            found[name] = dict.fromkeys(group.schemata[name], limit.maximum)
+    return found
+
+
 def _to_write(machine: Resctrl, group: ResctrlGroup | None, name: str, ids: Values) -> Values:
     cap = machine.bandwidths.get(name)
     if group is None:

@@ -64,7 +64,8 @@ def cache_fit(*, start_percent: int, end_percent: int, cap: CacheCapability) -> 
     first, end = _asked(start_percent, end_percent, cap)
     span = f"{start_percent}-{end_percent} %" if start_percent else f"{end_percent} %"
     count = mask.bit_count()
-    part = f"{count} way{'s' * (count != 1)}" if not start_percent else f"ways {shown(mask)}"
+    ways = f"way{'s' * (count != 1)}"
+    part = f"{count} {ways}" if not start_percent else f"{ways} {shown(mask)}"
     widened = f", not less than {max(1, cap.min_cbm_bits)}" if mask != (1 << end) - (1 << first) else ""
     shared = f", {shown(mask & cap.shareable_bits)} shared with I/O" if mask & cap.shareable_bits else ""
     return Fit(mask, f"{span} of {cap.ways} ways is {part}{widened}{shared}: mask {mask:x}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from koordlite.host import procfs
 from koordlite.model.resctrl import (
@@ -17,6 +17,7 @@ from koordlite.model.resctrl import (
     BandwidthCapability,
     CacheCapability,
     MonitorCapability,
+    ResctrlGroup,
 )
 from koordlite.ports import Files
 
@@ -97,12 +98,28 @@ def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -
     return dataclasses.replace(cap, maximum=kept, maximum_known=False)
 
 
+def counts_otherwise(known: Capabilities, groups: Iterable[ResctrlGroup]) -> bool:
+    """Whether groups hold bandwidths that contradict `known`: MB/s where percent are expected, or the other way round.
+
+    Somebody mounted resctrl anew, with or without `mba_MBps`: names and content of info/ stay the same, and 50 % must
+    not be written as 50 MB/s.
+    """
+    cap = known.bandwidths.get("MB")
+    held = [value for group in groups for value in group.schemata.get("MB", {}).values()]
+    if cap is None or not held or cap.min_bandwidth <= 0:
+        return False
+    return cap.mbps == (max(held) <= PERCENT)
+
+
 def _cache(files: Files, folder: str) -> CacheCapability:
+    least = _number(files, f"{folder}/min_cbm_bits")
+    # Linux before 6.7 has no sparse_masks. AMD alone has a minimum of 0, and takes holes on every kernel.
+    holes = int(least == 0)
     return CacheCapability(
         cbm_mask=_number(files, f"{folder}/cbm_mask", base=16),
-        min_cbm_bits=_number(files, f"{folder}/min_cbm_bits"),
+        min_cbm_bits=least,
         shareable_bits=_number(files, f"{folder}/shareable_bits", base=16, default=0),
-        sparse_masks=_number(files, f"{folder}/sparse_masks", default=0) == 1,
+        sparse_masks=_number(files, f"{folder}/sparse_masks", default=holes) == 1,
         num_closids=_number(files, f"{folder}/num_closids"),
         io_alloc={"enabled": True, "disabled": False}.get(_text(files, f"{folder}/io_alloc")),
     )

@@ -64,13 +64,17 @@ def _counters(files: Files, folder: str) -> Counters:
     )
 
 
+_DIGITS = 20
+"""Of 64 bits."""
+
+
 def _number(files: Files, path: str) -> int | None:
     """`Unavailable`, `Error`, `Unassigned` and a file that is not there are all no number."""
     try:
         text = files.read(path).strip()
     except OSError:
         return None
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdigit() and len(text) <= _DIGITS else None
 
 
 def _names(files: Files, folder: str) -> Sequence[str]:

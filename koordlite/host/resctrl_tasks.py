@@ -15,6 +15,8 @@ from koordlite.ports import Files
 
 MOST_ROUNDS = 16
 """So often a group of threads that keeps growing is read again; what is born later has a parent that was moved."""
+MONITORS = "/mon_groups/"
+"""What stands between a control group and a monitoring group of it."""
 _KERNEL_THREAD = 0x00200000
 
 
@@ -73,24 +75,28 @@ def move_all(
     return total
 
 
-def group_of(files: Files, tid: int) -> str | None:
-    """The control group a thread is in, empty for the root; None when the thread is gone, or nothing tells."""
+def home_of(files: Files, tid: int) -> str | None:
+    """The group a thread is in: its control group, empty for the root, with its monitoring group if it is in one.
+
+    None when the thread is gone, or nothing tells.
+    """
     try:
         raw = files.read(f"/proc/{tid}/cpu_resctrl_groups")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    for line in raw.decode().splitlines():
-        if line.startswith("res:") and line != "res:":
-            return line.removeprefix("res:").strip("/")
-    return None
+    told = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    if not told.get("res"):
+        return None
+    monitor = told.get("mon", "")
+    return told["res"].strip("/") + (f"{MONITORS}{monitor}" if monitor else "")
 
 
-def groups_of(
+def homes_of(
     files: Files, tids: Collection[int], members: Callable[[], Mapping[str, Collection[int]]]
 ) -> dict[int, str]:
-    """Control group by thread, for those that live. `members` reads the threads of every group but the root: it is
+    """Group by thread, for those that live. `members` reads the threads of every control group but the root: it is
     asked once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
-    found = {tid: group for tid in tids if (group := group_of(files, tid)) is not None}
+    found = {tid: group for tid in tids if (group := home_of(files, tid)) is not None}
     untold = [tid for tid in tids if tid not in found and _lives(files, tid)]
     if untold:
         homes = {tid: group for group, held in members().items() for tid in held}

@@ -21,11 +21,12 @@ from koordlite.ports import Files
 
 POINT = "/sys/fs/resctrl"
 _NOT_GROUPS = frozenset({"info", "mon_data", "mon_groups"})
-_MONITORS = "/mon_groups/"
+_MONITORS = resctrl_tasks.MONITORS
 _WRITE_LIMIT_BYTES = 4096
 _GONE = (errno.ENOENT, errno.ENODEV)
 _LOOKS_BETWEEN_INFO = 30
-"""How many looks the content of `info` is believed for: it can only change by an unmount."""
+"""How many looks the content of `info` is believed for: it can only change by an unmount. Values of groups that are in
+another unit end it at once."""
 
 
 def anything(_group: str) -> bool:
@@ -61,6 +62,9 @@ class ResctrlFS:
             why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
             return Resctrl(absent=why, monitor=found.monitor)
         groups = dict(self._groups(frozenset(with_tasks or ())))
+        if resctrl_info.counts_otherwise(found, groups.values()):
+            self._known, self._largest, self._fresh = None, {}, {}
+            found = self._capabilities() or found
         self._remember_largest(groups.values())
         bandwidths = {name: self._with_maximum(name, cap) for name, cap in found.bandwidths.items()}
         return Resctrl("", found.caches, bandwidths, groups, monitor=found.monitor)
@@ -179,11 +183,13 @@ class ResctrlFS:
 
     def group_of(self, tid: int) -> str | None:
         """The control group a thread is in, empty for the root; None when the thread is gone, or nothing tells."""
-        return resctrl_tasks.group_of(self._files, tid)
+        home = resctrl_tasks.home_of(self._files, tid)
+        return None if home is None else home.partition(_MONITORS)[0]
 
-    def groups_of(self, tids: Collection[int]) -> dict[int, str]:
-        """The control group of each thread that lives, on kernels of any age."""
-        return resctrl_tasks.groups_of(
+    def homes_of(self, tids: Collection[int]) -> dict[int, str]:
+        """The group of each thread that lives: the control group on kernels of any age, the monitoring group in it
+        where the kernel tells (5.6 and later)."""
+        return resctrl_tasks.homes_of(
             self._files, tids, lambda: {name: self.tasks(name) for name in self.group_names()}
         )
 

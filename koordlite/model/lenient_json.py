@@ -39,7 +39,7 @@ class Document:
         except json.JSONDecodeError as error:
             where = f"line {error.lineno} column {error.colno}"
             lines = text.split("\n")
-            self.spoil("", lines[error.lineno - 1], f"not JSON: {error.msg} at {where}")
+            self.spoil("", lines[error.lineno - 1], f"not JSON: {error.msg.removesuffix(' at')} at {where}")
         except (ValueError, RecursionError) as error:
             self.spoil("", text, f"not usable JSON: {error}")
         return None

@@ -102,6 +102,7 @@ def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
     elif config.require == "required":
         yield Decision("resctrl", "refuse", "ResctrlRequired", why)
     yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
+    yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in _asking(seen, config))
 
 
 def _is_asked_for(seen: Snapshot, config: Config) -> bool:
@@ -288,9 +289,16 @@ def _monitor(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change
 
 
 def _changes(seen: Snapshot, group: str, wanted: Wanted, cgroups: Iterable[str]) -> tuple[Change, ...]:
-    """The group, what it does not hold yet, and the threads of the cgroups that are not in it."""
+    """The group, what it does not hold yet, and the threads of the cgroups that are not in it.
+
+    In a group we made, a part that nobody asks for any more is again what the group began with.
+    """
     present = seen.resctrl.groups.get(group)
-    values = schemata_wanted.to_write(seen.resctrl, present, wanted.values)
+    parts = dict(wanted.values)
+    if present and f"{_PLACE}{group}" in seen.ours:
+        begun = schemata_wanted.begun_with(seen.resctrl, present)
+        parts |= {name: {**ids, **parts.get(name, {})} for name, ids in begun.items()}
+    values = schemata_wanted.to_write(seen.resctrl, present, parts)
     held = (present.tasks if present else None) or frozenset()
     return (
         *([] if present else [ResctrlGroupChange(group)]),

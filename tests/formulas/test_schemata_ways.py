@@ -60,6 +60,7 @@ def test_no_part_is_refused_by_its_machine(ways: int, least: int, start: int, le
         (0, 30, CacheCapability(0x7FF, 1), "30 % of 11 ways is 4 ways: mask f"),
         (0, 5, CacheCapability(0x7FF, 1), "5 % of 11 ways is 1 way: mask 1"),
         (50, 100, CacheCapability(0xFFF, 1), "50-100 % of 12 ways is ways 6-11: mask fc0"),
+        (99, 100, CacheCapability(0xFFF, 1), "99-100 % of 12 ways is way 11, not less than 1: mask 800"),
         (0, 1, CacheCapability(0xFFF, 2), "1 % of 12 ways is 2 ways, not less than 2: mask 3"),
         (0, 100, CacheCapability(0xFFF, 1, 0xC00), "100 % of 12 ways is 12 ways, 10-11 shared with I/O: mask fff"),
     ],

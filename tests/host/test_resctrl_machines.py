@@ -139,6 +139,15 @@ def test_a_third_of_the_cache_and_half_the_bandwidth(
 
 
 @pytest.mark.parametrize(
+    ("files", "holes"),
+    [(MILAN, True), (GENOA, True), (OLD_KERNEL, False)],
+    ids=["AMD before 6.7, which has no file for it", "told", "Intel before 6.7"],
+)
+def test_masks_may_have_holes(machine: Rooted, files: Tree, holes: bool) -> None:
+    assert ResctrlFS(machine.plant(files)).read().caches["L3"].sparse_masks == holes
+
+
+@pytest.mark.parametrize(
     ("files", "reach", "value"),
     [(MBPS, 20_000, 10_000), (GENOA, 48_000, 192), (ONE_SOCKET, 48_000, 50)],
     ids=["MB/s", "eighths of a GB/s", "percent needs no reach"],

@@ -272,6 +272,12 @@ def test_where_resctrl_is_not_mounted(build: Any, config: Any, changes: int, rea
     assert {d.reason for d in found.values()} == reasons
 
 
+def test_a_pod_that_asks_where_there_is_none_hears_of_it(build: Any) -> None:
+    found = decide(build, Resctrl(absent="this CPU has none"), wish(percent=20))
+    asking = [d for subject, d in found.items() if subject.startswith("pod/")]
+    assert [(d.verdict, d.reason, d.evidence) for d in asking] == [("skip", "NoResctrl", {"why": "this CPU has none"})]
+
+
 def test_nothing_is_mounted_while_nobody_asks(build: Any) -> None:
     found = decide(build, Resctrl(absent="not mounted", mountable=True), None)
     assert {d.reason for d in found.values()} == {"NoResctrl"}
