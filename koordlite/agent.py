@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from koordlite import plan, reflex, strategies, wake
 from koordlite.apply import Applier, restore
 from koordlite.config import Settings
+from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal import Journal
 from koordlite.model import node as nodes
@@ -25,8 +26,8 @@ from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster
 from koordlite.record.moment import Moment
 from koordlite.report import tick as ticks
+from koordlite.report import told
 from koordlite.report.tick import Tick
-from koordlite.strategies.resctrl import Config as ResctrlSettings
 from koordlite.wake import Waker
 
 LOG = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class Agent:
             host,
             cluster,
             tasks_seconds=settings.agent.tasks_seconds,
-            monitor_seconds=_monitor_seconds(settings),
+            monitor_seconds=wants.monitor_seconds(settings.strategies),
             wanted=wants.of(asked),
         )
         self._applier = Applier(host, cluster, journal) if journal else None
@@ -54,6 +55,7 @@ class Agent:
         self._answers = strategies.Answers()
         self._said: dict[str, str] = {}
         self._waker = Waker(host)
+        self._guard = FaultGuard(limit=0)
         self._pauses = Pauses(journal.folder if journal else None)
         self._unhealed = False
         self._unrestored = 0
@@ -91,11 +93,15 @@ class Agent:
         _log_restored("stopping", steps)
         return steps
 
-    def run(self, on_tick: Callable[[Tick], None], *, seconds: float | None = None) -> None:
+    def run(
+        self, on_tick: Callable[[Tick], None], *, seconds: float | None = None, guard: FaultGuard | None = None
+    ) -> None:
         """Tick until the clock says stop, or for `seconds`. A tick that is late is not made up for.
 
-        However it ends, also by an error of `on_tick`, all is put back where that is what a stop does.
+        Faults, also of `on_tick`, that `guard` survives are told as a tick; without a guard they end the run. However
+        it ends, all is put back where that is what a stop does.
         """
+        self._guard = guard or self._guard
         self.heal()
         agent = self._settings.agent
         self._waker = wake.open_waker(self._host, agent.reaction, hertz=agent.reaction_hertz)
@@ -138,18 +144,35 @@ class Agent:
         end = None if seconds is None else clock.monotonic() + seconds
         due = clock.monotonic()
         while end is None or clock.monotonic() < end:
-            on_tick(self.tick())
+            self._guard.begin()
+            with self._guard:
+                on_tick(self.tick())
+            self._tell_fault(on_tick)
             due = max(due + interval, clock.monotonic())
             if self._pass_time(due, on_tick):
                 break
 
     def _pass_time(self, due: float, on_tick: Callable[[Tick], None]) -> bool:
         """Wait for the next tick, and answer surges meanwhile; True when the run was asked to stop."""
-        while (woken := self._waker.wait(due)).cause == "surge":
-            tick = self.react(woken.use) if woken.use else None
-            if tick:
-                on_tick(tick)
-        return woken.cause == "stop"
+        with self._guard:
+            while (woken := self._waker.wait(due)).cause == "surge":
+                tick = self.react(woken.use) if woken.use else None
+                if tick:
+                    on_tick(tick)
+            return woken.cause == "stop"
+        self._tell_fault(on_tick)
+        return self._host.clock.wait(max(0.0, due - self._host.clock.monotonic()))
+
+    def _tell_fault(self, on_tick: Callable[[Tick], None]) -> None:
+        """A round that a fault of ours has ended, as a tick. What is in force stays, nothing wakes before its time."""
+        if not self._guard.hurt:
+            return
+        self._waker.watch(None, None)
+        self.judged = None
+        faults = self._guard.state
+        told = dataclasses.replace(self._blind(faults.why, 0.0), faults=faults, problems=(faults.problem("agent"),))
+        with self._guard:
+            on_tick(told)
 
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
@@ -174,7 +197,9 @@ class Agent:
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(seen) if self._applier else ()
         applied, because = self._apply(made, seen)
-        self.judged = self._moment(seen, decisions, applied, recent=recent)
+        released = still and (self.paused is None or self.paused.release)
+        judged = self._moment(seen, decisions, applied, recent=recent)
+        self.judged = dataclasses.replace(judged, still=still, released=released)
         problems = (*seen.problems, *self._pauses.problems, *map(_conflict, made.conflicts))
         seen = dataclasses.replace(seen, problems=problems)
         tick = self._report(seen, decisions, applied, began, because)
@@ -201,6 +226,7 @@ class Agent:
             tick_seconds=time.perf_counter() - began,
             because=because or self._unreleased or _lacking(decisions) or self._stale(seen) or self._cannot_react,
         )
+        tick = dataclasses.replace(tick, faults=self._guard.past)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
     def _stands_still(self, seen: Snapshot) -> bool:
@@ -320,7 +346,7 @@ class Agent:
         """A refusal is logged when it comes up, not each tick it lasts."""
         for step in applied:
             if not step.ok and self._refused.get(step.place) != step.error:
-                LOG.warning("refused: %s = %s: %s", step.place, step.value, step.error)
+                LOG.warning("refused: %s = %s: %s", step.place, told.shortened(step.value), step.error)
         self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _stale(self, seen: Snapshot) -> str:
@@ -340,8 +366,10 @@ class Agent:
             wall=clock.wall(),
             status="degraded",
             because=because,
-            modes=self.modes,
+            modes=self._modes_in_force,
             tick_seconds=seconds,
+            faults=self._guard.past,
+            pause=self.paused,
         )
 
 
@@ -349,12 +377,6 @@ def _refusals(applied: tuple[AppliedStep, ...]) -> str:
     """A pod that may not go at present is no fault: a budget did its work, and the decisions tell it."""
     refused = [step for step in applied if not step.ok and not step.place.startswith(POD)]
     return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
-
-
-def _monitor_seconds(settings: Settings) -> float:
-    """How often resctrl's counters are looked at; never while the strategy is off."""
-    section = settings.strategies.get("resctrl")
-    return section.monitor_seconds if isinstance(section, ResctrlSettings) and section.mode != "off" else 0.0
 
 
 def _lacking(decisions: tuple[Decision, ...]) -> str:

@@ -110,7 +110,7 @@ class Waker:
         began, looks, cpu = self._clock.monotonic(), self._samples, time.thread_time()
         try:
             return self._watch_until(until)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return self._blind(error, until)
         finally:
             self._account(time.thread_time() - cpu, self._samples - looks, self._clock.monotonic() - began)
@@ -122,8 +122,8 @@ class Waker:
             return None
         try:
             return sentinel.between(first, self._sentinel.look())
-        except OSError:
-            return None  # The group ended; the tick sees for itself.
+        except (OSError, ValueError):
+            return None  # The group ended, or shows no number; the tick sees for itself.
 
     def close(self) -> None:
         """Give all descriptors back, and only pass the time from here on."""
@@ -204,7 +204,7 @@ class Waker:
             self._trigger.close()
             self._trigger, self._why = None, why
 
-    def _blind(self, error: OSError, until: float) -> Wake:
+    def _blind(self, error: OSError | ValueError, until: float) -> Wake:
         """The counters cannot be read: the rest of the wait is only waited, and the next one tries again."""
         if self._why != str(error):
             LOG.warning("no looks between ticks: %s", error)

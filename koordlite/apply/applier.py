@@ -21,15 +21,17 @@ from koordlite.model.decision import (
     Change,
     ClusterChange,
     EvictPod,
+    NodeChange,
     NodeResourceChange,
     OOMScoreChange,
     ResctrlChange,
     ResctrlGroupChange,
+    ResctrlMountChange,
     ResctrlReturn,
     SystemFileChange,
     ZoneResourceChange,
 )
-from koordlite.model.errors import InputError, JournalError
+from koordlite.model.errors import JournalError
 from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.plan import Plan
@@ -68,7 +70,7 @@ class Applier:
 
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is told and does not stop the others; JournalError stops them all."""
-        due = [c for c in plan.steps if not self._foreign.keep_off(c.place, seen.time) and not self._stands(c, seen)]
+        due = self._due(plan, seen)
         made = resctrl.about_to_be_made(self._host, due)
         unread: dict[str, AppliedStep] = {}
         entries: list[Entry] = []
@@ -91,6 +93,19 @@ class Applier:
         steps = (*unread.values(), *done, *published, *asked)
         self.troubles.note(steps)
         return steps
+
+    def _due(self, plan: Plan, seen: Snapshot) -> list[Change]:
+        """What does not stand already and nobody fights over. What a strategy tells of the Node waits together: an
+        annotation that follows an amount would else be written on its own at each tick of a fight."""
+        fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, seen.time)}
+        waiting = {plan.owners.get(c.place, "") for c in plan.steps if isinstance(c, NodeChange) and c.place in fought}
+        return [
+            c
+            for c in plan.steps
+            if c.place not in fought
+            and not (isinstance(c, NodeChange) and plan.owners.get(c.place) in waiting)
+            and not self._stands(c, seen)
+        ]
 
     def release(self) -> tuple[AppliedStep, ...]:
         """Give everything back while the run goes on: what others make of it from then on is not foreign.
@@ -125,7 +140,7 @@ class Applier:
         """
         try:
             self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
-            self._disown([c for c in able if isinstance(c, ResctrlGroupChange)], done)
+            self._disown([c for c in able if isinstance(c, ResctrlGroupChange | ResctrlMountChange)], done)
         except JournalError as error:
             return [AppliedStep("journal", "without what was given back", False, str(error))]
         return []
@@ -137,10 +152,10 @@ class Applier:
         self._keep_no_watch(places)
         self._journal.forget(places)
 
-    def _disown(self, groups: list[ResctrlGroupChange], done: list[AppliedStep]) -> None:
-        """A group the kernel did not let us make is not ours: whoever makes one of that name later keeps it."""
+    def _disown(self, made: list[ResctrlGroupChange | ResctrlMountChange], done: list[AppliedStep]) -> None:
+        """What the kernel did not let us make is not ours: whoever makes such a group, or mounts, later keeps it."""
         refused = {step.place for step in done if not step.ok or step.value == resctrl.THERE}
-        self._journal.forget({group.place for group in groups} & refused)
+        self._journal.forget({change.place for change in made} & refused)
 
     def _return(self, change: ResctrlReturn) -> AppliedStep:
         """What is undone leaves the journal: from then on the group is not ours."""
@@ -199,6 +214,7 @@ class Applier:
             return
         if field == inherited.FIELD:
             raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place, self._lately)
+        self._host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
         path, wall = self._host.cgroups.path(group, field), self._host.clock.wall()
         yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
 
@@ -207,21 +223,18 @@ class Applier:
         return isinstance(change, CgroupChange) and cgroup is not None and writer.stands(self._host, change, cgroup)
 
     def _publish(self, changes: list[ClusterChange], seen: Snapshot) -> list[AppliedStep]:
-        if not changes:
-            return []
-        started, error = self._host.clock.monotonic(), ""
-        try:
-            self._cluster.publish(changes)
-        except OSError as refused:
-            error = writer.words(refused)
-        except InputError as refused:
-            error = str(refused)
-        if not error:
-            self.last_sync |= {
-                c.place: seen.time for c in changes if isinstance(c, NodeResourceChange | ZoneResourceChange)
-            }
+        started = self._host.clock.monotonic()
+        errors = promises.publish(self._cluster, changes)
+        self.last_sync |= {
+            c.place: seen.time
+            for c in changes
+            if isinstance(c, NodeResourceChange | ZoneResourceChange) and c.place not in errors
+        }
+        for change in (c for c in changes if isinstance(c, NodeChange)):
+            self._foreign.unsure(change.place) if change.place in errors else self._foreign.wrote(change)
         seconds = self._host.clock.monotonic() - started
-        return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c in changes]
+        found = [(c, errors.get(c.place, "")) for c in changes]
+        return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c, error in found]
 
 
 def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[str, Found]]:

@@ -6,6 +6,7 @@ Only the Eviction API is used. A container that is merely stopped comes back, an
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import Iterable, Mapping
 
 from koordlite.apply import writer
@@ -18,6 +19,8 @@ from koordlite.ports import Clock, Cluster
 
 FIRST_BACK_OFF_SECONDS = 10.0
 LAST_BACK_OFF_SECONDS = 300.0
+LAST_SILENCE_SECONDS = 20.0
+"""Longest time nobody is asked for after an eviction that was not answered."""
 ACCEPTED = "eviction accepted"
 
 
@@ -30,13 +33,27 @@ class Refusal:
     count: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Silence:
+    """Since the cluster last answered: how it failed to, until when nobody is asked for, and how often that was so."""
+
+    why: str = ""
+    until: float = float("-inf")
+    count: int = 0
+
+
 class Evictions:
-    """Asks, and knows what was answered in this run."""
+    """Asks, and knows what was answered in this run.
+
+    A refusal concerns one pod, and another may go in its place. Silence concerns the cluster: the pod may be on its way
+    out, so no other is asked for until there is an answer, or the back-off has passed.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._accepted: dict[str, float] = {}
         self._refusals: dict[str, Refusal] = {}
+        self._silence = _Silence()
 
     def onto(self, seen: Snapshot) -> Snapshot:
         """The picture with the pods that were let go or refused of late; what is over is forgotten."""
@@ -49,32 +66,57 @@ class Evictions:
         return dataclasses.replace(seen, evicted=dict(self._accepted), refused_evictions=refused)
 
     def take(self, pods: Iterable[EvictPod], *, time: float) -> list[AppliedStep]:
-        """Ask for each pod; a refusal or a cluster that does not answer is told and does not stop the others."""
-        return [self._ask(pod, time) for pod in pods]
+        """Ask for each pod until the cluster fails to answer; a refusal is told and does not stop the others."""
+        silent = self._silence.why if time < self._silence.until else ""
+        steps = []
+        for pod in pods:
+            if silent:
+                steps.append(_failed(pod, f"not asked, the last eviction has no answer: {silent}"))
+                continue
+            started, error = self._clock.monotonic(), ""
+            try:
+                error = self._refused(pod, time)
+            except OSError as failed:
+                error = silent = writer.words(failed)
+                self._unanswered(pod, failed, time)
+            seconds = self._clock.monotonic() - started
+            steps.append(_failed(pod, error, seconds) if error else AppliedStep(pod.place, ACCEPTED, seconds=seconds))
+        return steps
 
     @property
     def accepted(self) -> Mapping[str, float]:
         """By uid, when the cluster agreed."""
         return self._accepted
 
-    def _ask(self, pod: EvictPod, time: float) -> AppliedStep:
-        started, error = self._clock.monotonic(), ""
+    def _refused(self, pod: EvictPod, time: float) -> str:
+        """Ask for one pod; why it may not go, empty when it was accepted."""
+        error = ""
         try:
             self._cluster.evict(pod)
         except EvictionRefused as refused:
             error = refused.why
             self._back_off(pod.uid, error, time, refused.retry_after_seconds)
-        except OSError as failed:
-            error = writer.words(failed)
-            self._back_off(pod.uid, error, time, None)
         else:
             self._accepted[pod.uid] = time
             self._refusals.pop(pod.uid, None)
-        seconds = self._clock.monotonic() - started
-        return AppliedStep(pod.place, writer.describe(pod) if error else ACCEPTED, not error, error, seconds)
+        self._silence = _Silence()
+        return error
+
+    def _unanswered(self, pod: EvictPod, failed: OSError, time: float) -> None:
+        """What is still being asked (EINPROGRESS) is asked again in the next round, which fetches the answer."""
+        if failed.errno == errno.EINPROGRESS:
+            return
+        why, count = writer.words(failed), self._silence.count + 1
+        seconds = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_SILENCE_SECONDS)
+        self._silence = _Silence(why, time + seconds, count)
+        self._back_off(pod.uid, why, time, None)
 
     def _back_off(self, uid: str, why: str, time: float, wished_seconds: float | None) -> None:
         """Twice as long after each refusal, and never shorter than the cluster wishes."""
         count = self._refusals[uid].count + 1 if uid in self._refusals else 1
         own = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_BACK_OFF_SECONDS)
         self._refusals[uid] = Refusal(why, time + max(own, wished_seconds or 0.0), count)
+
+
+def _failed(pod: EvictPod, error: str, seconds: float = 0.0) -> AppliedStep:
+    return AppliedStep(pod.place, writer.describe(pod), False, error, seconds)

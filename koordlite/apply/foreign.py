@@ -1,4 +1,5 @@
-"""Who else writes our files: what we wrote last, compared with what stands there, and how long we then keep off.
+"""Who else writes our files and our fields of the Node: what we wrote last, compared with what stands there, and how
+long we then keep off.
 
 The first foreign write is corrected at once; each further one within the hour doubles the time before the next
 correction, so that two controllers never fight faster than that.
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from koordlite.formulas import blkio
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import BlockChange, CgroupChange, CgroupField
+from koordlite.model.decision import BlockChange, CgroupChange, CgroupField, NodeAnnotationChange, NodeChange
 from koordlite.model.outcome import ForeignWrite
 from koordlite.model.snapshot import Cgroup, Snapshot
 
@@ -40,31 +41,40 @@ class _Fight:
 
 
 class ForeignWriters:
-    """Remembers our last value of each cgroup file we wrote."""
+    """Remembers our last value of each cgroup file and each field of the Node we wrote."""
 
     def __init__(self) -> None:
         self._ours: dict[str, CgroupChange] = {}
         self._lines: dict[str, BlockChange] = {}
+        self._promises: dict[str, NodeChange] = {}
         self._fights: dict[str, _Fight] = {}
         self._looked_at: Mapping[str, Cgroup] | None = None
 
-    def wrote(self, change: CgroupChange | BlockChange) -> None:
+    def wrote(self, change: CgroupChange | BlockChange | NodeChange) -> None:
         """We wrote this value, or what the kernel makes of it."""
         if isinstance(change, BlockChange):
             self._lines[change.place] = change
             return
+        if isinstance(change, NodeChange):
+            self._promises[change.place] = change
+            return
         self._ours[change.place] = change
         self._looked_at = None
+
+    def unsure(self, place: str) -> None:
+        """Whether our last write of this field of the Node was taken is not known: what stands there may be ours."""
+        self._promises.pop(place, None)
 
     def forget(self, place: str) -> None:
         """The file is not ours any more."""
         self._ours.pop(place, None)
         self._lines.pop(place, None)
+        self._promises.pop(place, None)
         self._fights.pop(place, None)
 
     def look(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
         """Files whose value is not the one we wrote last; each is told once."""
-        found = list(self._changed_lines(seen))
+        found = [*self._changed_lines(seen), *self._changed_promises(seen)]
         if seen.cgroups is self._looked_at:
             return tuple(found)  # The same picture of all files as the last time.
         self._looked_at = seen.cgroups
@@ -91,6 +101,17 @@ class ForeignWriters:
             if present is not None:
                 self._note(place, seen.time)
                 yield ForeignWrite(place, change.value or "", present)
+
+    def _changed_promises(self, seen: Snapshot) -> Iterator[ForeignWrite]:
+        """The same of the Node: Koordinator's manager writes these fields too. A Node that is gone takes them along."""
+        for place, change in list(self._promises.items()):
+            present = _promised(seen, change)
+            if seen.node is not None and present == change.value:
+                continue
+            del self._promises[place]
+            if seen.node is not None:
+                self._note(place, seen.time)
+                yield ForeignWrite(place, _shown(change.value), _shown(present))
 
     def keep_off(self, place: str, now: float) -> bool:
         """Whether a correction of this file has to wait."""
@@ -122,3 +143,14 @@ class ForeignWriters:
         # A fight that goes on for a day comes to exponents that no float holds.
         wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait
+
+
+def _promised(seen: Snapshot, change: NodeChange) -> int | str | None:
+    """What the Node holds where `change` was published."""
+    if isinstance(change, NodeAnnotationChange):
+        return seen.node.annotations.get(change.key) if seen.node else None
+    return seen.published.node_resources.get(change.resource)
+
+
+def _shown(value: int | str | None) -> str:
+    return "(absent)" if value is None else str(value)

@@ -79,7 +79,7 @@ def _if_copy(host: Host, group: str, entries: Mapping[str, Entry], lately: Latel
     try:
         raw = host.cgroups.read_present(group, FIELD)
         before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
-    except OSError:
+    except (OSError, ValueError):
         return  # We write nothing there yet; before we do it is read again, and a failure then is told.
     if before is not None and before != raw:
         path = host.cgroups.path(group, FIELD)
@@ -107,11 +107,24 @@ def _unnoted(host: Host, group: str, noted: Mapping[str, FileEntry]) -> Iterator
     """Groups below `group` down to those that have an entry of their own."""
     try:
         children = [f"{group}/{name}" for name in host.cgroups.children(group)]
-        states = [(child, host.cgroups.state(child)) for child in children if child not in noted]
     except OSError as error:
         if vanished(error):
             return
         raise
-    for child, state in states:
-        yield child, state
-        yield from _unnoted(host, child, noted)
+    for child in children:
+        state = None if child in noted else _state(host, child)
+        if state is not None:
+            yield child, state
+            yield from _unnoted(host, child, noted)
+
+
+def _state(host: Host, group: str) -> Cgroup | None:
+    """None when the group is gone or cannot be understood: then it is no copy of ours as far as anybody can tell."""
+    try:
+        return host.cgroups.state(group)
+    except ValueError:
+        return None
+    except OSError as error:
+        if vanished(error):
+            return None
+        raise

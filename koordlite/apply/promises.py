@@ -10,6 +10,7 @@ from koordlite.model.decision import (
     Change,
     ClusterChange,
     NodeAnnotationChange,
+    NodeChange,
     NodeResourceChange,
     ZoneResourceChange,
 )
@@ -33,18 +34,33 @@ def found(change: Change, strategy: str, seen: Snapshot) -> Iterator[ClusterEntr
             yield ZoneAmount(zone=zone, resource=resource, previous=part, strategy=strategy)
 
 
-def take_back(cluster: Cluster, entries: Sequence[ClusterEntry]) -> list[AppliedStep]:
-    """Publish what stood there before us; one refusal is every entry's, since they go in one go."""
-    if not entries:
-        return []
-    error = ""
+def publish(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[str, str]:
+    """Publish, and say by place why what was not published was not.
+
+    The Node and its topology each in one go and by itself: what is refused of one is not told of the other, which
+    stands then, and is not due again.
+    """
+    node = [change for change in changes if isinstance(change, NodeChange)]
+    topology = [change for change in changes if not isinstance(change, NodeChange)]
+    return {**_together(cluster, node), **_together(cluster, topology)}
+
+
+def _together(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[str, str]:
     try:
-        cluster.publish([_undoing(entry) for entry in entries])
+        if changes:
+            cluster.publish(changes)
     except OSError as refused:
-        error = writer.words(refused)
+        return {change.place: writer.words(refused) for change in changes}
     except InputError as refused:
-        error = str(refused)
-    return [AppliedStep(entry.place, describe(entry), not error, error) for entry in entries]
+        return {change.place: str(refused) for change in changes}
+    return {}
+
+
+def take_back(cluster: Cluster, entries: Sequence[ClusterEntry]) -> list[AppliedStep]:
+    """Publish what stood there before us."""
+    errors = publish(cluster, [_undoing(entry) for entry in entries])
+    found = [(entry, errors.get(entry.place, "")) for entry in entries]
+    return [AppliedStep(entry.place, describe(entry), not error, error) for entry, error in found]
 
 
 def describe(entry: ClusterEntry) -> str:

@@ -101,8 +101,15 @@ def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
     """Values back in legal order. The last write of each file is of the very bytes that were found."""
     present, unread = _states(host, entries)
     found = {entry.place: entry for entry in entries}
-    wanted = [_change(host, entry) for entry in entries if entry.group in present]
-    sets = {entry.group: entry for entry in entries if entry.field == inherited.FIELD}
+    wanted, sets = list[CgroupChange](), dict[str, FileEntry]()
+    for entry in (e for e in entries if e.group in present):
+        try:
+            wanted.append(_change(host, entry))
+        except ValueError as error:
+            unread[entry.group] = writer.words(error)
+            continue
+        if entry.field == inherited.FIELD:
+            sets[entry.group] = entry
     for change, state in inherited.copies(host, sets, dict(present)):
         wanted.append(change)
         present[change.group] = state
@@ -161,7 +168,7 @@ def _states(host: Host, entries: Iterable[FileEntry]) -> tuple[dict[str, Cgroup]
     for group, named in fields.items():
         try:
             present[group] = host.cgroups.state(group, NUMBERS.keys() & set(named))
-        except OSError as error:
-            if not vanished(error):
+        except (OSError, ValueError) as error:
+            if not isinstance(error, OSError) or not vanished(error):
                 unread[group] = writer.words(error)
     return present, unread

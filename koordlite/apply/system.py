@@ -28,6 +28,8 @@ def entries(host: Host, change: Change, strategy: str) -> Iterator[Entry]:
         return
     text = system_files.read(host.files, change.name)
     if text is not None:
+        if not change.name.startswith(f"{FEATURES}/"):
+            int(text)  # ValueError: what is no number could not be told from ours later.
         yield FileEntry.of(
             path=system_files.path(host.files, change.name),
             group=GROUP,

@@ -23,6 +23,7 @@ from koordlite.cli import recording, serving
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
 from koordlite.config import Settings
+from koordlite.fault_guard import FaultGuard
 from koordlite.host import journal, procfs
 from koordlite.host.journal import Journal
 from koordlite.kube.cluster import KubeCluster
@@ -59,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     machine = machines.machine(args, settings, stop)
     with contextlib.closing(machine), _journal(args, settings, machine) as held:
         agent = Agent(machine.host, machine.cluster, settings, held)
-        return (
-            _look_twice(agent, machine, settings.agent.on_stop) if args.once else _loop(agent, machine, settings, args)
-        )
+        return _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
 
 
 def _keep_files_open() -> None:
@@ -86,21 +85,36 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
             for listen in listeners:
                 listen(tick, news)
 
-        agent.run(on_tick, seconds=args.seconds)
+        agent.run(on_tick, seconds=args.seconds, guard=_guard(machine, args))
     if args.report and history.last:
         _write_report(history, pathlib.Path(args.report), machine)
     return 0
 
 
-def _look_twice(agent: Agent, machine: Machine, on_stop: str) -> int:
-    """Usage needs two looks, a second apart."""
+def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:
+    """On a machine that is only played a fault is to be seen at once."""
+    return None if machine.sandbox is not None or args.recorded else FaultGuard()
+
+
+def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
+    """Usage needs two looks, a second apart. A record is kept only where a folder was named for it."""
     from koordlite.report import status
 
-    agent.heal()
-    agent.tick()
-    machine.host.clock.wait(1.0)
-    print(status.screen(agent.tick()), end="")
-    if on_stop == "restore":
+    history = History(_settings_view(settings), _environment(machine))
+    with contextlib.ExitStack() as stack:
+        named = recording.recorded(agent, machine, settings, named=args.record) if args.record else None
+        keep = stack.enter_context(named) if named else None
+        agent.heal()
+        for second in (0.0, 1.0):
+            machine.host.clock.wait(second)
+            tick = agent.tick()
+            news = history.add(tick)
+            if keep:
+                keep(tick, news)
+    print(status.screen(tick), end="")
+    if args.report:
+        _write_report(history, pathlib.Path(args.report), machine)
+    if settings.agent.on_stop == "restore":
         agent.put_back()
     return 0
 

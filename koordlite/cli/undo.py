@@ -27,10 +27,11 @@ def undo(args: argparse.Namespace) -> int:
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries = journal.read(settings.agent.state_dir, boot_id=boot)
-    if not entries:  # Also where kubelet, and its groups with it, are gone already.
+    if not entries:
         print(text.undo(()), end="")
         return 0
-    host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods)
+    # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
+    host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods, required=False)
     if args.dry_run:
         print(text.undo(undo_list(host, entries)), end="")
         return 0

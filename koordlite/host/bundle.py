@@ -22,9 +22,14 @@ class Host:
     resctrl: ResctrlFS
 
 
-def bind(files: Files, clock: Clock, *, kubepods: str = "", mounts: Mounts | None = None) -> Host:
-    """The machine behind `files`; HardwareAbsent when it has no cgroups, or kubelet's group is not there."""
-    return Host(files, clock, Cgroups.detect(files, kubepods=kubepods), resctrl(files, mounts))
+def bind(
+    files: Files, clock: Clock, *, kubepods: str = "", required: bool = True, mounts: Mounts | None = None
+) -> Host:
+    """The machine behind `files`; HardwareAbsent when it has no cgroups, or kubelet's group is not there.
+
+    Only to put back what was found, kubelet's group is not `required`: what was below it is gone with it.
+    """
+    return Host(files, clock, Cgroups.detect(files, kubepods=kubepods, required=required), resctrl(files, mounts))
 
 
 def resctrl(files: Files, mounts: Mounts | None = None) -> ResctrlFS:

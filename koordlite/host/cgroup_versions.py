@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import get_args
 
+from koordlite.host import kernel_number
 from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupField
@@ -96,7 +97,7 @@ class Version:
     def integer(self, field: str, raw: bytes) -> int:
         """A number of the table in `cgroup_fields`; ValueError when the file holds something else."""
         number = NUMBERS[field]
-        return number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw)
+        return kernel_number.checked(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
 
     def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
         """What will be read after `value` was written: on v2, shares pass through a coarser weight."""
@@ -113,24 +114,29 @@ class Version:
     def quota_us(self, raw: bytes) -> int:
         """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
         if self.number == 1:
-            return int(raw)
+            return kernel_number.parse(raw)
         text = _field(raw, 0)
-        return UNLIMITED if text == b"max" else int(text)
+        return UNLIMITED if text == b"max" else kernel_number.parse(text)
 
     def period_us(self, raw: bytes) -> int:
-        """µs of a period; the second field of v2's `cpu.max`."""
-        return int(raw if self.number == 1 else _field(raw, 1))
+        """µs of a period, above 0; the second field of v2's `cpu.max`."""
+        period_us = kernel_number.parse(raw if self.number == 1 else _field(raw, 1))
+        if period_us <= 0:
+            raise ValueError(f"a period of {period_us} µs in {raw[:80]!r}")
+        return period_us
 
     def usage_ns(self, raw: bytes) -> int:
         """CPU time used, in nanoseconds, from `cpuacct.usage` or v2's `cpu.stat`."""
-        return int(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
+        return kernel_number.parse(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
 
     def throttling(self, raw: bytes) -> Throttled:
         """nr_periods, nr_throttled and the throttled time of `cpu.stat`: v1 prints ns, v2 µs."""
         stat = keyed(raw)
         name, unit_ns = ("throttled_time", 1) if self.number == 1 else ("throttled_usec", 1000)
         try:
-            return Throttled(int(stat["nr_periods"]), int(stat["nr_throttled"]), int(stat[name]) * unit_ns)
+            read = [kernel_number.parse(stat[each].encode()) for each in ("nr_periods", "nr_throttled", name)]
+            periods, throttled, time = read
+            return Throttled(periods, throttled, time * unit_ns)
         except KeyError as missing:
             raise ValueError(f"no line {missing.args[0]} in {raw[:80]!r}") from None
 
@@ -181,4 +187,4 @@ def _counter(raw: bytes, name: bytes) -> int:
         raise ValueError(f"no line {name.decode()} in {raw[:80]!r}")
     begin += len(name) + 1
     end = raw.find(b"\n", begin)
-    return int(raw[begin:] if end < 0 else raw[begin:end])
+    return kernel_number.parse(raw[begin:] if end < 0 else raw[begin:end])

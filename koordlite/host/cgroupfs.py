@@ -41,14 +41,15 @@ class Cgroups:
         self._written: set[str] = set()
 
     @classmethod
-    def detect(cls, files: Files, *, kubepods: str = "") -> Cgroups:
+    def detect(cls, files: Files, *, kubepods: str = "", required: bool = True) -> Cgroups:
         """The cgroups of the machine behind `files`; HardwareAbsent says what is missing.
 
         `kubepods` names kubelet's top group where it is not `kubepods` or `kubepods.slice` (kubelet's --cgroup-root).
+        Unless that group is `required`, it may be gone, and all below it with it.
         """
         mounts = cgroup_mounts.find(files)
         top = mounts.points["cpu" if mounts.version == 1 else ""]
-        group = _kubepods(files, top, kubepods.strip("/"))
+        group = _kubepods(files, top, kubepods.strip("/"), required)
         return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
 
     def path(self, group: str, field: str) -> str:
@@ -226,13 +227,15 @@ def _parsed(
     )
 
 
-def _kubepods(files: Files, top: str, wanted: str) -> str:
+def _kubepods(files: Files, top: str, wanted: str, required: bool) -> str:
     if wanted:
-        if not _has_folder(files, f"{top}/{wanted}"):
+        if required and not _has_folder(files, f"{top}/{wanted}"):
             why = f"there is no group {wanted} below {top}; it was named in the configuration"
             raise HardwareAbsent("kubelet's cgroup", why)
         return wanted
     present = [name for name in ("kubepods.slice", "kubepods") if _has_folder(files, f"{top}/{name}")]
+    if not present and not required:
+        return "kubepods"
     if not present:
         why = f"neither kubepods nor kubepods.slice is below {top}; name it if kubelet has a --cgroup-root"
         raise HardwareAbsent("kubelet's cgroup", why)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from koordlite.host import kernel_number
+
 _ROW = re.compile(rb"^(\w+)(?:=\d+)?((?: \S+)*)$", re.ASCII)
 _AMOUNT = re.compile(rb"N(\d+)=(\d+)", re.ASCII)
 _KIB = 1024
@@ -47,11 +49,11 @@ def _amounts(words: Sequence[bytes]) -> dict[int, int]:
     matches = [_AMOUNT.fullmatch(word) for word in words]
     if None in matches:
         raise ValueError(f"{b' '.join(words)[:80]!r} is no list of amounts like N0=1 N1=2")
-    return {int(match[1]): int(match[2]) for match in matches if match}
+    return {int(match[1]): kernel_number.parse(match[2]) for match in matches if match}
 
 
 def _line(raw: bytes, name: str) -> int:
     match = re.search(rb"\b" + re.escape(name).encode() + rb":\s+(\d+) kB", raw)
     if not match:
         raise ValueError(f"no line {name} in kB in {raw[:80]!r}")
-    return int(match[1])
+    return kernel_number.parse(match[1])

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+from koordlite.host import kernel_number
 from koordlite.ports import Files
 
 USER_HZ = 100
@@ -78,7 +79,7 @@ def node_cpu_ticks(files: Files) -> NodeTicks:
     fields = files.read("/proc/stat").split(b"\n", 1)[0].split()
     if len(fields) < 8 or fields[0] != b"cpu":
         raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
-    return NodeTicks(sum(int(fields[1 + column]) for column in _BUSY_COLUMNS))
+    return NodeTicks(sum(kernel_number.parse(fields[1 + column]) for column in _BUSY_COLUMNS))
 
 
 def cpu_ticks(files: Files) -> dict[int, int]:
@@ -86,7 +87,7 @@ def cpu_ticks(files: Files) -> dict[int, int]:
     rows = [line.split() for line in files.read("/proc/stat").splitlines() if _CPU_LINE.match(line)]
     if not rows or any(len(row) < 8 for row in rows):
         raise ValueError("/proc/stat has no lines `cpu0`, `cpu1`, … of at least 7 numbers")
-    return {int(row[0][3:]): sum(int(row[1 + column]) for column in _BUSY_COLUMNS) for row in rows}
+    return {int(row[0][3:]): sum(kernel_number.parse(row[1 + column]) for column in _BUSY_COLUMNS) for row in rows}
 
 
 def memory(files: Files) -> Memory:
@@ -149,14 +150,17 @@ def start_time(files: Files, tid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name in column 2 may hold blanks and brackets: count from the last bracket.
-    return int(raw.rpartition(b")")[2].split()[19])
+    fields = raw.rpartition(b")")[2].split()
+    if len(fields) < 20:
+        raise ValueError(f"{raw[:80]!r} has no column 22, as /proc/PID/stat has")
+    return int(fields[19])
 
 
 def _kib(raw: bytes, name: bytes) -> int:
     match = re.search(rb"^" + name + rb":\s+(\d+) kB$", raw, re.MULTILINE)
     if not match:
         raise ValueError(f"/proc/meminfo has no line {name.decode()} in kB")
-    return int(match[1]) * _KIB
+    return kernel_number.parse(match[1]) * _KIB
 
 
 def _mounts(raw: bytes) -> Iterator[Mount]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
+from koordlite.host import kernel_number
 from koordlite.model.pressure import Pressure, Stall
 
 _LINE = re.compile(
-    rb"(some|full) avg10=(\d+\.\d+) avg60=(\d+\.\d+) avg300=(\d+\.\d+) total=(\d+)",
+    rb"(some|full) avg10=(\d{1,3}\.\d+) avg60=(\d{1,3}\.\d+) avg300=(\d{1,3}\.\d+) total=(\d+)",
     re.ASCII,
 )
 
@@ -27,4 +28,4 @@ def _stall(line: bytes) -> tuple[bytes, Stall]:
     match = _LINE.fullmatch(line.strip())
     if not match:
         raise ValueError(f"{line[:80]!r} is no line of a pressure file: some|full avg10= avg60= avg300= total=")
-    return match[1], Stall(float(match[2]), float(match[3]), float(match[4]), int(match[5]))
+    return match[1], Stall(float(match[2]), float(match[3]), float(match[4]), kernel_number.parse(match[5]))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from koordlite.kube import kubelet_http, sources
+from koordlite.kube import kubelet_http, sources, static_pods
 from koordlite.kube.access import Api
 from koordlite.kube.courier import Courier
 from koordlite.kube.events import Event, Events, Regarding
@@ -19,6 +19,7 @@ from koordlite.kube.publisher import Publisher
 from koordlite.kube.reflector import Reflector, Source, View
 from koordlite.kube.request_times import RequestTimes
 from koordlite.kube.settings import ClusterSettings
+from koordlite.kube.static_pods import PodsOnNode
 from koordlite.kube.watching import Watching
 from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod
@@ -72,6 +73,7 @@ class KubeCluster:
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
         self._evictions = EvictionApi(api)
         self._writes, self._requests = Courier("publish"), Courier("evict")
+        self._on_node = PodsOnNode()
         self._started = clock.monotonic()
 
     @property
@@ -109,7 +111,7 @@ class KubeCluster:
         """
         node, config, topology = self._node.view(), self._config.view(), self._topology.view()
         told, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
-        pods = kubelet.pods if told is None else tuple(told.objects.values()) if told.listed else None
+        pods = kubelet.pods if told is None else self._on_node.of(told.objects) if told.listed else None
         views = [view for view in (node, told, config, topology) if view]
         problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
         states = (*(view.state for view in views), *kubelet.states)
@@ -133,8 +135,14 @@ class KubeCluster:
             self._writes.send("API server", wanted, work, patience_seconds=self._patience)
 
     def evict(self, pod: EvictPod) -> None:
-        """Ask for one eviction. Errors as of `EvictionApi.evict`, and EINPROGRESS as in `publish`."""
-        self._requests.send(pod.place, pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
+        """Ask for one eviction. Errors as of `EvictionApi.evict`, and EINPROGRESS as in `publish`; a static pod is
+        refused here, since the API server would only delete what shows it.
+
+        While one has no answer no other is begun: nothing waits in line to be carried out when nobody wants it.
+        """
+        if any(each.metadata.uid == pod.uid and static_pods.is_static(each) for each in self.view().pods):
+            raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", static_pods.WHY)
+        self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 
     def saw(self, seen: Snapshot) -> None:
         """Take a picture into the NodeMetric, where one is reported."""
@@ -205,7 +213,7 @@ class KubeCluster:
 
     def _missing(self, node: View[wire.NodeObject]) -> Iterator[Problem]:
         if node.listed and self._name not in node.objects and not node.problems:
-            do = "name the node as the cluster does, with --node-name or NODE_NAME"
+            do = "register it, as kubelet does when it starts, or name it as the cluster does (--node-name, NODE_NAME)"
             yield Problem("API server", "node", self._name, "there is no such node", do)
 
 

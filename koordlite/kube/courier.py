@@ -39,32 +39,31 @@ class Courier:
         """Have `work` done for `to` and return what it returns, or raise what it raises.
 
         ApiUnreachable (EINPROGRESS) when it is not done in time: it goes on, and the same `what` asked again gets its
-        answer. Another `what` for the same `to` waits for the first, whose answer is then of no interest.
+        answer. Another `what` for the same `to` waits for the first, whose answer is then of no interest. Patience
+        counts from the first time: who asks again does not wait again.
         """
-        until = time.monotonic() + patience_seconds
         self._forget()
         errand = self._errands.get(to)
         if errand is not None and errand.what != what:
-            self._fetch(to, errand, until)
+            self._fetch(to, errand, patience_seconds)
             errand = None
         if errand is None:
             errand = self._errands[to] = _Errand(what, work, time.monotonic())
             self._queue.put(errand)
-        return self._fetch(to, errand, until).result()  # type: ignore[no-any-return]
+        return self._fetch(to, errand, patience_seconds).result()  # type: ignore[no-any-return]
 
     def stop(self, seconds: float = 1.0) -> None:
         """Begin nothing more; wait that long for what is under way."""
         self._queue.put(None)
         self._thread.join(seconds)
 
-    def _fetch(self, to: Hashable, errand: _Errand, until: float) -> Future[Any]:
+    def _fetch(self, to: Hashable, errand: _Errand, patience_seconds: float) -> Future[Any]:
         try:
-            errand.future.exception(timeout=max(0.0, until - time.monotonic()))
+            errand.future.exception(timeout=max(0.0, errand.begun + patience_seconds - time.monotonic()))
         except TimeoutError as late:
             if not errand.future.done():
-                took = time.monotonic() - errand.begun
-                why = f"no answer after {took:.1f} s, still asking"
-                raise ApiUnreachable(errno.EINPROGRESS, why, str(to)) from late
+                # Without the seconds so far: what stays the same is told once.
+                raise ApiUnreachable(errno.EINPROGRESS, "no answer yet, still asking", str(to)) from late
         del self._errands[to]
         return errand.future
 

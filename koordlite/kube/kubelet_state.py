@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
 
 from koordlite.kube import backoff, checkpoints, kubelet
 from koordlite.kube.access import ApiError, ApiUnreachable
@@ -182,8 +183,7 @@ class KubeletState:
         except InputError as error:
             self._failed(asked, what, error.problems, str(error))
         except (ApiError, ApiUnreachable) as error:
-            do = "allow this identity to get nodes/proxy, see cluster.kubelet… in koordlite.yaml"
-            problem = Problem("kubelet", what, "", str(error), f"{do}; what is known of it stays")
+            problem = Problem("kubelet", what, "", str(error), f"{_do(error)}; what is known of it stays")
             self._failed(asked, what, (problem,), str(error))
         else:
             self._took(what, asked, fresh)
@@ -215,6 +215,15 @@ class KubeletState:
         age = None if asked.confirmed_at is None else self._monotonic() - asked.confirmed_at
         objects = len(self._pods.objects) if what == "kubelet pods" else int(self._config is not None)
         return WatchState(name=what, age_seconds=age, objects=objects, requests=asked.requests, error=asked.error)
+
+
+def _do(error: ApiError | ApiUnreachable) -> str:
+    match getattr(error, "status", 0):
+        case HTTPStatus.UNAUTHORIZED:
+            return "look at the token in cluster.kubeletTokenFile, and whether kubelet asks the API server about tokens"
+        case HTTPStatus.FORBIDDEN:
+            return "allow this identity to get nodes/proxy, see cluster.kubelet… in koordlite.yaml"
+    return "look whether kubelet answers there, and who signed its certificate: cluster.kubeletCaFile"
 
 
 def _unreadable(path: str, error: OSError) -> tuple[Problem, ...]:

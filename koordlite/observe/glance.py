@@ -77,7 +77,7 @@ def _tree(cgroups: Cgroups, group: str) -> Iterator[str]:
 def _state(cgroups: Cgroups, group: str, seen: Snapshot) -> Cgroup | None:
     try:
         state = cgroups.state(group)
-    except OSError:
+    except (OSError, ValueError):
         return None
     known = seen.cgroups.get(group)
     return dataclasses.replace(state, values=known.values) if known else state

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from koordlite.host.cgroup_fields import NUMBERS
 from koordlite.model.pod import Pod
+from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import SLO
 from koordlite.strategies import Strategy
+from koordlite.strategies.resctrl import Config as ResctrlSettings
 
 Pods = tuple[Pod, ...]
 
@@ -36,6 +38,12 @@ class Wants:
 LOG = logging.getLogger(__name__)
 
 Asked = Callable[[SLO, Pods], Wants]
+
+
+def monitor_seconds(settings: Mapping[str, StrategySettings]) -> float:
+    """How often resctrl's counters are looked at; never while the strategy is off."""
+    section = settings.get("resctrl")
+    return section.monitor_seconds if isinstance(section, ResctrlSettings) and section.mode != "off" else 0.0
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:

@@ -29,3 +29,7 @@ class Moment:
     decisions: tuple[Decision, ...] = ()
     applied: tuple[AppliedStep, ...] = ()
     """The writes that were tried."""
+    still: bool = False
+    """A pause held, so nothing was written. In records that do not say it, none did."""
+    released: bool = False
+    """The pause, or its end, gave back what was in force."""

@@ -11,6 +11,7 @@ from koordlite.record.moment import Moment
 from koordlite.replay.again import Judge
 from koordlite.replay.gauge import Gauge, gauge, landed
 from koordlite.replay.otherwise import Course, Other
+from koordlite.report import threshold
 from koordlite.report.summary import kind
 
 LIMITING = "cpuSuppress"
@@ -33,6 +34,9 @@ class Side:
     """How long the node used more than this side's own threshold; of the other side at least."""
     seconds_above_threshold_most: float
     """The same, had best effort used all that the other limit allows beyond."""
+    seconds_well_above_threshold: float
+    """How long by a CPU or more: the rounding of limits to whole CPUs does not explain that."""
+    seconds_well_above_threshold_most: float
     be_limit_min: int | None
     be_limit_max: int | None
     writes: int
@@ -105,7 +109,7 @@ class _Tally:
     """What one side adds up to."""
 
     def __init__(self) -> None:
-        self.allowed = self.above = self.above_most = 0.0
+        self.allowed = self.above = self.above_most = self.well_above = self.well_above_most = 0.0
         self._limits: list[int] = []
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
@@ -122,6 +126,16 @@ class _Tally:
                 self._kinds[kind(change.place)] += 1
         self._reasons.update({decision.reason for decision in decisions})
 
+    def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:
+        """Time in which the node used so much more, at least and at most, than `now` says."""
+        if now.node_cpu is None:
+            return
+        low, high = now.node_cpu + least, now.node_cpu + most
+        self.above += seconds * threshold.above(low, now.threshold)
+        self.above_most += seconds * threshold.above(high, now.threshold)
+        self.well_above += seconds * threshold.well_above(low, now.threshold)
+        self.well_above_most += seconds * threshold.well_above(high, now.threshold)
+
     def side(self) -> Side:
         """The sums so far."""
         low, high = self._limits or (None, None)
@@ -129,6 +143,8 @@ class _Tally:
             be_cpu_seconds_allowed=self.allowed,
             seconds_above_threshold=self.above,
             seconds_above_threshold_most=self.above_most,
+            seconds_well_above_threshold=self.well_above,
+            seconds_well_above_threshold_most=self.well_above_most,
             be_limit_min=low,
             be_limit_max=high,
             writes=self._kinds.total(),
@@ -190,13 +206,16 @@ class _Sums:
         )
 
     def _add_time(self, before: Point, now: Point) -> None:
-        """Use is a mean since the round before; the limit of that time is the one that round left."""
+        """Use is a mean since the round before; the limit of that time is the one that round left.
+
+        Use beyond the recorded limit is not lost to the other: neither was obeyed then.
+        """
         seconds = now.recorded.wall - before.recorded.wall
         if not 0 < seconds <= LONGEST_STEP_SECONDS:
             return
         was, would = before.recorded.be_limit or 0, before.other.be_limit or 0
         used = now.recorded.be_cpu or 0
-        lost = max(0, used - would)
+        lost = max(0, min(used, was) - would)
         gained = max(0, would - max(was, used)) if used * 100 >= was * HELD_DOWN_PERCENT else 0
         self._seconds += seconds
         self._used += used * seconds / 1000
@@ -205,12 +224,9 @@ class _Sums:
         recorded, other = self._sides
         recorded.allowed += was * seconds / 1000
         other.allowed += would * seconds / 1000
-        node, threshold = now.recorded.node_cpu, now.recorded.threshold
-        recorded.above += seconds * _over(node, 0, threshold)
-        recorded.above_most = recorded.above
-        other.above += seconds * _over(node, -lost, now.other.threshold)
-        other.above_most += seconds * _over(node, gained - lost, now.other.threshold)
-        self._ls_above += seconds * _over(now.recorded.prod_cpu, 0, threshold)
+        recorded.add_above(now.recorded, seconds)
+        other.add_above(dataclasses.replace(now.other, node_cpu=now.recorded.node_cpu), seconds, -lost, gained - lost)
+        self._ls_above += seconds * threshold.above(now.recorded.prod_cpu, now.recorded.threshold)
 
     def _add_turns(self, wall: float, recorded: Sequence[Decision], other: Sequence[Decision]) -> None:
         if recorded == other:
@@ -242,7 +258,3 @@ def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision
 def _said(decision: Decision | None) -> tuple[object, ...] | None:
     """Numbers differ all the time; a turn is another answer."""
     return None if decision is None else (decision.verdict in ("evict", "skip", "refuse", "release"), decision.reason)
-
-
-def _over(use: int | None, more: int, threshold: int | None) -> bool:
-    return use is not None and threshold is not None and use + more > threshold

@@ -9,7 +9,7 @@ from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison, Point, Side
-from koordlite.report import chart, page, units
+from koordlite.report import chart, page, threshold, units
 from koordlite.report.chart import Line
 from koordlite.report.page import Markup, el
 from koordlite.report.sentence import sentence, terms
@@ -135,6 +135,7 @@ def _sides(found: Comparison) -> Markup:
         ("BE was allowed", *(text.seconds(side.be_cpu_seconds_allowed) for side in _both(found))),
         ("limit of BE, cores", *(_limits(side) for side in _both(found))),
         ("node above the threshold", *(text.above(side) for side in _both(found))),
+        (f"{threshold.WELL} ({threshold.WHY})", *(text.well_above(side) for side in _both(found))),
         ("writes", *(_kinds(side) for side in _both(found))),
         ("evictions", *(", ".join(side.evictions) or "none" for side in _both(found))),
     ]

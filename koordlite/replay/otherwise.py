@@ -2,7 +2,8 @@
 
 Use is as it was recorded: nobody knows what work would have used that was never let run. What follows from decisions
 moves with them: values in cgroups, what strategies remember, batch amounts of the Node, pods that were evicted. The
-rest (resctrl, disks, kernel settings) is seen as recorded.
+rest (resctrl, disks, kernel settings) is seen as recorded. What befell the recorded agent befalls this one: a pause, a
+start anew, a refusal of the very same change. So the same settings lead to the same course.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo import SLO
 from koordlite.model.snapshot import Cgroup, Found, Published, Snapshot
 from koordlite.record.moment import Moment
+from koordlite.replay.gauge import landed
 
 T = TypeVar("T")
 
@@ -48,14 +50,20 @@ class Course:
 
     def __init__(self, other: Other) -> None:
         self._other = other
-        self._begun = False
+        self._recorded: Snapshot | None = None
+        """The picture before, as recorded."""
         self._held: dict[str, CPUSet | int] = {}
         """Places in cgroups that hold a value of ours."""
         self._found: dict[str, Found] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
         self._amounts: dict[str, int | None] = {}
         self._synced: dict[str, float] = {}
+        self._evicted: set[str] = set()
+        """Pods, by uid, that this course evicted."""
+        self._let_go: set[str] = set()
+        """Pods, by uid, that the recorded agent evicted."""
         self._gone: set[str] = set()
+        """Pods that this course evicted first: nobody knows how long they would have lingered."""
         self._last: dict[str, Change] = {}
         """What was last written of all else, by place."""
         self._slo: tuple[object, SLO] | None = None
@@ -64,8 +72,10 @@ class Course:
     def seen(self, moment: Moment) -> Moment:
         """`moment` as the rules would have seen it."""
         seen = moment.seen
-        if not self._begun:
+        if self._recorded is None or _of_another(seen, self._recorded):
             self._begin(seen)
+        self._recorded = seen
+        self._let_go |= seen.evicted.keys()
         seen = self._without_evicted(seen)
         seen = dataclasses.replace(
             seen,
@@ -75,23 +85,30 @@ class Course:
             ours=(seen.ours - seen.found.keys()) | self._held.keys(),
             remembered=dict(self._remembered),
             published=self._published(seen.published),
+            evicted={uid: at for uid, at in seen.evicted.items() if uid in self._evicted},
         )
         return dataclasses.replace(moment, seen=seen, settings=self._sections(moment.settings))
 
     def carried_out(self, moment: Moment, decisions: Iterable[Decision]) -> list[Change]:
         """Take in what was decided on `moment` (one of `seen`); gives the changes that would have been made."""
         done: list[Change] = []
+        refused = _refused(moment)
+        self._let_go |= {change.uid for change in landed(moment) if isinstance(change, EvictPod)}
         for decision in decisions:
             if decision.remember is not None:
                 self._remembered[decision.strategy] = decision.remember
             section = moment.settings.get(decision.strategy)
-            if section is not None and section.mode == "enforce":
-                done += (c for c in decision.changes if self._carry_out(c, decision.strategy, moment.seen))
+            if section is not None and section.mode == "enforce" and not moment.still:
+                asked = (change for change in decision.changes if refused.get(change.place) != change)
+                done += (c for c in asked if self._carry_out(c, decision.strategy, moment.seen))
+        if moment.released:
+            self._give_back()
+            self._amounts.clear()
         return done
 
     def _begin(self, seen: Snapshot) -> None:
-        """It goes on from where the record begins."""
-        self._begun = True
+        """It goes on from where the record, or another agent in it, begins."""
+        self._give_back()
         for place, found in seen.found.items():
             value = _value(seen, place)
             if value is not None:
@@ -106,12 +123,24 @@ class Course:
             self._amounts[change.resource] = change.value
             self._synced[change.place] = seen.time
         elif isinstance(change, EvictPod):
-            if change.uid in self._gone:
-                return False
-            self._gone.add(change.uid)
+            return self._evict(change)
         else:
             return self._stated(change, seen.time)
         return True
+
+    def _evict(self, change: EvictPod) -> bool:
+        """Whether it is the first time. Who is evicted on both courses lingers as recorded."""
+        if change.uid in self._evicted:
+            return False
+        self._evicted.add(change.uid)
+        if change.uid not in self._let_go:
+            self._gone.add(change.uid)
+        return True
+
+    def _give_back(self) -> None:
+        self._held.clear()
+        self._found.clear()
+        self._last.clear()
 
     def _stated(self, change: Change, time: float) -> bool:
         """Whether it is a write: the picture shows these as recorded, so the same is asked for in every round."""
@@ -177,6 +206,20 @@ class Course:
             return base
         threshold = dataclasses.replace(base.threshold, **other.threshold)  # type: ignore[arg-type]
         return dataclasses.replace(base, threshold=threshold)
+
+
+def _of_another(seen: Snapshot, before: Snapshot) -> bool:
+    """Whether an agent that was started anew took the picture `seen`: what the one before it knew is forgotten."""
+    recalls = seen.remembered.keys() >= before.remembered.keys()
+    synced = seen.published.last_sync.keys() >= before.published.last_sync.keys()
+    return not (recalls and synced)
+
+
+def _refused(moment: Moment) -> Mapping[str, Change]:
+    """What the recorded agent tried in vain, by place."""
+    places = {step.place for step in moment.applied if not step.ok}
+    changes = (change for decision in moment.decisions for change in decision.changes)
+    return {change.place: change for change in changes if change.place in places}
 
 
 def _is_cgroup(found: Found) -> bool:

@@ -9,7 +9,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.again import Check, Mismatch
 from koordlite.replay.compare import LIMITING, Comparison, Side, Turn
-from koordlite.report import units
+from koordlite.report import threshold, units
 from koordlite.report.sentence import sentence
 
 ONLY_OBSERVED = f"{LIMITING} only observes here, so no limit moves: --mode enforce shows what it would have done"
@@ -44,7 +44,15 @@ def seconds(amount: float) -> str:
 
 def above(side: Side) -> str:
     """Time above the threshold; two numbers where it depends on what work would have used."""
-    low, high = side.seconds_above_threshold, side.seconds_above_threshold_most
+    return _from_to(side.seconds_above_threshold, side.seconds_above_threshold_most)
+
+
+def well_above(side: Side) -> str:
+    """The part of it that rounding does not explain."""
+    return _from_to(side.seconds_well_above_threshold, side.seconds_well_above_threshold_most)
+
+
+def _from_to(low: float, high: float) -> str:
     return units.span(low) if high - low < 0.5 else f"{units.span(low)} to {units.span(high)}"
 
 
@@ -76,6 +84,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
         ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
         ("limit of BE, cores", _limits(recorded), _limits(other)),
         ("node above the threshold", above(recorded), above(other)),
+        (f"  {threshold.WELL}", well_above(recorded), well_above(other)),
         ("writes", str(recorded.writes), str(other.writes)),
         ("evictions", str(len(recorded.evictions)), str(len(other.evictions))),
     )
@@ -86,6 +95,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was not allowed any more"
     yield f"  gained {seconds(found.be_cpu_seconds_gained)} at most, while it was held down"
     alone = units.span(found.ls_seconds_above_threshold)
+    yield "above the threshold by less than a CPU is within the rounding: limits are whole CPUs"
     yield f"LS alone was above the threshold for {alone}: no limit of BE changes that"
     if not found.limits_enforced:
         yield ONLY_OBSERVED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -108,11 +109,12 @@ def _strokes(line: Line, times: Sequence[float], scale: _Scale) -> Iterator[str]
 
 
 def _ground(line: Line, times: Sequence[float], scale: _Scale) -> Iterator[Markup]:
-    """What is unknown counts as nothing here, so that the ground has one outline."""
-    if line.area:
-        points = " ".join(f"{scale.x(t):g},{scale.y(v or 0):g}" for t, v in zip(times, line.values, strict=True))
-        edge = f"{scale.x(times[-1]):g},{HEIGHT} 0,{HEIGHT}"
-        yield el("polygon", class_="area", fill=line.color, points=f"{points} {edge}")
+    """One outline for each stretch of known values: nothing is coloured where nothing is known."""
+    known = itertools.groupby(zip(times, line.values, strict=True), key=lambda point: point[1] is not None)
+    for stretch in (list(points) for is_known, points in known if is_known and line.area):
+        outline = " ".join(f"{scale.x(time):g},{scale.y(value or 0):g}" for time, value in stretch)
+        edge = f"{scale.x(stretch[-1][0]):g},{HEIGHT} {scale.x(stretch[0][0]):g},{HEIGHT}"
+        yield el("polygon", class_="area", fill=line.color, points=f"{outline} {edge}")
 
 
 def _bands(

@@ -1,7 +1,7 @@
 """What the agent answers over HTTP: health, metrics, the last tick, explanations, levels of the log. Knows no sockets.
 
 /          a page for people: what `koordlite top` shows, the last decisions, links to the others; ?refresh=off
-/healthz   200 while ticks come, else 503 with the reason in words; ?verbose lists the checks
+/healthz   200 while ticks come without a fault of ours, else 503 with the reason in words; ?verbose lists the checks
 /readyz    200 while the node, fresh inputs and what is required are there, else 503 with what is missing; ?verbose
 /metrics   Prometheus text or OpenMetrics, as the caller asks
 /state     the last tick as JSON; ?picture=true adds all that it judged
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, exposition
 
+from koordlite.model.faults import Faults
 from koordlite.report import explain, health, json, page_agent, picture, recent, status
 from koordlite.report.answer import Answer
 from koordlite.report.decision_log import Levels
@@ -134,7 +135,8 @@ class Endpoints:
     def _health(self, path: str, *, verbose: bool) -> Answer:
         held = self._published
         age = None if held is None else self._now() - held.at
-        checks = health.alive(age_seconds=age, period_seconds=self._period)
+        faults = held.tick.faults if held else Faults()
+        checks = health.alive(age_seconds=age, period_seconds=self._period, faults=faults)
         if path == "/readyz" and held is not None:
             checks += health.ready(held.tick, stale_seconds=self._stale)
         why = health.failing(checks)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from koordlite.model.decision import Decision
-from koordlite.report import json, places, told
+from koordlite.report import json, place_names, places, told
 from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick
 
@@ -17,7 +17,7 @@ MAX_KNOWN = 8
 
 
 def text(path: str, tick: Tick, past: Remembered) -> str:
-    """The answer as lines; ValueError when no path is given."""
+    """The answer as lines; ValueError when no path is given, or one of something that is not there."""
     found, groups = matching(path, tick, past), places.groups(tick.picture)
     shown = [(place, places.pod_of(place, groups)) for place in found[:MAX_PLACES]]
     lines = [line for place, pod in shown for line in (*_about(place, pod, tick, past), "")]
@@ -40,12 +40,18 @@ def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
 
 
 def matching(path: str, tick: Tick, past: Remembered) -> list[str]:
-    """The places that `path` means, those that somebody else wrote or that were refused first."""
+    """The places that `path` means, those that somebody else wrote or that were refused first.
+
+    ValueError when nothing on the node has the name that `path` calls it by.
+    """
     if not path:
         raise ValueError("name a file: explain file PATH")
     fought = {*past.foreign, *(found.place for found in tick.troubles)}
     groups = places.groups(tick.picture)
-    found = [place for place in known(tick, past) if places.concerns(path, place, groups)]
+    spelled = (path, *place_names.spellings(path, tick.picture))
+    found = [p for p in known(tick, past) if any(places.concerns(each, p, groups) for each in spelled)]
+    if not found and tick.picture:
+        place_names.check(path, tick.picture)
     return sorted(found, key=lambda place: (place not in fought, place))
 
 

@@ -1,6 +1,7 @@
 """Whether the agent lives and whether it is ready, as a list of checks, each with its reason in words.
 
-Alive means that rounds come: a restart helps against nothing else. Ready means that it sees what it has to see.
+Alive means that rounds come, and end without a fault of our own: a restart helps against nothing else. Ready means
+that it sees what it has to see.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from koordlite.model.faults import Faults
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3
@@ -24,13 +26,16 @@ class Check:
     why: str = ""
 
 
-def alive(*, age_seconds: float | None, period_seconds: float) -> tuple[Check, ...]:
+_WELL = Faults()
+
+
+def alive(*, age_seconds: float | None, period_seconds: float, faults: Faults = _WELL) -> tuple[Check, ...]:
     """Whether the loop turns. `age_seconds` is since the last tick ended; None before the first."""
     if age_seconds is None:
         return (Check("ticks", "no tick has ended yet"),)
     late = age_seconds > LATE_PERIODS * period_seconds
     why = f"the last tick ended {age_seconds:.1f} s ago; one is due every {period_seconds:g} s" if late else ""
-    return (Check("ticks", why),)
+    return Check("ticks", why), Check("faults", faults.why)
 
 
 def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:

@@ -6,7 +6,7 @@ import datetime
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.report import chart, page, units
+from koordlite.report import chart, page, threshold, units
 from koordlite.report.chart import Line
 from koordlite.report.history import DecisionEvent, History, Row
 from koordlite.report.page import Markup, el
@@ -60,12 +60,14 @@ def _lead(tick: Tick, summary: Summary) -> list[Markup]:
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
+    well = f"{units.span(summary.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
+    limit = units.cores(tick.threshold_milli)
     limits = f"{units.cores(summary.be_limit_min)} – {units.cores(summary.be_limit_max)}"
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
     others, refused = summary.foreign_writes, summary.refusals
     return page.tiles(
-        page.tile("Node above the threshold", above, f"of {whole}; {units.cores(tick.threshold_milli)} cores"),
+        page.tile("Node above the threshold", above, f"of {whole} at {limit} cores; {well}"),
         page.tile("Limit of BE, cores", limits, f"of {units.cores(tick.capacity_milli)}"),
         page.tile("Given to BE, core hours", used, allowed),
         page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory)),

@@ -9,15 +9,16 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     because      why degraded, else empty
     environment  names and values of what the run ran on
     settings     the settings in force
-    summary      seconds, ticks, secondsAboveThreshold, prodSecondsAboveThreshold, beCoreHoursAllowed,
-                 beCoreHoursUsed, beLimitMin, beLimitMax, writes, writesByKind, refusals, foreignWrites, decisions
-                 (by reason, in how many ticks), tickSecondsMean, tickSecondsMax
+    summary      seconds, ticks, secondsAboveThreshold, secondsWellAboveThreshold (by a CPU or more),
+                 prodSecondsAboveThreshold, beCoreHoursAllowed, beCoreHoursUsed, beLimitMin, beLimitMax, writes,
+                 writesByKind, refusals, foreignWrites, decisions (by reason, in how many ticks), tickSecondsMean,
+                 tickSecondsMax
     ticks        rows over time, at most 2000: of a long run every second, fourth … tick
     decisions    what was decided anew: time, subject, strategy, verdict, reason, sentence, evidence, changes
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
-    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction
+    last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction, faults
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ def _machine(tick: Tick) -> Object:
         "ages": dict(tick.ages),
         "watches": [fields(watch) for watch in tick.watches],
         "reaction": fields(tick.reaction),
+        "faults": fields(tick.faults),
     }
 
 

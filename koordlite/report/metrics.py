@@ -137,6 +137,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
     yield offer_metrics.terms(tick)
     yield _gauge("koordlite_problems", "Inputs that are wrong or missing", tick, len(tick.problems))
     yield _gauge("koordlite_unrestored_places", "Places of an earlier run not put back", tick, tick.unrestored)
+    yield CounterMetricFamily("koordlite_faults", "Faults of the agent itself, survived", value=tick.faults.total)
     yield _labelled("koordlite_input_age_seconds", "Age of an input", "input", dict(tick.ages))
     yield from _watches(tick)
     modes = GaugeMetricFamily("koordlite_mode_info", "Mode of a strategy", labels=("strategy", "mode"))

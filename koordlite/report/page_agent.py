@@ -6,7 +6,7 @@ import datetime
 import itertools
 from collections.abc import Iterator, Sequence
 
-from koordlite.report import chart, page, page_strict, told, units
+from koordlite.report import chart, page, page_strict, pausing, told, units
 from koordlite.report.chart import Line
 from koordlite.report.history import DecisionEvent
 from koordlite.report.page import Child, Markup, el
@@ -14,6 +14,7 @@ from koordlite.report.page_strict import Strict
 from koordlite.report.past import Remembered
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence, terms
+from koordlite.report.status import inputs
 from koordlite.report.tick import Tick
 
 REFRESH_SECONDS = 5
@@ -48,7 +49,17 @@ def _lead(tick: Tick, refresh: bool) -> list[Child]:
     at = datetime.datetime.fromtimestamp(tick.wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     paused = f" ({tick.because})" if tick.because else ""
     switch = el("a", "stop refreshing", href="?refresh=off") if refresh else el("a", "refresh by itself", href="?")
-    return [page.badge(tick.status, _STATUS_TONES.get(tick.status, "")), f"{paused} {at} · ", switch]
+    badge = page.badge(tick.status, _STATUS_TONES.get(tick.status, ""))
+    return [badge, f"{paused} {at} · ", switch, *_warned(tick)]
+
+
+def _warned(tick: Tick) -> Iterator[Child]:
+    """What nobody should have to scroll for: that something is wrong, and how long the agent only looks on, and why."""
+    if tick.problems:
+        many = f"{len(tick.problems)} problem{'s' if len(tick.problems) > 1 else ''}"
+        yield from (" · ", el("a", many, href="#problems"))
+    if tick.pause:
+        yield from (el("br"), f"Paused {pausing.words(tick.pause, wall=tick.wall)}.")
 
 
 def _body(tick: Tick, past: Remembered) -> list[Markup]:
@@ -64,7 +75,8 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
 
 
 def _tiles(tick: Tick) -> Markup:
-    threshold = f"BE gives way above {units.cores(tick.threshold_milli)}" if tick.threshold_milli is not None else ""
+    gives_way = tick.threshold_milli is not None and tick.modes.get("cpuSuppress") != "off"
+    threshold = f"BE gives way above {units.cores(tick.threshold_milli)}" if gives_way else ""
     return page.tiles(
         page.tile("Node uses, cores", units.cores(tick.node_cpu), f"of {units.cores(tick.capacity_milli)}"),
         page.tile("LS uses, cores", units.cores(tick.prod_cpu), threshold),
@@ -103,7 +115,7 @@ def _machine(tick: Tick) -> Markup:
         ("LS shared pool", _listed(tick.ls_pool)),
         ("BE shared pool", _listed(tick.be_pool)),
         *((f"resctrl {group}", page.code(line)) for group, line in tick.schemata.items()),
-        ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in tick.ages.items()) or "unknown"),
+        ("age of input", ", ".join(f"{name} {age:.1f} s" for name, age in inputs(tick.ages).items()) or "unknown"),
     ]
     return page.section("CPUs, pools and cache", *_map(tick), page.facts(facts), *_distances(tick))
 
@@ -191,10 +203,9 @@ def _strategies(tick: Tick) -> Iterator[Markup]:
 
 def _trouble(tick: Tick, past: Remembered) -> Iterator[Markup]:
     problems = [(p.object, page.code(p.field), p.why, p.do) for p in tick.problems]
-    yield page.section(
-        "Problems",
-        page.table(("object", "field", "what is wrong", "what to do"), problems, empty="none", stacked=True),
-    )
+    heads = ("object", "field", "what is wrong", "what to do")
+    table = page.table(heads, problems, empty="none", stacked=True)
+    yield el("div", page.section("Problems", table), id="problems")
     places = [*past.foreign, *(t.place for t in tick.troubles if t.place not in past.foreign)]
     if places:
         rows = [

@@ -32,6 +32,8 @@ def _fields() -> Mapping[str, frozenset[str]]:
 
 
 FIELDS = _fields()
+NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in fields)))
+"""What a file may be called: by the kernel, or by the logical field in it."""
 _SETTINGS = {path: name for name, paths in system_files.PATHS.items() for path in paths}
 
 
@@ -52,26 +54,26 @@ def concerns(path: str, place: str, groups: Mapping[str, str]) -> bool:
         return place.startswith(f"oom_score_adj/{process[1]}/")
     if path in place:
         return True
-    folder, name = _split(path)
+    folder, name = split(path)
     holder, _, field = place.removeprefix(BLOCK).rpartition("/")
     if field not in FIELDS.get(name, {name}):
         return False
     return not folder or _inside(folder, holder.rstrip("/"), place) or _of_pod(folder, holder, groups)
 
 
-def pod_of(place: str, groups: Mapping[str, str]) -> str:
-    """The pod, `namespace/name`, in whose cgroup the place is; empty when it is in no pod's."""
-    inside = f"{place.removeprefix(BLOCK)}/"
-    return next((pod for pod, group in groups.items() if inside.startswith(f"{group}/")), "")
-
-
-def _split(path: str) -> tuple[str, str]:
+def split(path: str) -> tuple[str, str]:
     """Folder and file, without the mount point; what has a place of another form in that form."""
     if path in _SETTINGS:
         return "system", _SETTINGS[path]
     text = _CGROUP.sub("", _RESCTRL.sub("resctrl/", path))
     folder, _, name = text.rpartition("/")
     return folder.rstrip("/"), name
+
+
+def pod_of(place: str, groups: Mapping[str, str]) -> str:
+    """The pod, `namespace/name`, in whose cgroup the place is; empty when it is in no pod's."""
+    inside = f"{place.removeprefix(BLOCK)}/"
+    return next((pod for pod, group in groups.items() if inside.startswith(f"{group}/")), "")
 
 
 def _inside(folder: str, holder: str, place: str) -> bool:

@@ -42,6 +42,8 @@ _EVENTS = 16
 _LEAST_ROWS, _MOST_ROWS = 3, 12
 _FRAME = 4
 """Lines of a frame besides chart, state and decisions: header, legend, and the blank ones."""
+_LEAST = _FRAME + 2 * _LEAST_ROWS
+"""Lines that are left for the state only after a small chart and the newest decisions."""
 _WHO = {"node": "node", "besteffort": "BE"}
 _AXIS = 6
 _NAME = 16
@@ -56,6 +58,9 @@ def render(
     tick = ticks[-1]
     state: list[Text] = [*_cpu_map(tick), *_programmed(tick)]
     trouble = list(_trouble(tick))
+    if width < _WIDE and _lines(state, width) + len(trouble) + _LEAST > height:
+        for line in state:
+            line.truncate(width, overflow="ellipsis")
     right = min(width // 2 - 4, 52) if width >= _WIDE else width
     left = height - len(trouble) - _FRAME - (0 if width >= _WIDE else _lines(state, width))
     rows = max(_LEAST_ROWS, min(_MOST_ROWS, left * 2 // 5))
@@ -172,7 +177,7 @@ def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Ta
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 16))
     shown = [event for event in events if not event.decision.subject.startswith("zone/")]
-    for event in shown[-max(_LEAST_ROWS, min(_EVENTS, lines)) :]:
+    for event in shown[-max(1, min(_EVENTS, lines)) :]:
         decision = event.decision
         verdict = Text(decision.verdict, _VERDICTS.get(decision.verdict, "bold"))
         about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")

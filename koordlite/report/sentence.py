@@ -82,7 +82,7 @@ TEMPLATES = {
     "BadPodResctrl": "the annotation cannot be read: {why}; what the pod has stays",
     "PodGroupEnded": "the pod is gone or does not ask any more; its group is given back",
     "NoGroupLeft": "the hardware has {groups} groups, and all are taken: {held_by}",
-    "ResctrlMounted": "resctrl is mounted: {why}",
+    "ResctrlMounted": "resctrl is to be mounted, since somebody asks for a part: {why}",
     "ResctrlRequired": "resctrl is required by the configuration, and absent: {why}",
     "ResctrlSwitchedOff": "resctrl is switched off in the configuration",
     "PodMonitored": "pod {pod} has a monitoring group",

@@ -6,7 +6,7 @@ import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.report import units
+from koordlite.report import threshold, units
 from koordlite.report.history import History
 
 Figures = Mapping[str, float | None]
@@ -20,7 +20,8 @@ FIGURES = {
     "batchCoresMean": "what it may request on average, cores",
     "unmetPercent": "CPU time the others wanted and did not get, %",
     "aboveThresholdSeconds": "seconds the node used more than the threshold",
-    "lsAboveThresholdSeconds": "seconds the others alone did",
+    "wellAboveThresholdSeconds": f"of these {threshold.WELL} ({threshold.WHY})",
+    "lsAboveThresholdSeconds": "seconds the others alone used more than that",
     "writes": "writes",
     "refusedWrites": "writes refused",
     "foreignWrites": "values changed by others",

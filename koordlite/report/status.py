@@ -55,6 +55,8 @@ def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
     if tick.pressure:
         yield "pressure", pressure(tick)
     yield "between ticks", text.between_ticks(tick.reaction)
+    if tick.faults.total:
+        yield "faults", f"{tick.faults.total} of the agent itself, the last: {tick.faults.error} at {tick.faults.place}"
     yield "age of input", _oldest(tick.ages)
     yield from ((f"watch of {watch.name}", text.watched(watch)) for watch in tick.watches)
 
@@ -65,7 +67,13 @@ def schemata(tick: Tick) -> Iterator[tuple[str, str]]:
         yield f"resctrl {', '.join(group for group, held in tick.schemata.items() if held == line)}", line
 
 
+def inputs(ages: Mapping[str, float]) -> Mapping[str, float]:
+    """The ages of what the agent is told; that of its own report of placement is none of them."""
+    return {name: age for name, age in ages.items() if name != "placement"}
+
+
 def _oldest(ages: Mapping[str, float]) -> str:
+    ages = inputs(ages)
     if not ages:
         return "unknown"
     name = max(ages, key=lambda name: ages[name])
@@ -81,7 +89,7 @@ def pressure(tick: Tick) -> str:
 def waits(found: Mapping[str, Pressure]) -> str:
     """Percent of the last ten seconds in which something waited, by what for; what nobody waited for is left out."""
     shares = {name: round(one.some.avg10) for name, one in found.items()}
-    return ", ".join(f"{name} {share} %" for name, share in shares.items() if share) or "for nothing"
+    return ", ".join(f"{name} {share} %" for name, share in shares.items() if share) or "not at all"
 
 
 def _cpu(tick: Tick) -> Iterator[tuple[str, str]]:
@@ -92,7 +100,7 @@ def _cpu(tick: Tick) -> Iterator[tuple[str, str]]:
     )
     for name, used, of in shown:
         yield name, f"{units.cores(used):>5} of {units.cores(of):>5} cores  {units.share(used, of):>6}"
-    if tick.threshold_milli is not None:
+    if tick.threshold_milli is not None and tick.modes.get("cpuSuppress") != "off":
         yield "BE gives way", f"when the node uses more than {units.cores(tick.threshold_milli)} cores"
 
 

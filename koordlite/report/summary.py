@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.model.resctrl import BANDWIDTHS, CACHES
+from koordlite.report import threshold
 from koordlite.report.tick import Tick
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
@@ -23,6 +24,8 @@ class Summary:
     """From the first tick to the last."""
     seconds_above_threshold: float
     """How long the node used more than the suppress threshold."""
+    seconds_well_above_threshold: float
+    """How long by a CPU or more: the rounding of the limit to whole CPUs does not explain that."""
     prod_seconds_above_threshold: float
     """How long latency-sensitive work alone used more than the threshold: no limit on BE could have helped."""
     be_core_hours_allowed: float
@@ -51,7 +54,7 @@ class Totals:
         self._first = self._last = 0.0
         self._before: Tick | None = None
         self.ticks = self._refusals = self._foreign = 0
-        self._above = self._prod_above = self._allowed = self._used = 0.0
+        self._above = self._well_above = self._prod_above = self._allowed = self._used = 0.0
         self._limits: tuple[int, int] | None = None
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
@@ -83,6 +86,7 @@ class Totals:
             ticks=self.ticks,
             seconds=self._last - self._first,
             seconds_above_threshold=self._above,
+            seconds_well_above_threshold=self._well_above,
             prod_seconds_above_threshold=self._prod_above,
             be_core_hours_allowed=self._allowed,
             be_core_hours_used=self._used,
@@ -99,10 +103,9 @@ class Totals:
 
     def _add_time(self, before: Tick, tick: Tick, seconds: float) -> None:
         """Use is a mean over the time since the tick before; the limit of that time is the one set by that tick."""
-        if _over(tick.node_cpu, tick.threshold_milli):
-            self._above += seconds
-        if _over(tick.prod_cpu, tick.threshold_milli):
-            self._prod_above += seconds
+        self._above += seconds * threshold.above(tick.node_cpu, tick.threshold_milli)
+        self._well_above += seconds * threshold.well_above(tick.node_cpu, tick.threshold_milli)
+        self._prod_above += seconds * threshold.above(tick.prod_cpu, tick.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
 
@@ -114,7 +117,3 @@ def kind(place: str) -> str:
         part = rest.rpartition("/")[2] if "/" in rest else ""
         return f"resctrl {part if part in _RESCTRL_PARTS else 'group'}"
     return _CLUSTER_KINDS.get(head) or place.rpartition("/")[2]
-
-
-def _over(use: int | None, threshold: int | None) -> bool:
-    return use is not None and threshold is not None and use > threshold

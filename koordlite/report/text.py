@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from koordlite.model.decision import Decision
 from koordlite.model.reaction import Reaction
 from koordlite.model.watch import WatchState
-from koordlite.report import units
+from koordlite.report import threshold, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline, sentence, terms
 from koordlite.report.summary import Summary
@@ -56,14 +56,13 @@ def event(news: DecisionEvent) -> str:
 
 def summary(numbers: Summary) -> str:
     """What a run came to, for the end of it."""
-    above = units.span(numbers.seconds_above_threshold)
     kinds = ", ".join(f"{kind} {count}" for kind, count in numbers.writes_by_kind.items())
     reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
     written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"
     cost = f"{units.span(numbers.tick_seconds_mean)} each, {units.span(numbers.tick_seconds_max)} at most"
     facts = (
         ("ran for", f"{units.span(numbers.seconds)}, {numbers.ticks} ticks, {cost}"),
-        ("above threshold", f"{above}, of which {units.span(numbers.prod_seconds_above_threshold)} by LS alone"),
+        ("above threshold", _above(numbers)),
         ("limit of BE", f"{units.cores(numbers.be_limit_min)} to {units.cores(numbers.be_limit_max)} cores"),
         ("BE used", f"{numbers.be_core_hours_used:.2f} of {numbers.be_core_hours_allowed:.2f} core hours allowed"),
         ("writes", written),
@@ -73,6 +72,12 @@ def summary(numbers: Summary) -> str:
     return "".join(
         f"{textwrap.fill(f'  {name:<19}{value}', 100, subsequent_indent=' ' * 21)}\n" for name, value in facts
     )
+
+
+def _above(numbers: Summary) -> str:
+    well = f"{units.span(numbers.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
+    alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
+    return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, and {alone}"
 
 
 def allocatable(tick: Tick) -> str:

@@ -9,6 +9,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
+from koordlite.model.faults import Faults
 from koordlite.model.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.model.pause import Pause
 from koordlite.model.pressure import Pressure
@@ -90,6 +91,8 @@ class Tick:
     """How the agent reacts between two ticks."""
     unrestored: int = 0
     """Places that an earlier run changed, and that this one could not put back when it started."""
+    faults: Faults = dataclasses.field(default_factory=Faults)
+    """Rounds that a fault of the agent itself has ended, this one or earlier ones of this run."""
     pause: Pause | None = None
     """Why nothing is written at present, where somebody asked for that."""
     picture: Snapshot | None = dataclasses.field(default=None, repr=False, compare=False)

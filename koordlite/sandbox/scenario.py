@@ -16,6 +16,7 @@ Count = Literal[
     "unmetPercent",
     "usedCores",
     "aboveThresholdSeconds",
+    "wellAboveThresholdSeconds",
     "beCoreHours",
     "writes",
     "refusedWrites",

@@ -6,7 +6,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from koordlite.report import units
+from koordlite.report import threshold, units
 from koordlite.report.history import Row
 from koordlite.report.simulation import Check, Figures
 from koordlite.sandbox import scenario
@@ -75,16 +75,18 @@ def figures(samples: Sequence[Sample], best_effort: frozenset[str]) -> Figures:
     """The numbers that runs are compared by."""
     limits = list(_series("beLimitCores", samples))
     batch = list(_series("batchCores", samples))
-    allowed = sum(seconds * (row.be_limit or 0) for row, seconds in _timed(samples))
     return {
         "beCoreHoursUsed": _be_core_hours(samples),
-        "beCoreHoursAllowed": allowed / _MILLI_SECONDS_PER_CORE_HOUR,
+        "beCoreHoursAllowed": _be_core_hours_allowed(samples),
         "beLimitCoresMin": min(limits, default=None),
         "beLimitCoresMean": statistics.fmean(limits) if limits else None,
         "batchCoresMean": statistics.fmean(batch) if batch else None,
         "unmetPercent": _of_pods("unmetPercent", samples, lambda key: key not in best_effort),
-        "aboveThresholdSeconds": _above(samples, lambda row: row.node_cpu),
-        "lsAboveThresholdSeconds": _above(samples, lambda row: row.prod_cpu),
+        "aboveThresholdSeconds": _node_above(samples),
+        "wellAboveThresholdSeconds": _node_well_above(samples),
+        "lsAboveThresholdSeconds": sum(
+            seconds for row, seconds in _timed(samples) if threshold.above(row.prod_cpu, row.threshold_milli)
+        ),
         **{name: sum(map(count, samples)) for name, count in _SUMS.items()},
         "restarts": _restarts(samples),
     }
@@ -108,6 +110,18 @@ def _be_core_hours(samples: Sequence[Sample]) -> float:
     return sum(seconds * (row.be_cpu or 0) for row, seconds in _timed(samples)) / _MILLI_SECONDS_PER_CORE_HOUR
 
 
+def _be_core_hours_allowed(samples: Sequence[Sample]) -> float:
+    """The limit of a stretch of time is the one that the tick at its beginning left."""
+    stretches = ((before.row or after.row, after.time - before.time) for before, after in _pairs_seen(samples))
+    allowed = sum(seconds * (row.be_limit or 0) for row, seconds in stretches if row)
+    return allowed / _MILLI_SECONDS_PER_CORE_HOUR
+
+
+def _pairs_seen(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
+    """Samples one after the other, the later of which an agent saw."""
+    return ((before, after) for before, after in itertools.pairwise(samples) if after.row)
+
+
 def _series(measure: str, samples: Sequence[Sample]) -> Iterator[float]:
     field, unit = _SERIES[measure]
     values = (getattr(sample.row, field) for sample in samples if sample.row)
@@ -124,9 +138,12 @@ def _timed(samples: Sequence[Sample]) -> Iterator[tuple[Row, float]]:
     return ((sample.row, seconds) for sample, seconds in _spans(samples) if sample.row)
 
 
-def _above(samples: Sequence[Sample], use: Callable[[Row], int | None]) -> float:
-    found = ((use(row), row.threshold_milli, seconds) for row, seconds in _timed(samples))
-    return sum(s for used, limit, s in found if used is not None and limit is not None and used > limit)
+def _node_above(samples: Sequence[Sample]) -> float:
+    return sum(s for row, s in _timed(samples) if threshold.above(row.node_cpu, row.threshold_milli))
+
+
+def _node_well_above(samples: Sequence[Sample]) -> float:
+    return sum(s for row, s in _timed(samples) if threshold.well_above(row.node_cpu, row.threshold_milli))
 
 
 def _restarts(samples: Sequence[Sample]) -> int:
@@ -165,6 +182,7 @@ def _words(expected: Expectation) -> str:
 _WHOLES: Mapping[str, Callable[[Sequence[Sample]], float]] = {
     "restarts": _restarts,
     "beCoreHours": _be_core_hours,
-    "aboveThresholdSeconds": lambda samples: _above(samples, lambda row: row.node_cpu),
+    "aboveThresholdSeconds": _node_above,
+    "wellAboveThresholdSeconds": _node_well_above,
 }
 """Numbers of a whole stretch of time."""

@@ -35,8 +35,14 @@ def load(path: Path) -> Play:
 
 
 def parse(text: str, source: str) -> Play:
-    """The scenario that `text` writes; folders in it are seen from that of `source`."""
-    read: Any = strict.load(text, scenario.shape(config.shape()), source)
+    """The scenario that `text` writes; folders in it are seen from that of `source`. ConfigError for one of nothing."""
+    shape = scenario.shape(config.shape())
+    read: Any = strict.load(text, shape, source)
+    if read == shape():
+        do = "write at least pods, manifests or events; configs/scenarios has examples"
+        raise ConfigError(
+            Problem(source, "$", "", "the file describes no scenario: nobody works and nothing happens", do)
+        )
     path = Path(source)
     manifests = path.parent / read.manifests if read.manifests else None
     if manifests and not manifests.is_dir():

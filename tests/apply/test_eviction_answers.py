@@ -97,6 +97,49 @@ def test_an_unreachable_cluster_is_no_eviction(seen: Snapshot) -> None:
     assert not made.onto(at(seen, 0.0, "a")).evicted
 
 
+def failing(*codes: int) -> Callable[[EvictPod], None]:
+    """Ends in these errors one after another (0: accepted), and then accepts."""
+    left = list(codes)
+
+    def answer(_pod: EvictPod) -> None:
+        code = left.pop(0) if left else 0
+        if code:
+            raise OSError(code, "no answer yet" if code == errno.EINPROGRESS else "timed out")
+
+    return answer
+
+
+@pytest.mark.parametrize("code", [errno.EINPROGRESS, errno.ETIMEDOUT], ids=["is still asked", "never came"])
+def test_while_the_answer_about_one_pod_is_not_known_no_other_is_asked_for(code: int, seen: Snapshot) -> None:
+    made, cluster = evictions(failing(code))
+    steps = made.take([wanted("a"), wanted("b")], time=0.0)
+    assert cluster.asked == ["a"], "a may be on its way out"
+    assert [step.ok for step in steps] == [False, False]
+    assert steps[1].error.startswith("not asked, the last eviction has no answer: E")
+    assert "uid-b" not in made.onto(at(seen, 0.0, "a", "b")).refused_evictions, "nobody refused it"
+
+
+def test_a_pod_that_is_still_asked_for_stays_the_one_to_go(seen: Snapshot) -> None:
+    made, cluster = evictions(failing(errno.EINPROGRESS, errno.EINPROGRESS))
+    for time in (0.0, 1.0):
+        made.take([wanted("a")], time=time)
+        assert not made.onto(at(seen, time, "a")).refused_evictions
+    made.take([wanted("a")], time=2.0)
+    assert cluster.asked == ["a", "a", "a"]
+    assert dict(made.onto(at(seen, 2.0, "a")).evicted) == {"uid-a": 2.0}
+
+
+def test_a_silent_cluster_is_asked_seldom_and_at_once_again_after_an_answer() -> None:
+    made, cluster = evictions(failing(*[errno.ETIMEDOUT] * 4))
+    asked_at = []
+    for second in range(90):
+        before = len(cluster.asked)
+        made.take([wanted("a")], time=float(second))
+        asked_at += [second] * (len(cluster.asked) - before)
+    assert asked_at[:5] == [0, 10, 30, 50, 70]
+    assert asked_at[5:] == list(range(71, 90))
+
+
 @pytest.mark.parametrize(
     ("time", "names", "evicted"),
     [

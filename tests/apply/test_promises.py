@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from emulated import Emulated
@@ -12,11 +13,15 @@ from koordlite.apply import Applier
 from koordlite.host.journal import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.decision import (
     Change,
+    ClusterChange,
+    EvictPod,
     NodeAnnotationChange,
+    NodeChange,
     NodeResourceChange,
     ZoneResourceChange,
     ZonesChange,
 )
+from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import Zone, ZoneResource
 from koordlite.observe import Observer
 from koordlite.plan import Plan
@@ -116,3 +121,109 @@ def test_when_each_amount_was_written_is_known(emulate: Make) -> None:
         first, second = (bench.applier.last_sync[change.place] for change in (PROMISES[0], PROMISES[2]))
         assert second - first == 5.0
         assert bench.observer.observe(last_sync=bench.applier.last_sync).published.last_sync == bench.applier.last_sync
+
+
+class WithoutTopology:
+    """The emulated node's cluster, which takes nothing for the topology object, as without its CRD."""
+
+    def __init__(self, node: Emulated) -> None:
+        self.view, self._publish = node.cluster.view, node.cluster.publish
+        self.lost = False
+        """Whether the answers do not arrive."""
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        if any(not isinstance(change, NodeChange) for change in changes):
+            raise InputError(Problem("noderesourcetopology/n1", "published fields", "", "404 Not Found", "install it"))
+        self._publish(changes)
+        if self.lost:
+            raise TimeoutError(errno.ETIMEDOUT, "timed out")
+
+    def evict(self, pod: EvictPod) -> None:
+        raise AssertionError(pod)
+
+
+def test_what_is_refused_of_the_topology_is_not_told_of_the_node(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.applier = Applier(bench.host, WithoutTopology(node), journal)
+        seen = bench.observer.observe()
+        steps = bench.applier.apply(Plan(plan.order(PROMISES, seen.cgroups)), seen)
+        assert {step.place: step.ok for step in steps} == {change.place: change in PROMISES[:2] for change in PROMISES}
+        assert bench.applier.last_sync.keys() == {PROMISES[0].place}, "else it would be due again at every tick"
+        assert bench.promised()[:2] == ("5", "1.20")
+
+
+def test_the_node_is_given_back_and_forgotten_also_when_the_topology_cannot_be(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        Bench(node, journal).take(*PROMISES)
+        steps = apply.restore(node.host(), journal, WithoutTopology(node))
+        assert {step.place for step in steps if not step.ok} == {PROMISES[2].place}
+        assert journal.places == {PROMISES[2].place}
+
+
+def _rewritten(node: Emulated, bench: Bench, *theirs: ClusterChange) -> list[tuple[str, str, str]]:
+    """What our applier says when somebody else has published."""
+    node.cluster.publish(theirs)
+    found = bench.applier.foreign_writes(bench.observer.observe())
+    return [(write.place, write.ours, write.found) for write in found]
+
+
+def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(*PROMISES)
+        assert _rewritten(node, bench) == []
+        assert _rewritten(node, bench, NodeResourceChange(CPU, 9), NodeAnnotationChange("example.com/worth", None)) == [
+            (PROMISES[0].place, "5", "9"),
+            (PROMISES[1].place, "1.20", "(absent)"),
+        ]
+        assert _rewritten(node, bench) == []
+
+
+def test_a_fight_over_a_promise_slows_down(emulate: Make) -> None:
+    """As over a file: each further foreign write doubles the time before the next correction, up to a minute."""
+    node, waits = emulate("small"), []
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(PROMISES[0])
+        for _ in range(7):
+            assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
+            waited = 0
+            while bench.promised()[0] == "9":
+                bench.take(PROMISES[0])
+                node.sandbox.advance(1.0)
+                waited += 1
+            waits.append(waited - 1)
+    assert waits == [0, 2, 4, 8, 16, 32, 60]
+
+
+def test_what_goes_with_a_fought_promise_waits_with_it(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        for _ in range(2):
+            bench.take(*PROMISES[:2], strategy="beAllocatable")
+            assert _rewritten(node, bench, NodeResourceChange(CPU, 9))
+        bench.take(PROMISES[0], NodeAnnotationChange("example.com/worth", "1.30"), strategy="beAllocatable")
+        assert bench.promised()[:2] == ("9", "1.20")
+        bench.take(NodeAnnotationChange("example.com/worth", "1.30"), strategy="cpuNormalization")
+        assert bench.promised()[:2] == ("9", "1.30"), "another strategy's goes on"
+
+
+def test_a_write_of_unknown_fate_is_nobody_elses(emulate: Make) -> None:
+    """The cluster took it and its answer was lost: what stands there is ours."""
+    node = emulate("small")
+    with node.journal() as journal:
+        bench = Bench(node, journal)
+        bench.take(PROMISES[0])
+        cluster = WithoutTopology(node)
+        cluster.lost = True
+        bench.applier._cluster = cluster
+        seen = bench.observer.observe()
+        (step,) = bench.applier.apply(Plan((NodeResourceChange(CPU, 7),)), seen)
+        assert not step.ok
+        assert bench.promised()[0] == "7"
+        assert _rewritten(node, bench) == []

@@ -241,6 +241,18 @@ def test_run_once_prints_what_would_be_done_and_writes_nothing(run: Ask, manifes
     assert sorted(path.name for path in manifests.iterdir()) == before
 
 
+def test_run_once_keeps_a_record_and_writes_a_report_where_they_are_asked_for(
+    ask: Ask, run: Ask, manifests: Path, tmp_path: Path
+) -> None:
+    folders = ("--record", tmp_path / "record", "--report", tmp_path / "report")
+    answer = run("run", *SANDBOX, manifests, "--once", "--mode", "enforce", *folders)
+    assert answer.code == 0, answer.err
+    assert "node-a: enforcing" in answer.out
+    assert str(tmp_path / "report" / "run.html") in answer.out
+    assert json.loads((tmp_path / "report" / "run.json").read_text())["summary"]["ticks"] == 2
+    assert ask("replay", tmp_path / "record").out.startswith("2 rounds from ")
+
+
 def test_a_quiet_run_logs_what_is_wrong_with_the_input_once(run: Ask, manifests: Path) -> None:
     (manifests / "torn.yaml").write_text("kind: Pod\nmetadata: [\n")
     answer = run("run", *SANDBOX, manifests, "--for", "5", "--no-http", "--quiet")

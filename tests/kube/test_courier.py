@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 
 import pytest
 
@@ -56,6 +57,21 @@ def test_a_slow_answer_is_fetched_by_asking_again_and_the_work_is_done_once() ->
     assert courier.send("a", 1, work, patience_seconds=5.0) == "done"
     assert done == [1]
     courier.stop()
+
+
+def test_who_asks_again_does_not_wait_again_and_hears_the_same_words() -> None:
+    courier, gate = Courier("test"), threading.Event()
+    heard = []
+    for _ in range(2):
+        started = time.monotonic()
+        with pytest.raises(ApiUnreachable) as caught:
+            courier.send("a", 1, lambda: gate.wait(5), patience_seconds=0.3)
+        heard.append((time.monotonic() - started, str(caught.value)))
+    gate.set()
+    courier.stop()
+    (first_seconds, words), (again_seconds, same) = heard
+    assert again_seconds < first_seconds / 2
+    assert words == same, "what changes in every tick is logged in every tick"
 
 
 def test_other_words_wait_for_the_first_and_get_their_own_answer() -> None:

@@ -85,6 +85,25 @@ def test_an_eviction_nobody_answers_is_asked_for_once(bench: Bench) -> None:
     assert bench.asked("create", "pods/eviction") == 1
 
 
+def test_no_eviction_waits_in_line_behind_one_that_hangs(bench: Bench) -> None:
+    cluster = bench.cluster()
+    bench.server.faults.add(Fault(resource="pods/eviction", delay_seconds=1.5))
+    first, second = (_evict(cluster.view(), name) for name in ("a", "b"))
+    for each in (first, second):
+        with pytest.raises(ApiUnreachable):
+            cluster.evict(each)
+    until(lambda: bench.asked("create", "pods/eviction") == 1)
+
+    def answered() -> bool:
+        with contextlib.suppress(ApiUnreachable):
+            cluster.evict(first)
+            return True
+        return False
+
+    until(answered)
+    assert bench.asked("create", "pods/eviction") == 1, "the second was not carried out when nobody wanted it any more"
+
+
 def test_a_disruption_budget_is_kept_and_its_words_are_told(bench: Bench) -> None:
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     bench.server.objects.load(pod("guarded", labels={"app": "x"}) | {"status": ready})

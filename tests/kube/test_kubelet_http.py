@@ -286,6 +286,27 @@ def test_a_refusing_kubelet_is_asked_ever_more_slowly_and_its_last_pods_stay(ser
     assert any("nodes/proxy" in str(problem) for problem in view.problems)
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        pytest.param(401, "cluster.kubeletTokenFile", id="it does not know the token"),
+        pytest.param(403, "nodes/proxy", id="it knows it, and says no"),
+        pytest.param(0, "cluster.kubeletCaFile", id="it does not answer, or is not to be trusted"),
+    ],
+)
+def test_who_does_not_get_at_kubelet_is_told_what_to_look_at(
+    serve: Any, tmp_path: Path, status: int, words: str
+) -> None:
+    if status:
+        _, api = serve(lambda request: Reply(status, b"Unauthorized"))
+    else:
+        api = client(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    made, _ = _state(lambda: KubeletHttp(api))
+    made.round()
+    (problem,) = made.view().problems
+    assert words in problem.do
+
+
 def test_null_items_are_no_pods(serve: Any) -> None:
     _, api = serve(lambda request: Reply(body={"kind": "PodList", "items": None}))
     assert KubeletHttp(api).pods() == []

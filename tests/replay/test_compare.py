@@ -81,6 +81,18 @@ def test_a_lower_threshold_costs_work_that_was_done(record: Record) -> None:
     assert less.be_cpu_seconds_gained == 0
 
 
+def test_time_above_the_threshold_by_a_cpu_or_more_is_told_apart(record: Record) -> None:
+    low = found(record, Other(threshold={"cpu_suppress_threshold_percent": 30}))
+    assert 0 < low.recorded.seconds_well_above_threshold < low.recorded.seconds_above_threshold
+    assert low.recorded.seconds_well_above_threshold < low.other.seconds_well_above_threshold, (
+        "30 % is less than two CPUs"
+    )
+    assert low.other.seconds_well_above_threshold <= low.other.seconds_well_above_threshold_most
+    assert "  by a CPU or more" in text.comparison(low)
+    assert "by a CPU or more (less: limits are whole CPUs)" in html.comparison(low)
+    assert json.loads(encode(as_json.comparison(low)))["other"]["secondsWellAboveThreshold"] >= 0
+
+
 def test_without_suppression_nothing_is_held_down(record: Record) -> None:
     off = found(record, Other(threshold={"enable": False}))
     assert off.other.be_limit_min == off.other.be_limit_max

@@ -61,3 +61,10 @@ def test_tooltips_are_few_however_long_the_run() -> None:
     times = [float(i) for i in range(5000)]
     drawn = chart.timeline(times, [Line("a", "red", times)], label="x", show_time=str, show=str)
     assert 100 < drawn.count("<title>") <= 240
+
+
+def test_nothing_is_coloured_where_nothing_is_known() -> None:
+    line = Line("a", "red", [None, 4, 4, None, 2], area=True)
+    drawn = chart.timeline([0, 10, 20, 30, 40], [line], label="x", show_time=str, show=str, top=4)
+    assert drawn.count("<polygon") == 2
+    assert f'points="250,0 500,0 500,{chart.HEIGHT} 250,{chart.HEIGHT}"' in drawn

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from koordlite.model.decision import Decision
+from koordlite.model.errors import Problem
+from koordlite.model.pause import Pause
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.report import page_agent
+from koordlite.model.settings import Mode
+from koordlite.report import page_agent, status
 from koordlite.report.history import DecisionEvent, History
 from koordlite.report.past import NOTHING, Past, Remembered
 from koordlite.report.tick import Tick
@@ -56,3 +59,32 @@ def test_names_from_the_cluster_are_text(ticks: tuple[Tick, ...], read_html: Cal
     read = read_html(made.text)
     assert "script" not in read.tags and "img" not in read.tags
     assert "alert(1)" in read.text
+
+
+def test_what_is_wrong_and_a_pause_are_told_at_the_top(
+    ticks: tuple[Tick, ...], past: Remembered, read_html: Callable[[str], Any]
+) -> None:
+    wrong = Problem("node/node-a", "reservation", "{", "not JSON", "mend it")
+    pause = Pause(until=ticks[-1].wall + 3600, because="a new disk")
+    tick = dataclasses.replace(ticks[-1], status="paused", pause=pause, problems=(wrong, wrong))
+    made = page_agent.served(tick, past, links=(), refresh=False)
+    top = read_html(made.text).text.partition("Node uses")[0]
+    assert "2 problems" in top
+    assert "(1:00:00 left) by koordlite pause: a new disk; what is in force stays" in top
+    assert 'href="#problems"' in made.text and 'id="problems"' in made.text
+    calm = page_agent.served(dataclasses.replace(ticks[-1], problems=()), past, links=(), refresh=False)
+    assert 'href="#problems"' not in calm.text
+
+
+@pytest.mark.parametrize(("mode", "told"), [("enforce", True), ("observe", True), ("off", False)])
+def test_nothing_gives_way_while_suppression_is_off(ticks: tuple[Tick, ...], mode: Mode, told: bool) -> None:
+    tick = dataclasses.replace(ticks[-1], modes={"cpuSuppress": mode})
+    made = page_agent.served(tick, NOTHING, links=(), refresh=False)
+    assert ("BE gives way above" in made.text) is told
+    assert ("BE gives way" in status.screen(tick)) is told
+
+
+def test_the_age_of_our_own_report_is_no_age_of_input(ticks: tuple[Tick, ...]) -> None:
+    tick = dataclasses.replace(ticks[-1], ages={"node": 1.0, "placement": 300.0})
+    assert "placement 300" not in page_agent.served(tick, NOTHING, links=(), refresh=False).text
+    assert "1.0 s at most (node)" in status.screen(tick)

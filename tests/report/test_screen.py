@@ -32,6 +32,19 @@ def test_a_frame_fits_the_terminal(ticks: tuple[Tick, ...], width: int, height: 
     assert len(lines) <= height
 
 
+def test_a_frame_of_a_large_machine_fits_a_small_terminal(ticks: tuple[Tick, ...]) -> None:
+    """Lists of CPUs and schemata are cut off before the chart, the map and the newest decisions are."""
+    cells = tuple(dataclasses.replace(ticks[-1].cpus[0], cpu=cpu, node=cpu // 64) for cpu in range(256))
+    many = ",".join(f"{cpu}-{cpu + 4}" for cpu in range(0, 256, 8))
+    caches = " ".join(f"{part}:{';'.join(f'{cache}=fff' for cache in range(16))}" for part in ("L3", "MB"))
+    groups = {name: f"{caches}{name}" for name in ("BE", "LS")}
+    big = dataclasses.replace(ticks[-1], cpus=cells, be_cpuset=many, ls_pool=many, be_pool=many, schemata=groups)
+    lines = drawn((*ticks[:-1], big), 80, 24)
+    assert len(lines) <= 24
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert [part for part in ("NUMA 3", "BE may use", "…", "besteffort: ") if part not in "\n".join(lines)] == []
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_frame_has_map_limits_pools_pressure_and_decisions(ticks: tuple[Tick, ...], width: int) -> None:
     shown = "\n".join(drawn(ticks, width, 45))

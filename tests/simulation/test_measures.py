@@ -47,6 +47,7 @@ BUSY = [
         (expected("beLimitCores", start="3s", to="3s"), None),
         (expected("beCoreHours"), 0.002),
         (expected("aboveThresholdSeconds"), 1),
+        (expected("wellAboveThresholdSeconds"), 1),
         (expected("writes"), 3),
         (expected("writes", start="3s"), 1),
         (expected("ticksWith", of="A"), 2),
@@ -64,6 +65,19 @@ BUSY = [
 )
 def test_a_measure(asked: Expectation, found: float | None) -> None:
     assert measures.measure(asked, BUSY) == (None if found is None else pytest.approx(found))
+
+
+@pytest.mark.parametrize(("node", "seconds"), [(2000, (0, 0)), (2001, (1, 0)), (2999, (1, 0)), (3000, (1, 1))])
+def test_the_rounding_to_whole_cpus_is_told_apart(node: int, seconds: tuple[int, int]) -> None:
+    samples = [sample(0, node_cpu=0), sample(1, node_cpu=node, threshold_milli=2000)]
+    found = measures.figures(samples, frozenset())
+    assert (found["aboveThresholdSeconds"], found["wellAboveThresholdSeconds"]) == seconds
+
+
+def test_what_was_allowed_is_the_limit_that_the_tick_before_left() -> None:
+    samples = [sample(0, be_limit=4000), sample(1800, be_cpu=4000, be_limit=1000), sample(3600, be_cpu=1000)]
+    found = measures.figures(samples, frozenset())
+    assert (found["beCoreHoursAllowed"], found["beCoreHoursUsed"]) == (2.5, 2.5)
 
 
 def test_a_pod_that_began_anew_counts_from_nothing() -> None:

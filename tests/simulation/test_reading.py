@@ -16,8 +16,13 @@ def wrong(text: str) -> str:
     return str(refused.value)
 
 
-def test_an_empty_file_is_ten_quiet_minutes() -> None:
-    play = reading.parse("", "s.yaml")
+@pytest.mark.parametrize("text", ["", "# to be written", "---\n", "{}", "null"])
+def test_a_file_that_writes_nothing_is_no_scenario(text: str) -> None:
+    assert "s.yaml: the file describes no scenario: nobody works and nothing happens; write at least" in wrong(text)
+
+
+def test_what_is_not_written_is_ten_quiet_minutes() -> None:
+    play = reading.parse("about: Nobody works here.", "s.yaml")
     assert play.scenario.seconds == 600
     assert play.name == "s"
     assert reading.in_force(play).strategies["cpuSuppress"].mode == "enforce"
@@ -85,7 +90,7 @@ def test_times_are_durations_or_seconds(text: str, seconds: float) -> None:
 
 def test_a_variant_is_a_koordlite_yaml(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text("agent: {intervalSeconds: 7}\n")
-    play = reading.variant(reading.parse("", "s.yaml"), tmp_path / "slow.yaml")
+    play = reading.variant(reading.parse("about: x", "s.yaml"), tmp_path / "slow.yaml")
     assert (play.label, play.settings.agent.interval_seconds) == ("slow", 7)
 
 
@@ -108,7 +113,7 @@ def test_a_variant_is_a_config_map_over_that_of_the_scenario(tmp_path: Path) -> 
 def test_a_variant_that_is_neither_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "v.yaml").write_text(text)
     with pytest.raises(ConfigError, match=why):
-        reading.variant(reading.parse("", "s.yaml"), tmp_path / "v.yaml")
+        reading.variant(reading.parse("about: x", "s.yaml"), tmp_path / "v.yaml")
 
 
 def test_what_is_off_stays_off_and_modes_can_be_taken_as_written() -> None:

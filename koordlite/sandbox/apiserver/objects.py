@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,19 @@ class Objects:
             return [self._load(each) for item in items for each in _each(item)]
 
     def load_folder(self, folder: Path) -> list[Object]:
-        """Every object in the YAML and JSON files of a folder."""
+        """Every object in the YAML and JSON files of a folder. InputError names the file of each that is none."""
         paths = [path for path in sorted(folder.rglob("*")) if path.suffix in (".yaml", ".yml", ".json")]
-        documents = [item for path in paths for item in yaml.safe_load_all(path.read_text()) if item]
-        # A file for kubectl, which lies beside the objects and is none.
-        documents = [item for item in documents if item.get("kind") != "Kustomization"]
-        documents.sort(key=lambda item: item.get("kind") != "CustomResourceDefinition")
-        return self.load(*documents)
+        documents = [(path, item) for path in paths for item in _documents(path)]
+        documents.sort(key=lambda found: found[1].get("kind") != "CustomResourceDefinition")
+        found, problems = list[Object](), list[Problem]()
+        for path, item in documents:
+            try:
+                found += self.load(item)
+            except InputError as error:
+                problems += (dataclasses.replace(each, object=f"{path}: {each.object}") for each in error.problems)
+        if problems:
+            raise InputError(problems)
+        return found
 
     def get(self, kind: str, name: str, namespace: str = "", *, api_version: str = "") -> Object | None:
         """One object as it is now."""
@@ -54,6 +61,10 @@ class Objects:
 
     def _load(self, item: Mapping[str, Any]) -> Object:
         resource = self._resource(str(item.get("apiVersion", "")), str(item.get("kind", "")))
+        metadata = item.get("metadata")
+        if not isinstance(metadata, Mapping) or not metadata.get("name"):
+            do = "give it a name: nobody here makes one up"
+            raise InputError(Problem(resource.kind, "metadata.name", "", "the object has no name", do))
         stored = conversion.stored(dict(item) | {"metadata": dict(item.get("metadata") or {})}, resource)
         try:
             full = self._completed(stored, resource)
@@ -115,3 +126,18 @@ def _each(item: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from item["items"] or ()
     else:
         yield item
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file, without one for kubectl alone, which lies beside the objects and is none."""
+    try:
+        documents = [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        why = " ".join(str(error).split())
+        raise InputError(Problem(str(path), "$", "", f"it cannot be read: {why}", "mend the file")) from error
+    for item in documents:
+        if not isinstance(item, dict):
+            do = "write apiVersion, kind and metadata"
+            raise InputError(Problem(str(path), "$", type(item).__name__, "this is no object", do))
+        if item.get("kind") != "Kustomization":
+            yield item

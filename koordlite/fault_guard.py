@@ -1,0 +1,74 @@
+"""The last net under a loop: a fault of our own costs one round, is told, and ends the process only when it stays.
+
+What is known to go wrong is answered where it goes wrong. Here is only what nobody thought of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import types
+
+from koordlite.model.faults import Faults
+
+LOG = logging.getLogger(__name__)
+ROUNDS = 10
+"""So many rounds in a row that end in a fault end the process: a fresh start may help, another round will not."""
+
+
+class FaultGuard:
+    """`with guard:` around the parts of a round. With `limit=0` it lets everything through."""
+
+    def __init__(self, *, limit: int = ROUNDS) -> None:
+        self.state = Faults()
+        self._limit = limit
+        self._hurt = False
+        self._told: set[tuple[type[BaseException], str]] = set()
+
+    @property
+    def past(self) -> Faults:
+        """What was survived before this round, for what it can say of itself."""
+        return dataclasses.replace(self.state, in_a_row=0)
+
+    @property
+    def hurt(self) -> bool:
+        """Whether this round has ended in a fault."""
+        return self._hurt
+
+    def begin(self) -> None:
+        """A round begins. A round without a fault ends the row."""
+        if not self._hurt:
+            self.state = self.past
+        self._hurt = False
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: types.TracebackType | None
+    ) -> bool:
+        """True when the fault is survived. A reader of our output who has gone is no fault of ours."""
+        if not self._limit or not isinstance(error, Exception) or isinstance(error, BrokenPipeError):
+            return False
+        self._count(error, _place(at))
+        if self.state.in_a_row < self._limit:
+            return True
+        LOG.error("%d rounds in a row ended in a fault; the process ends, to be started anew", self.state.in_a_row)
+        return False
+
+    def _count(self, error: Exception, place: str) -> None:
+        row = self.state.in_a_row + (not self._hurt)
+        self._hurt = True
+        text = f"{type(error).__name__}: {error}"
+        self.state = Faults(total=self.state.total + 1, in_a_row=row, place=place, error=text)
+        if (type(error), place) in self._told:
+            return
+        self._told.add((type(error), place))
+        LOG.error("%s; what is in force stays, the next round is tried", self.state.why, exc_info=error)
+
+
+def _place(at: types.TracebackType | None) -> str:
+    """Where it happened: the innermost line."""
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f"{at.tb_frame.f_globals.get('__name__', '?')}:{at.tb_lineno}" if at else "unknown"

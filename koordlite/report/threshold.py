@@ -1,0 +1,24 @@
+"""How far a node is above the threshold above which best effort gives way.
+
+Best effort gets whole CPUs: its budget is rounded up (`formulas.suppress`, Koordinator `calculateBESuppressCPU`), so a
+node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that tells of a limit
+that came too late or could not be low enough.
+"""
+
+from __future__ import annotations
+
+ROUNDING_MILLI = 1000
+"""The rounding adds less than this."""
+WELL = "by a CPU or more"
+WHY = "less: limits are whole CPUs"
+"""What reports say of the two."""
+
+
+def above(use: int | None, threshold: int | None) -> bool:
+    """Whether so much is used, in millicores; not where either is unknown."""
+    return use is not None and threshold is not None and use > threshold
+
+
+def well_above(use: int | None, threshold: int | None) -> bool:
+    """Whether it is above by more than the rounding can explain."""
+    return threshold is not None and above(use, threshold + ROUNDING_MILLI - 1)

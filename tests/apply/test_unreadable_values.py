@@ -1,0 +1,123 @@
+"""Files that hold no value at the very moment they are asked: told, not written, and nothing else waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from emulated import BOOT, Emulated
+
+from koordlite import plan
+from koordlite.apply import Applier, restore
+from koordlite.host import journal
+from koordlite.host.journal import FileEntry, Journal
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupChange, Change, SystemFileChange
+from koordlite.model.outcome import AppliedStep
+from koordlite.observe import Observer
+from koordlite.plan import Plan
+from koordlite.ports import Files
+
+Make = Callable[..., Emulated]
+BE = "kubepods/besteffort"
+NAME = "vm.watermark_scale_factor"
+
+
+class Garbled:
+    """The files of a node, of which those that end so hold no value."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.ends: tuple[str, ...] = ()
+
+    def read(self, path: str) -> bytes:
+        return b"garbage\n" if self.ends and path.endswith(self.ends) else self._files.read(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._files.write(path, data)
+
+    def list(self, path: str) -> Sequence[str]:
+        return self._files.list(path)
+
+    def mkdir(self, path: str) -> None:
+        self._files.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        self._files.rmdir(path)
+
+
+class Bench:
+    """An applier whose files can be garbled between its look and its writes."""
+
+    def __init__(self, node: Emulated, held: Journal) -> None:
+        self.files = Garbled(node.sandbox.files)
+        self.host = node.host(self.files)
+        self._observer = Observer(self.host, node.cluster, tasks_seconds=1.0)
+        self.applier = Applier(self.host, node.cluster, held)
+
+    def take(self, *changes: Change, garbled: str = "") -> list[AppliedStep]:
+        seen = self._observer.observe(ours=self.applier.ours, found=self.applier.found)
+        self.files.ends = (garbled,) if garbled else ()
+        owners = {change.place: "cpusetPools" for change in changes}
+        return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
+
+
+@pytest.fixture
+def bench(emulate: Make) -> Iterator[Bench]:
+    node = emulate("small")
+    node.pod("crunch", "BE", "greedy")
+    with node.journal() as held:
+        yield Bench(node, held)
+
+
+@pytest.mark.parametrize(
+    ("change", "garbled"),
+    [
+        pytest.param(CgroupChange(BE, "cpu.quota", 50_000), "besteffort/cpu.cfs_quota_us", id="a quota"),
+        pytest.param(CgroupChange(BE, "cpuset.cpus", CPUSet([1])), "besteffort/cpuset.cpus", id="a set"),
+        pytest.param(SystemFileChange(NAME, "99"), "watermark_scale_factor", id="a setting of the kernel"),
+    ],
+)
+def test_what_could_not_be_put_back_is_not_written(bench: Bench, change: Change, garbled: str) -> None:
+    (step,) = bench.take(change, garbled=garbled)
+    assert not step.ok
+    assert "garbage" in step.error
+    assert change.place not in bench.applier.ours
+    bench.files.ends = ()
+    assert change.place not in bench.applier.found, "and what is noted can be understood"
+
+
+def test_a_copy_that_cannot_be_read_does_not_stop_the_rest(bench: Bench) -> None:
+    bench.take(CgroupChange(BE, "cpuset.cpus", CPUSet([0, 1])))
+    steps = bench.take(CgroupChange(BE, "cpuset.cpus", CPUSet([1])), garbled="poduid-crunch/cpuset.cpus")
+    assert [step.place for step in steps] == [f"{BE}/cpuset.cpus"] * len(steps)
+
+
+@pytest.mark.parametrize("garbled", ["besteffort/cpuset.cpus", "poduid-crunch/cpuset.cpus"], ids=["its own", "below"])
+def test_a_group_that_cannot_be_understood_keeps_no_other_from_being_put_back(emulate: Make, garbled: str) -> None:
+    node = emulate("small")
+    node.pod("crunch", "BE", "greedy")
+    with node.journal() as held:
+        bench = Bench(node, held)
+        bench.take(
+            CgroupChange(BE, "cpuset.cpus", CPUSet([0, 1])), CgroupChange("kubepods/burstable", "cpu.quota", 50_000)
+        )
+        bench.files.ends = (garbled,)
+        done = {step.place: step for step in restore(bench.host, held)}
+        assert done["kubepods/burstable/cpu.quota"].ok
+        assert "kubepods/burstable/cpu.quota" not in held.places
+
+
+def test_an_entry_that_cannot_be_understood_is_told_and_stays(emulate: Make) -> None:
+    node = emulate("small")
+    with node.journal() as held:
+        bench = Bench(node, held)
+        bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpu.shares", 5))
+        path = bench.host.cgroups.path(BE, "cpu.quota")
+        bad = FileEntry.of(path=path, group=BE, field="cpu.quota", raw=b"garbage\n", found_at=0.0, strategy="x")
+        held.forget({bad.place})
+        held.record([bad])
+        done = {step.place: step for step in restore(bench.host, held)}
+        assert (done[bad.place].ok, done[f"{BE}/cpu.shares"].ok) == (False, True)
+        assert "garbage" in done[bad.place].error
+        assert [entry.place for entry in journal.read(node.state, boot_id=BOOT)] == [bad.place]
