@@ -1,7 +1,7 @@
 """Cycle after cycle: look, decide, evict what may be evicted, tell. What one cycle learns is kept for the next.
 
-A cycle that fails is told and the next one comes. A process that is not the leader decides and reports all the same,
-but evicts nothing.
+A cycle that fails is told and the next one comes, also where the fault is our own. A process that is not the leader
+decides and reports all the same, but evicts nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from descheduler.picture import View
 from descheduler.policy_file import PolicyFile
 from descheduler.recall import Recall
 from descheduler.timing import Stopwatch
+from koordlite.fault_guard import FaultGuard
 from koordlite.model.errors import KoordliteError, Problem
+from koordlite.model.faults import Faults
 from koordlite.ports import Clock
 
 Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
@@ -55,6 +57,8 @@ class Round:
     """Why the policy file as it is does not hold."""
     error: str = ""
     """Why there is no plan."""
+    faults: Faults = dataclasses.field(default_factory=Faults)
+    """Cycles that a fault of the descheduler itself has ended, this one or earlier ones of this run."""
     plugin_seconds: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
     """By profile and plugin."""
 
@@ -93,12 +97,21 @@ class Loop:
         interval_seconds: float,
         wait: Callable[[float], bool],
         around: Callable[[Callable[[], Round]], Round] = lambda once: once(),
+        guard: FaultGuard | None = None,
     ) -> None:
         """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
-        for. `around` runs each cycle, in whatever surroundings it wants."""
+        for. `around` runs each cycle, in whatever surroundings it wants. Faults, also of `tell`, that `guard` survives
+        are told as a cycle that failed; without a guard they end the run."""
+        guard = guard or FaultGuard(limit=0)
         while True:
             began = self._clock.monotonic()
-            tell(around(self.once))
+            guard.begin()
+            with guard:
+                tell(dataclasses.replace(around(self.once), faults=guard.past))
+            if guard.hurt:
+                faults = guard.state
+                with guard:
+                    tell(dataclasses.replace(self._round(), error=faults.why, faults=faults))
             if wait(max(0.0, interval_seconds - (self._clock.monotonic() - began))):
                 return
 
@@ -107,8 +120,19 @@ class Loop:
         if self._policy.refresh():
             self._setup = config.setup(self._policy.document)
         self._number += 1
-        watch, began, leads = Stopwatch(self._clock.monotonic), self._clock.monotonic(), self._leads()
-        told = Round(
+        watch, began = Stopwatch(self._clock.monotonic), self._clock.monotonic()
+        told = self._round()
+        try:
+            told = self._decided(told, watch)
+        except (KoordliteError, OSError) as error:
+            told = dataclasses.replace(told, error=str(error))
+        seconds = self._clock.monotonic() - began
+        return dataclasses.replace(told, seconds=seconds, plugin_seconds=watch.seconds)
+
+    def _round(self) -> Round:
+        """The cycle that begins, of which there is nothing to tell yet."""
+        leads = self._leads()
+        return Round(
             number=self._number,
             began=self._clock.wall(),
             seconds=0.0,
@@ -117,18 +141,12 @@ class Loop:
             dry_run=self._evict is None or not leads or self._policy.dry_run,
             problems=self._policy.problems,
         )
-        try:
-            told = self._decided(told, watch)
-        except (KoordliteError, OSError) as error:
-            told = dataclasses.replace(told, error=str(error))
-        seconds = self._clock.monotonic() - began
-        return dataclasses.replace(told, seconds=seconds, plugin_seconds=watch.seconds)
 
     def _decided(self, told: Round, watch: Stopwatch) -> Round:
         view = self._source.view(self._policy.document, self._setup)
         view = dataclasses.replace(view, moving=self._moving())
         self._background, ended = background.follow(self._background, view, told.began)
-        self._recall.begin(leads=told.leader)
+        self._recall.begin(view, leads=told.leader)
         plan = cycle.plan(
             view,
             watch.timed(self._setup),
@@ -139,6 +157,7 @@ class Loop:
         )
         self._memory = plan.memory
         carry_out = dry_run.evict if self._evict is None or told.dry_run else self._evict
+        self._recall.intend(plan, keep=not told.dry_run)
         attempts = carry_out(plan)
         self._background = {**self._background, **_begun(plan, attempts, told.began)}
         self._recall.end(plan, attempts, self._setup.calm.loops, keep=not told.dry_run)

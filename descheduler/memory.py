@@ -5,18 +5,22 @@ it has the same thing wrong, moving did not help. Each time it comes back is a r
 one before, and after the last round the owner is left alone until nothing was found with it for a while. Pods that
 were there all along are no successors, however many of them there are.
 
+What a cycle is about to do is kept before it is done (`intents`), so that a process that ends in the middle forgets
+nothing: the next one asks the picture which of the pods went (`resumed`).
+
 Pure: the history is a value that goes into a cycle and comes out of it; `memory_store` keeps it on the cluster.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from descheduler import durations, times
+from descheduler import background, durations, times
 from descheduler.calm import Loops
-from descheduler.framework import Finding, PodView, Refusal
+from descheduler.framework import Finding, PodView, Refusal, View
 from descheduler.outcome import Attempt, EvictionPlan, Outcome
 
 RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")
@@ -33,6 +37,9 @@ MOST_OWNERS = 2000
 """More are forgotten, those first that were not seen for longest: a ConfigMap holds one MiB."""
 MOST_MOVES = 10
 """Of one owner's moves the latest are kept one by one."""
+MOST_INTENTS = 1000
+"""Of one cycle's evictions so many are kept before they are asked for, the first ones: they have to fit beside the
+history."""
 
 
 class Round(msgspec.Struct, frozen=True, gc=False):
@@ -69,6 +76,16 @@ class Past(msgspec.Struct, frozen=True):
     def last_move(self) -> float | None:
         """When a pod of it was evicted last."""
         return self.moves[-1].at if self.moves else None
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """An eviction that is about to be asked for: what the history would say of it."""
+
+    uid: str
+    owner: str
+    move: Move
+    rounds: dict[str, int] = {}
+    """By plugin: in how many rounds the owner was moved before."""
 
 
 History = Mapping[str, Past]
@@ -142,25 +159,55 @@ def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rul
         if past and any(f.severity == "hard" and f.plugin not in LOAD_DRIVEN for f in outcome.findings):
             known[outcome.pod.owner] = msgspec.structs.replace(past, seen=now)
     gone = {attempt.uid for attempt in attempts if attempt.goes}
-    for outcome in plan.evict:
-        owner = outcome.pod.owner
-        if owner and outcome.pod.uid in gone:
-            known[owner] = _moved(known.get(owner) or Past(now), outcome, now, before=history.get(owner))
+    known = _with(known, (intent for intent in _intents(history, plan) if intent.uid in gone))
     newest = sorted(known, key=lambda owner: (-known[owner].seen, owner))[:MOST_OWNERS]
     return {owner: known[owner] for owner in sorted(newest)}
 
 
-def _moved(past: Past, outcome: Outcome, now: float, *, before: Past | None) -> Past:
-    """`before`: as the cycle began; pods of one cycle are of the same round."""
-    rounds = dict(past.rounds)
-    for plugin in dict.fromkeys(f.plugin for f in outcome.findings if f.severity == "hard"):
-        if plugin not in RECURRING:
-            number = generation(outcome.pod, plugin, before, now)
-            rounds[plugin] = _counted(rounds.get(plugin, ()), number, now)
+def intents(history: History, plan: EvictionPlan) -> tuple[Intent, ...]:
+    """What is to be known of the plan's evictions when nobody is left to say which of them were carried out."""
+    return tuple(itertools.islice(_intents(history, plan), MOST_INTENTS))
+
+
+def resumed(history: History, pending: Iterable[Intent], view: View) -> History:
+    """The history with those evictions of a cycle without an end that were carried out, as this picture shows them.
+
+    A pod that is still there, is not going and has no migration job was not evicted.
+    """
+    there = {pod.uid: pod for pod in (*view.by_uid.values(), *view.unbound)}
+    return _with(history, (one for one in pending if one.uid in view.moving or _goes(there.get(one.uid))))
+
+
+def _goes(pod: PodView | None) -> bool:
+    return pod is None or pod.pod.deleting or background.IN_PROGRESS in pod.pod.annotations
+
+
+def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:
+    """`history`: as the cycle began; pods of one cycle are of the same round."""
+    now = times.parse(plan.view.time)
+    for outcome in plan.evict:
+        pod = outcome.pod
+        plugins = dict.fromkeys(f.plugin for f in outcome.findings if f.severity == "hard")
+        if pod.owner:
+            before = history.get(pod.owner)
+            rounds = {name: generation(pod, name, before, now) for name in plugins if name not in RECURRING}
+            yield Intent(pod.uid, pod.owner, _move(outcome, now), rounds)
+
+
+def _move(outcome: Outcome, now: float) -> Move:
     place = next((p for p in outcome.search.places if p.node == outcome.target), None) if outcome.search else None
     booked = tuple((zone, {n: str(q) for n, q in amounts.items()}) for zone, amounts in place.bookings) if place else ()
-    move = Move(now, outcome.pod.key, outcome.pod.node, outcome.target, booked)
-    return Past(now, rounds, (*past.moves, move)[-MOST_MOVES:])
+    return Move(now, outcome.pod.key, outcome.pod.node, outcome.target, booked)
+
+
+def _with(history: History, carried_out: Iterable[Intent]) -> dict[str, Past]:
+    known = dict(history)
+    for one in carried_out:
+        past, now = known.get(one.owner) or Past(one.move.at), one.move.at
+        rounds = {plugin: _counted(past.rounds.get(plugin, ()), number, now) for plugin, number in one.rounds.items()}
+        moves = (*past.moves, one.move)[-MOST_MOVES:]
+        known[one.owner] = Past(max(past.seen, now), {**past.rounds, **rounds}, moves)
+    return known
 
 
 def _counted(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round, ...]:

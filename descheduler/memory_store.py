@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from descheduler.candidate import Sightings
-from descheduler.memory import History, Past
+from descheduler.memory import History, Intent, Past
 from koordlite.kube.answers import Answer, ApiError
 from koordlite.model.errors import InputError, Problem
 
@@ -40,6 +40,8 @@ class Kept:
 
     history: History = dataclasses.field(default_factory=dict)
     sightings: Sightings = dataclasses.field(default_factory=dict)
+    pending: tuple[Intent, ...] = ()
+    """Evictions of a cycle that has not ended; empty after one that has."""
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -47,6 +49,7 @@ class _Document(msgspec.Struct, frozen=True):
     owners: dict[str, Past]
     seen: dict[str, dict[str, int]] = {}
     """Pictures in a row, by pod uid and reason."""
+    pending: tuple[Intent, ...] = ()
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):
@@ -66,10 +69,10 @@ def _shortened(kept: Kept) -> Iterator[Kept]:
     yield kept
     for most in (3, 1):
         history = {owner: msgspec.structs.replace(one, moves=one.moves[-most:]) for owner, one in kept.history.items()}
-        yield Kept(history, kept.sightings)
+        yield Kept(history, kept.sightings, kept.pending)
     owners = sorted(history, key=lambda owner: (-history[owner].seen, owner))
     while owners:
-        yield Kept({owner: history[owner] for owner in sorted(owners)})
+        yield Kept({owner: history[owner] for owner in sorted(owners)}, {}, kept.pending)
         owners = owners[: len(owners) // 2]
 
 
@@ -77,7 +80,9 @@ def _text(kept: Kept) -> str:
     seen: dict[str, dict[str, int]] = {}
     for (uid, reason), count in kept.sightings.items():
         seen.setdefault(uid, {})[reason] = count
-    return msgspec.json.encode(_Document(VERSION, dict(kept.history), seen), order="deterministic").decode()
+    return msgspec.json.encode(
+        _Document(VERSION, dict(kept.history), seen, kept.pending), order="deterministic"
+    ).decode()
 
 
 def decode(text: str, where: str) -> Kept:
@@ -90,7 +95,7 @@ def decode(text: str, where: str) -> Kept:
     if found.version != VERSION:
         why = f"version {found.version} is not the one that is understood, {VERSION}"
         raise InputError(Problem(where, f"data[{KEY}].version", str(found.version), why, do))
-    return Kept(found.owners, _by_finding(found.seen))
+    return Kept(found.owners, _by_finding(found.seen), found.pending)
 
 
 def _by_finding(seen: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:

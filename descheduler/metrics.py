@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from descheduler.loop import Round
 from koordlite import __version__
+from koordlite.model.faults import Faults
 
 LOOP_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
 STRATEGY_BUCKETS = LOOP_BUCKETS[:-2]
@@ -43,6 +44,8 @@ class Metrics:
             for name in ("descheduler_strategy_duration_seconds", "descheduler_descheduler_strategy_duration_seconds")
         ]
         self._errors = Counter("descheduler_cycle_errors", "Cycles without a plan", registry=r)
+        self._survived = Faults()
+        self._faults = Counter("descheduler_faults", "Faults of the descheduler itself, survived", registry=r)
         self._spared = Counter("descheduler_pods_spared", "Pods named and not evicted", ("reason",), registry=r)
         self._last = Gauge("descheduler_last_cycle_timestamp_seconds", "When the last cycle began", registry=r)
         self._success = Gauge(
@@ -62,6 +65,8 @@ class Metrics:
         for (profile, plugin), seconds in told.plugin_seconds.items():
             for histogram in self._strategy:
                 histogram.labels(plugin, profile).observe(seconds)
+        self._faults.inc(told.faults.total - self._survived.total)
+        self._survived = told.faults
         self._last.set(told.began)
         self._leader.set(told.leader)
         self._policy.set(not told.problems)

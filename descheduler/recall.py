@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from descheduler import memory
 from descheduler.calm import Loops
 from descheduler.candidate import Sightings
+from descheduler.framework import View
 from descheduler.memory_store import Kept
 from descheduler.outcome import Attempt, EvictionPlan
 from koordlite.model.errors import InputError, KoordliteError, Problem
@@ -49,41 +51,61 @@ class Recall:
         picture is all there is."""
         return None if self._single else self._kept.sightings
 
-    def begin(self, *, leads: bool) -> None:
-        """Before a cycle. Who begins to lead reads what the leader before has kept.
+    def begin(self, view: View, *, leads: bool) -> None:
+        """Before a cycle. Who begins to lead reads what the leader before has kept. Of evictions whose cycle did not
+        end the picture shows which were carried out.
 
         Other errors than a damaged store are raised: to go on would be to forget every loop.
         """
         if self._store is None or not leads:
             self._known = self._store is None
-            return
-        if not self._known:
-            self.problems, self._damaged = (), False
-            try:
-                self._kept = self._store.load()
-            except InputError as error:
-                self.problems, self._damaged = tuple(error.problems), True
-            self._known = True
+        elif not self._known:
+            self._load(self._store)
+        if self._kept.pending:
+            history = memory.resumed(self._kept.history, self._kept.pending, view)
+            self._kept = Kept(history, self._kept.sightings)
+
+    def _load(self, store: Store) -> None:
+        self.problems, self._damaged = (), False
+        try:
+            self._kept = store.load()
+        except InputError as error:
+            self.problems, self._damaged = tuple(error.problems), True
+        self._known = True
+
+    def intend(self, plan: EvictionPlan, *, keep: bool) -> None:
+        """Before the first eviction of a cycle: keep what is about to be done, should there be nobody to say what was
+        done. `keep`: see `end`."""
+        pending = memory.intents(self._kept.history, plan) if keep else ()
+        if pending:
+            self._kept = dataclasses.replace(self._kept, pending=pending)
+            counts = seen_again(self._kept.sightings, plan)
+            self._save(_worth_keeping(dataclasses.replace(self._kept, sightings=counts), plan))
 
     def end(self, plan: EvictionPlan, attempts: Iterable[Attempt], loops: Loops, *, keep: bool) -> None:
         """After a cycle. `keep`: evictions were real, and this process leads; a damaged store is never written over."""
         history = memory.after(self._kept.history, plan, attempts, loops) if keep else self._kept.history
         self._kept = Kept(history, seen_again(self._kept.sightings, plan))
-        if self._store is None or not keep or self._damaged or not self._leads():
+        if keep:
+            self._save(_worth_keeping(self._kept, plan))
+
+    def _save(self, kept: Kept) -> None:
+        if self._store is None or self._damaged or not self._leads():
             return
         try:
-            self._store.save(self._worth_keeping(plan))
+            self._store.save(kept)
             self.problems = ()
         except (KoordliteError, OSError) as error:
             do = "let the service account get, create and patch this ConfigMap; the history holds in this process"
             self.problems = (Problem("configmap descheduler-memory", "data", "", str(error), do),)
 
-    def _worth_keeping(self, plan: EvictionPlan) -> Kept:
-        """Counts that some finding still waits for; all others would only make the ConfigMap change each time."""
-        asked = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
-        counts = self._kept.sightings
-        waiting = {key: min(counts[key], most) for key, most in asked.items() if most > 1 and key in counts}
-        return Kept(self._kept.history, waiting)
+
+def _worth_keeping(kept: Kept, plan: EvictionPlan) -> Kept:
+    """Counts that some finding still waits for; all others would only make the ConfigMap change each time."""
+    asked = {(o.pod.uid, f.reason): f.sightings for o in plan.outcomes for f in o.findings if f.severity == "hard"}
+    counts = kept.sightings
+    waiting = {key: min(counts[key], most) for key, most in asked.items() if most > 1 and key in counts}
+    return dataclasses.replace(kept, sightings=waiting)
 
 
 def seen_again(before: Sightings, plan: EvictionPlan) -> Sightings:

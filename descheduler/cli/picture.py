@@ -26,7 +26,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--snapshot",
         metavar="PATH",
         nargs="+",
-        help="files or folders made by `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json`; YAML will do. "
+        help="files or folders made by `kubectl get nodes,pods,… -A -o json`, see docs/operate.md; YAML will do. "
         "Without it the cluster is asked",
     )
     source.add_argument(

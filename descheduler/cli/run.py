@@ -106,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
     from descheduler.loop import Loop
     from descheduler.policy_file import PolicyFile
     from koordlite.clock import RealClock
+    from koordlite.fault_guard import FaultGuard
 
     policy = PolicyFile(args.policy)
     asked = durations.of_option(args.descheduling_interval, "--descheduling-interval")
@@ -125,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
         loop = Loop(pictures, policy, clock, evict=evict, leads=leads, recall=recall, moving=moving)
         tell = stack.enter_context(_listeners(args, pictures, interval))
         if interval:
-            loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection)
+            guard = FaultGuard()
+            loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection, guard=guard)
             return 0
         told = _without_collection(loop.once)
         tell(told)

@@ -57,7 +57,7 @@ class Carrier:
         """Carry the plan out; attempts come in the plan's order."""
         closed = cordons.close(plan, self._api, self._tell)
         attempts = self._attempted(plan)
-        cordons.open_again(closed, plan, attempts, self._api, self._tell)
+        cordons.settle(closed, plan, attempts, self._api, self._tell)
         return attempts
 
     def _attempted(self, plan: EvictionPlan) -> tuple[Attempt, ...]:

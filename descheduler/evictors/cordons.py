@@ -1,39 +1,76 @@
-"""Nodes that take no more pods while they are emptied, and are opened again when that comes to nothing."""
+"""Nodes that take no more pods while they are emptied, and are opened again when that comes to nothing.
+
+A cordon of ours carries an annotation. It says `asked` until a pod leaves the node, then `kept`: the node is given up,
+and opening it again is for people, or for whoever removes it. A cordon that still says `asked` in a later cycle is of a
+process that ended, or lost its lease, in between; it is lifted unless that cycle empties the node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from descheduler.evictors.migration import Progress
 from descheduler.evictors.migration_api import MERGE, Api
 from descheduler.outcome import Attempt, EvictionPlan
 from koordlite.kube.answers import ApiError, ApiUnreachable
 
+MARK = "descheduler.koordlite.io/cordon"
+"""Annotation of a Node that the descheduler has cordoned."""
+ASKED = "asked"
+"""Its pods were to be asked to leave."""
+KEPT = "kept"
+"""Pods have left it for good."""
+
 Tell = Callable[[Progress], None]
 
 
 def close(plan: EvictionPlan, api: Api, tell: Tell) -> tuple[str, ...]:
-    """Cordon the nodes that the plan empties; those that were not cordoned before. What goes wrong is told."""
-    wanted = [name for name in plan.cordon if not plan.view.nodes[name].object.spec.unschedulable]
+    """Cordon the nodes that the plan empties; those that others have cordoned are theirs. What an earlier cycle left
+    closed is taken over, or opened again. What goes wrong is told."""
     emptied = {outcome.pod.node for outcome in plan.evict}
-    return tuple(name for name in wanted if name in emptied and _write(api, name, True, tell))
+    wanted = [name for name in plan.cordon if name in emptied]
+    left = [
+        name for name, node in plan.view.nodes.items() if (node.object.metadata.annotations or {}).get(MARK) == ASKED
+    ]
+    for name in left:
+        if name not in wanted:
+            _open(api, name, tell, "it was cordoned in a cycle that did not end, and this one does not empty it")
+    shut = {name for name, node in plan.view.nodes.items() if node.object.spec.unschedulable}
+    return tuple(name for name in wanted if (name in left if name in shut else _cordon(api, name, tell)))
 
 
-def open_again(closed: Iterable[str], plan: EvictionPlan, attempts: Iterable[Attempt], api: Api, tell: Tell) -> None:
-    """Uncordon those of the nodes that no pod leaves."""
+def settle(closed: Iterable[str], plan: EvictionPlan, attempts: Iterable[Attempt], api: Api, tell: Tell) -> None:
+    """Uncordon those of the nodes that no pod leaves; the others stay closed for good."""
     nodes = {outcome.pod.uid: outcome.pod.node for outcome in plan.evict}
-    left = {nodes.get(attempt.uid, "") for attempt in attempts if attempt.goes}
+    emptied = {nodes.get(attempt.uid, "") for attempt in attempts if attempt.goes}
     for name in closed:
-        if name not in left:
-            _write(api, name, False, tell)
+        if name in emptied:
+            _write(api, name, {"metadata": _mark(KEPT)}, tell, "marked as given up")
+        else:
+            _open(api, name, tell, "no pod leaves it")
 
 
-def _write(api: Api, name: str, closed: bool, tell: Tell) -> bool:
-    body = {"spec": {"unschedulable": True if closed else None}}
+def _cordon(api: Api, name: str, tell: Tell) -> bool:
+    done = _write(api, name, {"metadata": _mark(ASKED), "spec": {"unschedulable": True}}, tell, "cordoned")
+    if done:
+        tell(Progress("", "", "Cordoned", f"node {name}"))
+    return done
+
+
+def _open(api: Api, name: str, tell: Tell, why: str) -> None:
+    if _write(api, name, {"metadata": _mark(None), "spec": {"unschedulable": None}}, tell, "opened again"):
+        tell(Progress("", "", "Uncordoned", f"node {name}: {why}"))
+
+
+def _mark(word: str | None) -> dict[str, Any]:
+    return {"annotations": {MARK: word}}
+
+
+def _write(api: Api, name: str, body: dict[str, Any], tell: Tell, what: str) -> bool:
     try:
         api.request("PATCH", f"/api/v1/nodes/{name}", body=body, content_type=MERGE)
     except (ApiError, ApiUnreachable) as error:
-        tell(Progress("", "", "Failed", f"node {name} cannot be {'cordoned' if closed else 'opened again'}: {error}"))
+        tell(Progress("", "", "Failed", f"node {name} cannot be {what}: {error}"))
         return False
-    tell(Progress("", "", "Cordoned" if closed else "Uncordoned", f"node {name}"))
     return True

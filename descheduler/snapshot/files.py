@@ -101,7 +101,9 @@ def _files(paths: Iterable[str], broken: list[Problem]) -> Iterator[pathlib.Path
             broken.append(Problem(str(path), "file", "", "there is no such file or folder", _HOW))
 
 
-_HOW = "make one with `kubectl get nodes,pods,noderesourcetopologies,pdb -A -o json > cluster.json`"
+KINDS = "nodes,pods,namespaces,noderesourcetopologies,pdb,pvc,pv,storageclasses,priorityclasses"
+"""What a picture is made of, as kubectl calls it; measurements come from elsewhere."""
+_HOW = f"make one with `kubectl get {KINDS} -A -o json > cluster.json`, without kinds that the cluster does not have"
 
 
 def _take_in_pieces(objects: Objects, path: pathlib.Path) -> bool:

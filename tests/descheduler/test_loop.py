@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from descheduler import cli, telling
 from descheduler.cli.picture import Pictures
 from descheduler.evictors import api as evictor
+from descheduler.http import Endpoints
 from descheduler.leading import LeaderApi, waiting
 from descheduler.loop import Loop, Round
+from descheduler.metrics import Metrics
 from descheduler.policy_file import PolicyFile
+from descheduler.recall import Recall
+from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.kube import access
 from koordlite.sandbox.apiserver import ApiServer, Fault
 
@@ -183,6 +188,67 @@ def test_a_failing_server_is_told_and_the_next_cycle_comes(
     told = bench.loop.once()
     assert told.plan is None and "403" in told.error
     assert bench.loop.once().plan is not None
+
+
+class Guarded:
+    """Cycles of a guarded loop in which the recall of past evictions ends as `faults` says, one word a cycle."""
+
+    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, faults: list[bool]) -> None:
+        self.told: list[Round] = []
+        self.endpoints = Endpoints(CollectorRegistry(), interval_seconds=60.0, monotonic=bench.clock.monotonic)
+        self.metrics = Metrics()
+        self.ready: list[int] = []
+        left, end = iter(faults), Recall.end
+
+        def ends(self: Recall, *words: Any, **how: Any) -> None:
+            if next(left):
+                raise KeyError("surprise")
+            end(self, *words, **how)
+
+        monkeypatch.setattr(Recall, "end", ends)
+        try:
+            stop = lambda seconds: len(self.told) >= len(faults)  # noqa: E731
+            bench.loop.run(self._tell, interval_seconds=60.0, wait=stop, guard=FaultGuard())
+        except KeyError:
+            self.ended = True
+        else:
+            self.ended = False
+
+    def _tell(self, told: Round) -> None:
+        self.told.append(told)
+        self.endpoints.publish(told)
+        self.metrics.observe(told)
+        self.ready.append(self.endpoints.answer("/readyz", {}, "").status)
+
+
+def test_a_fault_of_its_own_costs_one_cycle_and_is_told(
+    kubeconfig: str, policy: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Guarded(Bench(kubeconfig, policy, evicts=False), monkeypatch, [False, True, False])
+    assert [one.plan is None for one in run.told] == [False, True, False]
+    assert "KeyError: 'surprise'" in run.told[1].error
+    assert run.ready == [200, 503, 200]
+    assert run.metrics.registry.get_sample_value("descheduler_faults_total") == 1
+    assert run.metrics.registry.get_sample_value("descheduler_cycle_errors_total") == 1
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert record.exc_info
+    assert not run.ended
+
+
+def test_a_fault_of_its_own_that_stays_ends_the_process(
+    kubeconfig: str, policy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Guarded(Bench(kubeconfig, policy, evicts=False), monkeypatch, [True] * 100)
+    assert run.ended
+    assert len(run.told) == ROUNDS - 1
+
+
+def test_without_a_guard_a_fault_ends_the_loop(
+    kubeconfig: str, policy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recall, "end", {}.__getitem__)
+    with pytest.raises((TypeError, KeyError)):
+        Bench(kubeconfig, policy, evicts=False).loop.run(print, interval_seconds=1.0, wait=lambda seconds: True)
 
 
 def test_the_policy_is_read_anew_and_a_broken_one_changes_nothing(

@@ -229,12 +229,12 @@ def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
 def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
     loop.recall = Recall(memory_store.Store(api, "default"))
-    loop.recall.begin(leads=True)
+    loop.recall.begin(cluster.view(stamp(0)), leads=True)
     for minutes in (0, 11):
         loop.cycle(minutes)
     assert loop.recall.problems == ()
     loop.recall = Recall(memory_store.Store(api, "default"))
-    loop.recall.begin(leads=True)
+    loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
 
 
@@ -244,7 +244,7 @@ def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.A
     Incurable(cluster)
     for minutes in range(3):
         recall = Recall(memory_store.Store(api, "default"), single=True)
-        recall.begin(leads=True)
+        recall.begin(cluster.view(stamp(0)), leads=True)
         plan = cycle.plan(cluster.view(stamp(minutes)), PATIENT, recall.sightings, history=recall.history)
         recall.end(plan, [], LOOPS, keep=True)
         said += reasons(plan)
@@ -261,7 +261,7 @@ def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: acc
     api.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
     loop = Incurable(cluster)
     loop.recall = Recall(memory_store.Store(api, "default"))
-    loop.recall.begin(leads=True)
+    loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert [p.field for p in loop.recall.problems] == [f"data[{memory_store.KEY}]"]
     loop.cycle(0)
     answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{memory_store.NAME}")
@@ -271,6 +271,6 @@ def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: acc
 def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
     loop.recall = Recall(memory_store.Store(api, "default"), leads=lambda: False)
-    loop.recall.begin(leads=True)
+    loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
     assert memory_store.load(api, "default") == Kept()

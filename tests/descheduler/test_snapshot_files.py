@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.snapshot import files
+from descheduler.snapshot import crane, files
 from koordlite.model.errors import InputError
 
 POD = {"kind": "Pod", "metadata": {"namespace": "a", "name": "p"}}
@@ -127,3 +127,18 @@ def test_a_number_beyond_all_bounds_is_a_problem_of_its_pod(
     assert [pod.pod.name for pod in plan.view.pods()] == (["fine", "huge"] if counted else ["fine"])
     (problem,) = plan.view.problems
     assert problem.object.endswith("pod/default/huge") and why in problem.why
+
+
+def test_the_command_that_makes_a_snapshot_names_every_kind_that_is_read() -> None:
+    short = {"PodDisruptionBudget": "pdb", "PersistentVolumeClaim": "pvc", "PersistentVolume": "pv"}
+    plurals = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses"}
+    plurals["NodeResourceTopology"] = "noderesourcetopologies"
+    elsewhere = {crane.KIND, "NodeMetric", "NodeMetrics", "PodMetrics"}
+    wanted = {short.get(k) or plurals.get(k) or f"{k.lower()}s" for k in files.SHAPES.keys() - elsewhere}
+    assert set(files.KINDS.split(",")) == wanted
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operate.md"])
+def test_the_pages_make_a_snapshot_by_the_same_command(page: str) -> None:
+    text = (pathlib.Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    assert f"kubectl get {files.KINDS} -A -o json > cluster.json" in text

@@ -143,6 +143,14 @@ def _with(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         (("metadata", "annotations", "node.koordinator.sh/cpu-normalization-ratio"), "1.2", True),
         (("metadata", "annotations", "theirs"), "2", False),
         (("metadata", "annotations", "theirs"), None, False),
+        (("status", "addresses"), None, False),
+        (("status", "daemonEndpoints"), {"kubeletEndpoint": {"Port": 1}}, False),
+        (("status", "nodeInfo"), {"kubeletVersion": "v0"}, False),
+        (("status", "images"), [{"names": ["x"]}], False),
+        (("status", "volumesAttached"), [{"name": "v", "devicePath": ""}], False),
+        (("metadata", "labels"), {"pool": "secure"}, False),
+        (("metadata", "finalizers"), ["example.com/mine"], False),
+        (("metadata", "ownerReferences"), [{"uid": "gone"}], False),
     ],
     ids=[
         "batch-cpu-may-change",
@@ -155,7 +163,31 @@ def _with(path: tuple[str, ...], value: Any) -> dict[str, Any]:
         "our-annotations-may-come",
         "other-annotations-may-not-change",
         "other-annotations-may-not-go",
+        "addresses-may-not-go",
+        "the-port-of-kubelet-is-its-own",
+        "nor-may-its-version-change",
+        "images-are-kubelets",
+        "volumes-are-attached-by-others",
+        "labels-may-not-come",
+        "finalizers-may-not-come",
+        "owners-may-not-come",
     ],
 )
 def test_of_its_node_an_agent_writes_what_is_its_own(path, value, wanted):
     assert admitted("koordlite-own-keys", old=NODE, new=_with(path, value)) is wanted
+
+
+def test_a_node_without_addresses_yet_may_be_offered_to_batch():
+    bare = copy.deepcopy(NODE)
+    del bare["status"]["addresses"], bare["status"]["conditions"]
+    changed = copy.deepcopy(bare)
+    changed["status"]["allocatable"]["kubernetes.io/batch-cpu"] = "2"
+    assert admitted("koordlite-own-keys", old=bare, new=changed)
+
+
+@pytest.mark.parametrize("field", ["labels", "finalizers", "ownerReferences", "conditions", "addresses", "nodeInfo"])
+def test_what_the_status_of_a_node_lets_pass_is_compared(field):
+    """Also where no CEL interpreter is installed."""
+    texts = [each["expression"] for each in POLICIES["koordlite-own-keys"]["validations"]]
+    part = "metadata" if field in ("labels", "finalizers", "ownerReferences") else "status"
+    assert any(f"object.{part}.{field} :" in text and f"oldObject.{part}.{field} :" in text for text in texts)

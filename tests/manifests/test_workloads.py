@@ -134,6 +134,29 @@ def test_what_a_component_adds_to_the_container(render, find, component, privile
     assert held["capabilities"].get("add") == added
 
 
+@pytest.mark.parametrize("component", ["mount-resctrl", "system-config", "process-capabilities"])
+def test_what_took_a_right_to_write_has_it_to_put_back(render, find, component):
+    agent = pod_of(find(render("overlays/enforce", component), "DaemonSet", "koordlite"))["containers"][0]
+    restore = pod_of(find(render("restore", component), "DaemonSet", "koordlite-restore"))
+    for key in ("privileged", "allowPrivilegeEscalation", "capabilities"):
+        assert restore["initContainers"][0]["securityContext"].get(key) == agent["securityContext"].get(key)
+    spreads = [
+        {mount["mountPath"]: mount.get("mountPropagation") for mount in each["volumeMounts"]}["/sys/fs"]
+        for each in (restore["initContainers"][0], agent)
+    ]
+    assert spreads[0] == spreads[1]
+    assert restore["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("folder", ["overlays/observe", "overlays/enforce", "restore"])
+def test_what_the_host_unmounts_does_not_stay_mounted_in_ours(render, folder):
+    """Journal and record have nothing mounted below them; cgroups, /sys/fs and kubelet's folder have."""
+    pod = pod_of(workloads(render(folder))[0])
+    for mount in [mount for each in containers_of(pod) for mount in each.get("volumeMounts", ())]:
+        if mount["mountPath"].startswith(("/sys", "/var/lib/kubelet")):
+            assert mount["mountPropagation"] == "HostToContainer", mount
+
+
 def test_only_the_agent_is_root(render):
     for item in workloads(render("overlays/enforce")):
         pod = pod_of(item)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from descheduler import config, cycle
-from descheduler.evictors import dry_run
+from descheduler.evictors import cordons, dry_run
 from descheduler.evictors.carrier import Carrier
 from descheduler.evictors.migration import Progress
 from descheduler.leading import LeaderApi
@@ -198,6 +198,67 @@ def test_a_node_that_no_pod_leaves_is_opened_again(world: World, told: list[Prog
     carrier(world, told)(made)
     assert not closed(world)
     assert [progress.reason for progress in told] == ["Cordoned", "Uncordoned"]
+
+
+def mark(world: World, node: str = "old") -> str | None:
+    word: str | None = (world.get("Node", node)["metadata"].get("annotations") or {}).get(cordons.MARK)
+    return word
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Deadly:
+    """An API server that the process does not survive asking for an eviction."""
+
+    def __init__(self, api: Any) -> None:
+        self._api, self.collect = api, api.collect
+
+    def request(self, method: str, path: str, **how: Any) -> Any:
+        if path.endswith("/eviction"):
+            raise Killed
+        return self._api.request(method, path, **how)
+
+
+def test_our_cordon_says_whether_pods_have_left(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    made = emptied(world)
+    with pytest.raises(Killed):
+        carrier(world, told, api=Deadly(world.api))(made)
+    assert (closed(world), mark(world)) == (True, cordons.ASKED)
+    carrier(world, told)(emptied(world))
+    assert (closed(world), mark(world)) == (True, cordons.KEPT)
+    carrier(world, told)(plan(world))
+    assert closed(world), "a node that is given up stays closed"
+
+
+@pytest.mark.parametrize("again", [pytest.param(True, id="fails to empty it too"), pytest.param(False, id="leaves it")])
+def test_a_cordon_that_outlived_its_process_is_lifted(world: World, told: list[Progress], again: bool) -> None:
+    world.deployment("web", 3)
+    world.around()
+    with pytest.raises(Killed):
+        carrier(world, told, api=Deadly(world.api))(emptied(world))
+    told.clear()
+    world.server.faults.add(Fault(verb="create", resource="pods/eviction", status=500, times=None))
+    carrier(world, told)(emptied(world) if again else plan(world))
+    assert (closed(world), mark(world)) == (False, None)
+    assert [(one.reason, one.text) for one in told] == [
+        ("Uncordoned", "node old: no pod leaves it")
+        if again
+        else ("Uncordoned", "node old: it was cordoned in a cycle that did not end, and this one does not empty it")
+    ]
+
+
+def test_a_cordon_whose_lease_was_lost_is_the_next_leaders(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 3)
+    world.around()
+    made, asked = emptied(world), iter([True])
+    carrier(world, told, api=LeaderApi(world.api, lambda: next(asked, False)))(made)
+    assert (closed(world), mark(world)) == (True, cordons.ASKED)
+    carrier(world, told)(dataclasses.replace(plan(world), evict=()))
+    assert (closed(world), mark(world)) == (False, None)
 
 
 def test_a_node_that_was_closed_before_stays_closed(world: World, told: list[Progress]) -> None:
