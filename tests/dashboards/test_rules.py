@@ -19,6 +19,7 @@ SERIES: dict[str, tuple[str, str, str]] = {
     "KoordliteDown": (f'up{{job="koordlite",{NODE}}}', "1x400", "0x400"),
     "KoordliteInputStale": (f'koordlite_input_age_seconds{{{NODE},input="pods"}}', "20x400", "0+60x400"),
     "KoordliteDegraded": (f'koordlite_status_info{{{NODE},status="degraded"}}', "_x400", "1x400"),
+    "KoordliteFaults": (f"koordlite_faults_total{{{NODE}}}", "2x400", "0+1x400"),
     "KoordliteRestoreFailed": (f"koordlite_unrestored_places{{{NODE}}}", "0x400", "3x400"),
     "KoordliteFightsAnotherWriter": (f'koordlite_foreign_writes_total{{{NODE},kind="cpus"}}', "3x400", "0+1x400"),
     "KoordliteWritesRefused": (
@@ -30,6 +31,7 @@ SERIES: dict[str, tuple[str, str, str]] = {
     "KoordliteConfigurationRefused": (f"koordlite_problems{{{NODE}}}", "0x400", "1x400"),
     "KoordlitePaused": (f'koordlite_paused{{{NODE},by="me"}}', "0x2000", "1x2000"),
     "DeschedulerCycleTooOld": ('descheduler_last_success_timestamp_seconds{instance="d"}', "0+60x400", "0x400"),
+    "DeschedulerFaults": ('descheduler_faults_total{instance="d"}', "2x400", "0+1x400"),
     "DeschedulerPolicyRefused": ('descheduler_policy_reload_success{instance="d"}', "1x400", "0x400"),
     "DeschedulerNoLeader": ('descheduler_leader{instance="d"}', "1x400", "0x400"),
     "DeschedulerEvictionsFail": (
