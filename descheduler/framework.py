@@ -19,8 +19,8 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
-from descheduler import durations
-from descheduler.picture import (
+from descheduler.arguments import durations
+from descheduler.picture.cluster import (
     NO_CPU_MANAGER,
     NO_TOPOLOGY,
     NOTHING_RESERVED,

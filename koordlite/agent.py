@@ -12,21 +12,21 @@ from koordlite.apply import Applier, restore
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
-from koordlite.host.journal import Journal
+from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
-from koordlite.model.outcome import AppliedStep, FileTrouble
-from koordlite.model.pause import Pause
-from koordlite.model.reaction import FreshUse
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.status.outcome import AppliedStep, FileTrouble
+from koordlite.model.status.pause import Pause
+from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import Observer, glance, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster
 from koordlite.record.moment import Moment
 from koordlite.report import tick as ticks
-from koordlite.report import told
+from koordlite.report.explain import pieces as told
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker
 

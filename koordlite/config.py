@@ -1,4 +1,4 @@
-"""koordlite.yaml → settings. Read strictly: all mistakes at once, each with file:line:column (`model.strict`)."""
+"""koordlite.yaml → settings. Read strictly: all mistakes at once, each with file:line:column."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from koordlite import strategies
 from koordlite.kube.settings import ClusterSettings, PublishSettings
-from koordlite.model import documented, strict
 from koordlite.model.errors import ConfigError, Problem
-from koordlite.model.reaction import Setting
+from koordlite.model.reading import documented, strict
 from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.status.reaction import Setting
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

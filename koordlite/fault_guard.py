@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import types
 
-from koordlite.model.faults import Faults
+from koordlite.model.status.faults import Faults
 
 LOG = logging.getLogger(__name__)
 ROUNDS = 10

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet
-from koordlite.model.watch import WatchState
+from koordlite.model.status.watch import WatchState
+from koordlite.model.wire import objects
 
 
 class Files(Protocol):
@@ -53,11 +53,11 @@ class Clock(Protocol):
 class ClusterView:
     """What the cluster says about this node. Objects that did not change keep their identity from view to view."""
 
-    node: wire.NodeObject | None
-    pods: tuple[wire.PodObject, ...]
+    node: objects.NodeObject | None
+    pods: tuple[objects.PodObject, ...]
     config: Mapping[str, str] | None
     """data of the slo-controller-config ConfigMap; None when there is no such ConfigMap."""
-    topology: wire.NRTObject | None
+    topology: objects.NRTObject | None
     kubelet: Kubelet
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Seconds since node, pods, config and kubelet were last confirmed."""

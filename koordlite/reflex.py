@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from koordlite import strategies
 from koordlite.formulas import reaction, suppress
 from koordlite.model.decision import Decision
-from koordlite.model.reaction import FreshUse
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
 from koordlite.report.tick import Tick
 from koordlite.strategies import Strategy

@@ -19,8 +19,8 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
 from koordlite.host.sentinel import Look, Sentinel
-from koordlite.model.reaction import FreshUse, Reaction, Setting, Way
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.reaction import FreshUse, Reaction, Setting, Way
 from koordlite.observe import glance
 
 LOG = logging.getLogger(__name__)

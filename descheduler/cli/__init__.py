@@ -13,7 +13,7 @@ from koordlite import __version__
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.outcome import EvictionPlan
+    from descheduler.plan.outcome import EvictionPlan
 
 FOUND = 3
 """Exit code of `plan --fail-on-findings` when a pod stands wrong."""
@@ -91,7 +91,7 @@ def _rendered(plan: EvictionPlan, form: str) -> str:
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:
-    from descheduler import report_folder as folder
+    from descheduler.serve import report_folder as folder
 
     folder.Folder(pathlib.Path(path)).write(plan)
     for name in folder.NAMES:
@@ -106,12 +106,12 @@ def _run_explain(args: argparse.Namespace) -> int:
 
 
 def _run_check(args: argparse.Namespace) -> int:
-    from descheduler import config
+    from descheduler.policy import reader
 
     told: list[Problem] = []
-    policy = config.load(args.file, told)
+    policy = reader.load(args.file, told)
     picture.notices(told)
-    for profile in config.setup(policy).profiles:
+    for profile in reader.setup(policy).profiles:
         names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
         print(f"{args.file}: profile {profile.name}: plugins {names}")
     return 0
@@ -126,7 +126,7 @@ def _run_list(_args: argparse.Namespace) -> int:
 
 
 def _run_default(_args: argparse.Namespace) -> int:
-    from descheduler import policy_text
+    from descheduler.policy import default_text
 
-    print(policy_text.default_policy(), end="")
+    print(default_text.default_policy(), end="")
     return 0

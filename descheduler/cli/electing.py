@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.koordinator_policy import LeaderElection
-    from descheduler.policy_file import PolicyFile
-    from koordlite.kube.access import Api
-    from koordlite.kube.lease import LeaseSettings
+    from descheduler.policy.koordinator import LeaderElection
+    from descheduler.policy.watched_file import PolicyFile
+    from koordlite.kube.client.access import Api
+    from koordlite.kube.client.lease import LeaseSettings
 
 LOG = logging.getLogger("descheduler")
 
@@ -63,10 +63,10 @@ def elected(
     args: argparse.Namespace, policy: PolicyFile, api: Api, *, wake: Callable[[], object]
 ) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment. `wake` is called when it begins to."""
-    from descheduler.narrate import line
+    from descheduler.serve.log_lines import line
     from koordlite.clock import RealClock
-    from koordlite.kube.election import Election
-    from koordlite.kube.lease import Candidate
+    from koordlite.kube.client.election import Election
+    from koordlite.kube.client.lease import Candidate
 
     settings, clock, ending = _settings(args, policy.leader_election), RealClock(), False
 
@@ -91,8 +91,8 @@ def elected(
 
 
 def _settings(args: argparse.Namespace, written: LeaderElection | None) -> LeaseSettings:
-    from descheduler import durations
-    from koordlite.kube.lease import LeaseSettings
+    from descheduler.arguments import durations
+    from koordlite.kube.client.lease import LeaseSettings
 
     def said(name: str) -> str:
         return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))

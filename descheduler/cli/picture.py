@@ -13,10 +13,10 @@ from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from descheduler.metrics_sources.gather import Gatherer
-    from descheduler.outcome import EvictionPlan, Setup
-    from descheduler.picture import View
+    from descheduler.picture.cluster import View
+    from descheduler.plan.outcome import EvictionPlan, Setup
     from descheduler.snapshot.files import Objects
-    from koordlite.kube.access import Api
+    from koordlite.kube.client.access import Api
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ class Pictures:
         A cluster is looked at as of this machine's clock, as upstream does: the newest time in its objects would let
         one node whose clock is ahead make every pod old, and open maintenance windows.
         """
-        from descheduler import times
+        from descheduler.picture import times
         from koordlite.clock import RealClock
 
         if self._now or self.api is None:
@@ -98,21 +98,22 @@ class Pictures:
 
 
 def _connect(args: argparse.Namespace) -> Api:
-    from koordlite.kube import access
+    from koordlite.kube.client import access
 
     return access.connect(args.kubeconfig, args.context, user_agent="descheduler")
 
 
 def make(args: argparse.Namespace) -> EvictionPlan:
     """One plan by these options."""
-    from descheduler import config, cycle
+    from descheduler.cycle import planner
+    from descheduler.policy import reader
 
     told: list[Problem] = []
-    document = config.load(args.policy, told) if args.policy else config.default()
+    document = reader.load(args.policy, told) if args.policy else reader.default()
     notices(told)
-    setup = config.setup(document)
+    setup = reader.setup(document)
     with no_collection():
-        return cycle.plan(Pictures(args).view(document, setup), setup)
+        return planner.plan(Pictures(args).view(document, setup), setup)
 
 
 @contextlib.contextmanager
@@ -134,7 +135,7 @@ def notices(told: Iterable[Problem]) -> None:
 
 
 def _moment(text: str) -> str:
-    from descheduler import times
+    from descheduler.picture import times
 
     try:
         return text and times.show(times.parse(text))

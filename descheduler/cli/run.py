@@ -19,9 +19,9 @@ from koordlite.model.errors import ConfigError, InputError, Problem
 if TYPE_CHECKING:
     from descheduler.cli.picture import Pictures
     from descheduler.evictors.carrier import Carrier
-    from descheduler.loop import Round, Tell
-    from descheduler.policy_file import PolicyFile
-    from descheduler.recall import Recall
+    from descheduler.history.recall import Recall
+    from descheduler.policy.watched_file import PolicyFile
+    from descheduler.serve.loop import Round, Tell
 
 LOG = logging.getLogger("descheduler")
 _LISTEN = "127.0.0.1:10258"
@@ -101,10 +101,10 @@ class Wakeable:
 
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
-    from descheduler import durations
+    from descheduler.arguments import durations
     from descheduler.cli.picture import Pictures
-    from descheduler.loop import Loop
-    from descheduler.policy_file import PolicyFile
+    from descheduler.policy.watched_file import PolicyFile
+    from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
     from koordlite.fault_guard import FaultGuard
 
@@ -136,8 +136,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _recall(args: argparse.Namespace, pictures: Pictures, leads: Callable[[], bool], *, single: bool) -> Recall:
     """What cycles remember: on the cluster when they evict, else as long as this process lasts."""
-    from descheduler.memory_store import Store
-    from descheduler.recall import Recall
+    from descheduler.history.recall import Recall
+    from descheduler.history.store import Store
 
     evicts = args.dry_run == "false"
     store = Store(pictures.api, args.memory_namespace) if evicts and pictures.api else None
@@ -159,7 +159,7 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 
 
 def _start_log(args: argparse.Namespace) -> None:
-    from descheduler.narrate import JsonFormatter
+    from descheduler.serve.log_lines import JsonFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
@@ -169,7 +169,7 @@ def _start_log(args: argparse.Namespace) -> None:
 
 
 def _tell_notices(notices: list[Problem]) -> None:
-    from descheduler.narrate import line
+    from descheduler.serve.log_lines import line
 
     for notice in notices:
         LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
@@ -203,15 +203,15 @@ def _evictor(
     if args.dry_run == "true":
         yield None
         return
-    from descheduler import config
     from descheduler.evictors.carrier import Carrier
-    from descheduler.leading import LeaderApi, waiting
-    from descheduler.narrate import Lines
+    from descheduler.policy import reader
+    from descheduler.serve.leadership import LeaderApi, waiting
+    from descheduler.serve.log_lines import Lines
     from koordlite.clock import RealClock
 
     assert pictures.api is not None
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
-    rules = config.setup(policy.document).migration
+    rules = reader.setup(policy.document).migration
     stopped = wakeable.stop.is_set
     carrier = Carrier(gate, wait, wall=RealClock().wall, tell=Lines().job, rules=rules, stopped=stopped)
     if single:
@@ -228,8 +228,8 @@ def _evictor(
 @contextlib.contextmanager
 def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) -> Iterator[Tell]:
     """Everybody who is told of a round, one after the other."""
-    from descheduler import report_folder as folder
-    from descheduler.narrate import Narrator
+    from descheduler.serve import report_folder as folder
+    from descheduler.serve.log_lines import Narrator
 
     with contextlib.ExitStack() as stack:
         listeners: list[Tell] = [Narrator().tell]
@@ -250,8 +250,8 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
 
 @contextlib.contextmanager
 def _served(listen: str, interval: float) -> Iterator[Tell]:
-    from descheduler.http import Endpoints
-    from descheduler.metrics import Metrics
+    from descheduler.serve.endpoints import Endpoints
+    from descheduler.serve.metrics import Metrics
     from koordlite.clock import RealClock
     from koordlite.http import Server
 
@@ -281,9 +281,9 @@ def _served(listen: str, interval: float) -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def _events(pictures: Pictures) -> Iterator[Tell]:
-    from descheduler import telling
+    from descheduler.serve import telling
     from koordlite.clock import RealClock
-    from koordlite.kube.events import Events
+    from koordlite.kube.publish.events import Events
 
     assert pictures.api is not None
     clock = RealClock()

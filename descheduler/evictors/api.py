@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Protocol
 
-from descheduler.background import REQUEST_ONLY, TRIGGERED
 from descheduler.evictors.dry_run import eviction
-from descheduler.outcome import Attempt, EvictionPlan, Outcome
-from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
+from descheduler.plan.background import REQUEST_ONLY, TRIGGERED
+from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.access.Api`."""
+    """What is needed of `koordlite.kube.client.access.Api`."""
 
     def request(self, method: str, path: str, *, body: object = None) -> Answer:
         """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""

@@ -9,16 +9,16 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from descheduler import durations
+from descheduler.arguments import durations
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors import api as eviction_api
 from descheduler.evictors import cordons
 from descheduler.evictors.api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
 from descheduler.migration import asking
-from descheduler.migration_args import MigrationControllerArgs
-from descheduler.outcome import Attempt, EvictionPlan, Outcome
-from koordlite.kube.answers import ApiError, ApiUnreachable
+from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 IDLE_SECONDS = 10.0
 """How often it is looked whether somebody made a job, while there is none."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from descheduler.evictors.migration import Progress
 from descheduler.evictors.migration_api import MERGE, Api
-from descheduler.outcome import Attempt, EvictionPlan
-from koordlite.kube.answers import ApiError, ApiUnreachable
+from descheduler.plan.outcome import Attempt, EvictionPlan
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 MARK = "descheduler.koordlite.io/cordon"
 """Annotation of a Node that the descheduler has cordoned."""

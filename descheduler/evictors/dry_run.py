@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from descheduler.migration import asking
-from descheduler.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
 
 REQUESTED_BY = "sigs.k8s.io/descheduler"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from descheduler import limits
 from descheduler.evictors.dry_run import REQUESTED_BY
-from descheduler.outcome import Attempt, Outcome
+from descheduler.filters import limits
+from descheduler.plan.outcome import Attempt, Outcome
 
 ACTION = "Descheduled"
 

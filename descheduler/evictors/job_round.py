@@ -12,21 +12,21 @@ from typing import Any
 
 from msgspec import structs
 
-from descheduler import times
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors.migration_api import Cluster
 from descheduler.evictors.pace import Pace
 from descheduler.evictors.workloads import Find
+from descheduler.filters.default_evictor import Guards
 from descheduler.framework import PodView
-from descheduler.guards import Guards
 from descheduler.migration import arbitration, asking, filters, object_limiter, objects, pods, progress, reconcile
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
-from descheduler.migration_args import MigrationControllerArgs
-from descheduler.picture import View
-from koordlite.kube.answers import ApiError, ApiUnreachable
-from koordlite.model import wire
+from descheduler.picture import times
+from descheduler.picture.cluster import View
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model.wire import objects as wire
 
 Told = tuple[str, str, str, str]
 """Job, pod, word, sentence."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors.job_round import Round
 from descheduler.evictors.migration_api import Api, Cluster
 from descheduler.evictors.pace import Pace
@@ -20,9 +21,8 @@ from descheduler.framework import Refusal, View
 from descheduler.migration import asking, filters, object_limiter
 from descheduler.migration.filters import Traffic
 from descheduler.migration.objects import MigrationJob
-from descheduler.migration_args import MigrationControllerArgs
-from descheduler.outcome import Attempt, Outcome
-from koordlite.kube.answers import ApiError, ApiUnreachable
+from descheduler.plan.outcome import Attempt, Outcome
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 
 @dataclasses.dataclass(frozen=True)

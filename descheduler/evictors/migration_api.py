@@ -12,9 +12,9 @@ import msgspec
 from descheduler.migration import objects
 from descheduler.migration.objects import MigrationJob, Reference, Reservation
 from descheduler.migration.reserving import CREATED_BY_LABEL, CREATOR
-from koordlite.kube.answers import Answer, ApiError
-from koordlite.kube.paging import Page
-from koordlite.model import wire
+from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.kube.client.paging import Page
+from koordlite.model.wire import objects as wire
 
 T = TypeVar("T")
 MERGE = "application/merge-patch+json"
@@ -23,7 +23,7 @@ _ONE_BY_ONE = 20
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.access.Api`."""
+    """What is needed of `koordlite.kube.client.access.Api`."""
 
     def request(
         self,

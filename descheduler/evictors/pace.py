@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.migration.object_limiter import Rate
 from descheduler.migration.objects import MigrationJob
-from descheduler.migration_args import MigrationControllerArgs
-from koordlite.kube import backoff
+from koordlite.kube.client import backoff
 
 _KEPT_MOMENTS = 1000
 

@@ -15,12 +15,12 @@ import msgspec
 from descheduler.metrics_sources import prometheus, resource_metrics
 from descheduler.metrics_sources.prometheus import Prometheus
 from descheduler.metrics_sources.resource_metrics import Smoothed
-from descheduler.outcome import Setup
-from descheduler.picture import Usage, View
-from descheduler.policy import MetricsProvider
-from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
-from koordlite.model import wire_metrics
+from descheduler.picture.cluster import Usage, View
+from descheduler.plan.outcome import Setup
+from descheduler.policy.upstream import MetricsProvider
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 from koordlite.model.errors import Problem
+from koordlite.model.wire import metrics
 
 NODES = "/apis/metrics.k8s.io/v1beta1/nodes"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -32,7 +32,7 @@ _NOT_CONFIGURED = "no provider of this source is configured: add it to metricsPr
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.access.Api`."""
+    """What is needed of `koordlite.kube.client.access.Api`."""
 
     def request(self, method: str, path: str) -> Answer:
         """Ask once."""
@@ -85,11 +85,11 @@ class _Secret(msgspec.Struct, frozen=True):
 
 
 class _NodeList(msgspec.Struct, frozen=True):
-    items: list[wire_metrics.NodeMetricsObject] = []
+    items: list[metrics.NodeMetricsObject] = []
 
 
 class _PodList(msgspec.Struct, frozen=True):
-    items: list[wire_metrics.PodMetricsObject] = []
+    items: list[metrics.PodMetricsObject] = []
 
 
 def metrics_api(api: Api, problems: list[Problem]) -> Usage:

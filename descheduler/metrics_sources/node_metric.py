@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from descheduler import amounts, times
-from descheduler.picture import Usage
-from koordlite.model import wire_metrics
+from descheduler.picture import amounts, times
+from descheduler.picture.cluster import Usage
 from koordlite.model.errors import Problem
-from koordlite.model.pod import parse_resources
+from koordlite.model.pod.pod import parse_resources
+from koordlite.model.wire import metrics
 
 SOURCE = "NodeMetric"
 """Its name in `View.usage`."""
 
 
-def usage(objects: Iterable[wire_metrics.NodeMetricObject], now: float, problems: list[Problem]) -> Usage:
+def usage(objects: Iterable[metrics.NodeMetricObject], now: float, problems: list[Problem]) -> Usage:
     """Use of nodes (the system and all pods) and of pods. A node that nobody has filled in is not among them.
 
     Source: Koordinator `getNodeUsage`: host applications and `nodeUsage` do not count.
@@ -39,5 +39,5 @@ def usage(objects: Iterable[wire_metrics.NodeMetricObject], now: float, problems
     return Usage(nodes, pods, ages, "" if nodes else "there is no NodeMetric that koordlet has filled in")
 
 
-def _amounts(measured: wire_metrics.MeasuredResources | None, owner: str, problems: list[Problem]) -> dict[str, int]:
+def _amounts(measured: metrics.MeasuredResources | None, owner: str, problems: list[Problem]) -> dict[str, int]:
     return amounts.units(parse_resources(measured.resources if measured else None, owner, "status", problems))

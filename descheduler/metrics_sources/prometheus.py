@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from descheduler.picture import Usage
+from descheduler.picture.cluster import Usage
 
 SOURCE = "Prometheus"
 """Its name in `View.usage`, before a colon and the query."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from descheduler import amounts
-from descheduler.amounts import Amounts
-from descheduler.picture import Usage
-from koordlite.model import wire_metrics
+from descheduler.picture import amounts
+from descheduler.picture.amounts import Amounts
+from descheduler.picture.cluster import Usage
 from koordlite.model.errors import Problem
-from koordlite.model.pod import parse_resources
+from koordlite.model.pod.pod import parse_resources
+from koordlite.model.wire import metrics
 
 SOURCE = "KubernetesMetrics"
 """Its name in `View.usage`."""
@@ -19,8 +19,8 @@ NOBODY = "the metrics API says nothing of any node"
 
 
 def usage(
-    nodes: Iterable[wire_metrics.NodeMetricsObject],
-    pods: Iterable[wire_metrics.PodMetricsObject],
+    nodes: Iterable[metrics.NodeMetricsObject],
+    pods: Iterable[metrics.PodMetricsObject],
     problems: list[Problem],
 ) -> Usage:
     """Use of nodes and pods as measured just now."""
@@ -29,7 +29,7 @@ def usage(
     return Usage(of_nodes, of_pods, absent="" if of_nodes else NOBODY)
 
 
-def _of_pod(obj: wire_metrics.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
+def _of_pod(obj: metrics.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
     total: dict[str, int] = {}
     for container in obj.containers or ():
         owner = f"podmetrics/{obj.metadata.namespace}/{obj.metadata.name}"

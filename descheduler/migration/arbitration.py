@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler import times
 from descheduler.framework import PodView
 from descheduler.migration import pods
 from descheduler.migration.objects import MigrationJob
+from descheduler.picture import times
 from descheduler.utilization import koord_order
 
 _JOB = "Job"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from descheduler import durations, times
+from descheduler.arguments import durations
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
 from descheduler.migration import objects, pods
 from descheduler.migration.objects import MigrationJob
-from descheduler.migration_args import MigrationControllerArgs
+from descheduler.picture import times
 
 CONTROLLER = "migration.koordlite.io/controller"
 """uid of the controller of a job's pod: the limit of a workload's pace needs it when the pod is long gone."""

@@ -10,11 +10,11 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.filters.default_evictor import EVICT
 from descheduler.framework import PodView, Refusal
-from descheduler.guards import EVICT
 from descheduler.migration import pods, shares
 from descheduler.migration.objects import RUNNING, MigrationJob
-from descheduler.migration_args import MigrationControllerArgs
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from descheduler import durations
+from descheduler.arguments import durations
+from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
 from descheduler.migration import asking, pods, shares
 from descheduler.migration.filters import Workload
 from descheduler.migration.objects import MigrationJob
-from descheduler.migration_args import MigrationControllerArgs, ObjectLimiter
 
 _EPSILON = 1e-9
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.model import wire
+from koordlite.model.wire import objects
 
 GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
 JOBS = f"/apis/{GROUP_VERSION}/podmigrationjobs"
@@ -91,7 +91,7 @@ class JobStatus(_Object, frozen=True):
 class MigrationJob(_Object, frozen=True):
     """A PodMigrationJob: one pod is to go, and maybe a place is reserved for its successor first."""
 
-    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
@@ -156,7 +156,7 @@ class ReservationStatus(_Object, frozen=True):
 class Reservation(_Object, frozen=True):
     """A place on a node that only its owners' pods take."""
 
-    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from descheduler import times
 from descheduler.framework import PodView
-from koordlite.model import pod, wire
+from descheduler.picture import times
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects
 
 
-def view(obj: wire.PodObject, now: float) -> PodView:
+def view(obj: objects.PodObject, now: float) -> PodView:
     """The pod at time `now`; one without a uid has its name instead."""
     value = pod.from_wire(obj)
     if not value.uid:
@@ -18,7 +19,7 @@ def view(obj: wire.PodObject, now: float) -> PodView:
     return PodView(value, obj, obj.spec.node_name, None if made is None else now - made)
 
 
-def controller(pod_view: PodView) -> wire.OwnerReference | None:
+def controller(pod_view: PodView) -> objects.OwnerReference | None:
     """Who keeps the number of such pods; None for a bare pod."""
     return next((owner for owner in pod_view.object.metadata.owner_references or () if owner.controller), None)
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import structs
 
-from descheduler import times
 from descheduler.migration import objects
 from descheduler.migration.objects import Condition, MigrationJob
+from descheduler.picture import times
 
 Kind = Literal[
     "ReservationCreated",

@@ -16,12 +16,13 @@ from typing import Any
 
 from msgspec import structs
 
-from descheduler import durations, times
-from descheduler.guards import EVICT
+from descheduler.arguments import durations
+from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects, progress, reserving
 from descheduler.migration.objects import MigrationJob, Reference, Reservation
 from descheduler.migration.progress import noted
-from koordlite.model import wire
+from descheduler.picture import times
+from koordlite.model.wire import objects as wire
 
 AGAIN_SECONDS = 3.0
 """Pause while something is waited for."""

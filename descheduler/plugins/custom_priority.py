@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Generator, Iterable, Mapping
 from typing import Literal
 
-from descheduler import room
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
 from descheduler.utilization.load_args import PodSelector
 
@@ -197,7 +197,7 @@ def _nano(pod: PodView, resource: str) -> int:
 
 def _free(node: NodeView, handle: Handle) -> dict[str, int]:
     """Nano-units that pods which stay have not requested."""
-    held = room.schedulable_amounts(node)
+    held = free_capacity.schedulable_amounts(node)
     staying = [pod for pod in node.pods if not handle.going(pod)]
     return {
         name: (held[name].nano if name in held else 0) - sum(_nano(pod, name) for pod in staying) for name in _PLACED

@@ -10,8 +10,8 @@ import dataclasses
 import statistics
 from collections.abc import Generator, Mapping
 
-from descheduler import room
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
 from koordlite.model.settings import bounded
 
@@ -86,7 +86,7 @@ class _Uneven:
 
     @classmethod
     def of(cls, node: NodeView, config: Config, handle: Handle) -> _Uneven:
-        held = room.schedulable_amounts(node)
+        held = free_capacity.schedulable_amounts(node)
         staying = [pod for pod in node.pods if not handle.going(pod)]
         return cls(
             node,

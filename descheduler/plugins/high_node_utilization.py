@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from descheduler.common_args import Namespaces
+from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, Note, PodView, View
 from descheduler.utilization import args, classify, drain, levels
 from descheduler.utilization.levels import Level, Measure

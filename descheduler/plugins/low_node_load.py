@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler import durations, times
+from descheduler.arguments import durations
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
+from descheduler.picture import times
 from descheduler.utilization import load, load_args
 from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
 from descheduler.utilization.load import Load

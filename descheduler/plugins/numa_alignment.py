@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from descheduler import durations, numa_words
+from descheduler.arguments import durations
 from descheduler.framework import (
     VOLCANO_POLICY,
     Conversation,
@@ -23,6 +23,7 @@ from descheduler.framework import (
     stale_placement,
     too_young,
 )
+from descheduler.rules import numa_wording
 from koordlite.formulas import numa
 from koordlite.model import nrt
 from koordlite.model.nrt import ContainerPlacement
@@ -115,9 +116,9 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         reason=wrong.reason,
         severity=wrong.severity,
         container=wrong.container,
-        promise=numa_words.promise(container, wrong),
-        fact=numa_words.fact(container, node.topology, wrong),
-        cure=numa_words.cure(wrong),
+        promise=numa_wording.promise(container, wrong),
+        fact=numa_wording.fact(container, node.topology, wrong),
+        cure=numa_wording.cure(wrong),
         evidence=wrong.evidence,
         weight=_weight(container, node, wrong),
         spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",

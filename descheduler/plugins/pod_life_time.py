@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler import durations, pod_states, times
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments import durations
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
-from koordlite.model import wire
+from descheduler.picture import pod_states, times
+from descheduler.rules.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
 from koordlite.model.settings import bounded
+from koordlite.model.wire import objects
 
 NAME = "PodLifeTime"
 POINT = "deschedule"
@@ -67,7 +68,7 @@ class ConditionFilter:
         if not (self.type or self.status or self.reason or self.min_time_since_last_transition_seconds is not None):
             raise ValueError("a condition needs a type, a status, a reason or minTimeSinceLastTransitionSeconds")
 
-    def matches(self, condition: wire.PodCondition, now: float) -> bool:
+    def matches(self, condition: objects.PodCondition, now: float) -> bool:
         """Is it this condition, and for long enough? Without a time of its last change it is not."""
         if self.type not in ("", condition.type) or self.status not in ("", condition.status):
             return False
@@ -161,7 +162,7 @@ def _states(pod: PodView, config: Config) -> Iterator[str]:
     yield from pod_states.reasons(pod, init=init, ephemeral=ephemeral)
 
 
-def _condition(pod: PodView, now: float, config: Config) -> wire.PodCondition | None:
+def _condition(pod: PodView, now: float, config: Config) -> objects.PodCondition | None:
     conditions = pod.object.status.conditions or ()
     return next((c for c in conditions if any(wanted.matches(c, now) for wanted in config.conditions)), None)
 

@@ -10,11 +10,11 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler.common_args import Namespaces
+from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.node_index import NodeIndex
-from descheduler.pod_filter import EVERYWHERE, chosen_templates, owned_by
-from descheduler.templates import Template, pods_of
+from descheduler.picture.node_index import NodeIndex
+from descheduler.picture.templates import Template, pods_of
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, owned_by
 
 NAME = "RemoveDuplicates"
 POINT = "balance"

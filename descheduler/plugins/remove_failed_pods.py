@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from descheduler import durations, pod_states, times
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments import durations
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.pod_filter import EVERYWHERE, chosen, owned_by
+from descheduler.picture import pod_states, times
+from descheduler.rules.pod_filter import EVERYWHERE, chosen, owned_by
 from koordlite.model.settings import bounded
 
 NAME = "RemoveFailedPods"

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler import pod_states
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.pod_filter import EVERYWHERE, chosen
+from descheduler.picture import pod_states
+from descheduler.rules.pod_filter import EVERYWHERE, chosen
 
 NAME = "RemovePodsHavingTooManyRestarts"
 POINT = "deschedule"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from descheduler.anti_affinity import terms
-from descheduler.common_args import LabelSelector, Namespaces
-from descheduler.conflicts import Conflict, Conflicts
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.pod_filter import EVERYWHERE, chosen_templates
-from descheduler.pod_order import least_important_first
-from descheduler.templates import pods_of
+from descheduler.picture.anti_affinity import terms
+from descheduler.picture.pod_order import least_important_first
+from descheduler.picture.templates import pods_of
+from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.node_index import NodeIndex, node_affinity
-from descheduler.pod_filter import EVERYWHERE, chosen_templates
-from descheduler.templates import Template, place, pods_of
+from descheduler.picture.node_index import NodeIndex, node_affinity
+from descheduler.picture.templates import Template, place, pods_of
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
 
 NAME = "RemovePodsViolatingNodeAffinity"
 POINT = "deschedule"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from descheduler import selectors
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.pod_filter import EVERYWHERE, chosen
-from koordlite.model import wire
+from descheduler.picture import selectors
+from descheduler.rules.pod_filter import EVERYWHERE, chosen
+from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingNodeTaints"
 POINT = "deschedule"
@@ -52,23 +52,23 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
                 yield _finding(pod, node, taint)
 
 
-def _counts(taint: wire.Taint, config: Config) -> bool:
+def _counts(taint: objects.Taint, config: Config) -> bool:
     effects = ("NoSchedule", "PreferNoSchedule") if config.include_prefer_no_schedule else ("NoSchedule",)
     if taint.effect not in effects or _listed(taint, config.excluded_taints):
         return False
     return config.included_taints is None or _listed(taint, config.included_taints)
 
 
-def _listed(taint: wire.Taint, entries: Collection[str]) -> bool:
+def _listed(taint: objects.Taint, entries: Collection[str]) -> bool:
     return taint.key in entries or (taint.value != "" and f"{taint.key}={taint.value}" in entries)
 
 
-def _not_tolerated(pod: PodView, taints: list[wire.Taint]) -> wire.Taint | None:
+def _not_tolerated(pod: PodView, taints: list[objects.Taint]) -> objects.Taint | None:
     accepted = pod.object.spec.tolerations or ()
     return next((taint for taint in taints if not any(selectors.tolerates(t, taint) for t in accepted)), None)
 
 
-def _finding(pod: PodView, node: NodeView, taint: wire.Taint) -> Finding:
+def _finding(pod: PodView, node: NodeView, taint: objects.Taint) -> Finding:
     written = f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
     return Finding(
         pod=pod.uid,

@@ -12,14 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler import label_index, levelling
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.label_index import LabelIndex
-from descheduler.node_index import node_affinity
-from descheduler.pod_filter import EVERYWHERE, chosen_templates
-from descheduler.spread import Constraint, Domains, Spread
-from descheduler.templates import Template, place
+from descheduler.picture import label_index
+from descheduler.picture.label_index import LabelIndex
+from descheduler.picture.node_index import node_affinity
+from descheduler.picture.templates import Template, place
+from descheduler.rules import domain_balance
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
+from descheduler.rules.spread_constraints import Constraint, Domains, Spread
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
 POINT = "balance"
@@ -79,7 +80,7 @@ class _Namespace:
             sizes = [len(pods) for pods in domains.values()]
             if len(domains) < len(values):
                 sizes.append(0)
-            if not levelling.is_level(sizes, constraint.max_skew):
+            if not domain_balance.is_level(sizes, constraint.max_skew):
                 yield from self._level(_Skewed(constraint, holder, domains, values), min(sizes))
 
     def _holders(self) -> list[PodView]:
@@ -92,7 +93,7 @@ class _Namespace:
         ordered = [sorted(pods, key=self._last_first) for pods in skewed.ordered]
         skew = skewed.constraint.max_skew
         must_fit = self._config.topology_balance_node_fit
-        moves = levelling.moves(
+        moves = domain_balance.moves(
             ordered,
             skew,
             lambda pod: self._goes(pod) or (self._handle.evictable(pod) and (not must_fit or self._fits(pod, below))),

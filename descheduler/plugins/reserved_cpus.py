@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from descheduler import amounts, durations, overcommit
+from descheduler.arguments import durations
 from descheduler.framework import (
     Conversation,
     Finding,
@@ -23,11 +23,13 @@ from descheduler.framework import (
     stale_placement,
     too_young,
 )
-from descheduler.pod_order import least_important_first
+from descheduler.picture import amounts
+from descheduler.picture.pod_order import least_important_first
+from descheduler.rules import overcommit
 from koordlite.formulas import numa
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import bounded
 
 NAME = "ReservedCPUs"

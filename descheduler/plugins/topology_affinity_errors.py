@@ -11,9 +11,10 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from descheduler import durations, pod_states, times
+from descheduler.arguments import durations
+from descheduler.fit.free_capacity import Room
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, View
-from descheduler.room import Room
+from descheduler.picture import pod_states, times
 from koordlite.model.settings import bounded
 
 NAME = "TopologyAffinityErrors"

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from descheduler.fit import Place, Search
+from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
-from descheduler.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from descheduler import durations
-from descheduler.fit import Search
+from descheduler.arguments import durations
+from descheduler.fit.search import Search
 from descheduler.framework import Finding
-from descheduler.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
 from descheduler.report import diff, document, html_nodes
 from descheduler.report.diff import Difference
 from descheduler.report.text import NOTHING, place_words
-from koordlite.report import page
-from koordlite.report.page import Child, Markup, el
+from koordlite.report.html import page
+from koordlite.report.html.page import Child, Markup, el
 
 _TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
 _RESULT_TONES = {"Evicted": "good", "InBackground": "good", "JobCreated": "good", "WouldEvict": ""}

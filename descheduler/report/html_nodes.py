@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from descheduler.framework import NodeView
-from descheduler.outcome import EvictionPlan, Load, NodeChange, Outcome
+from descheduler.plan.outcome import EvictionPlan, Load, NodeChange, Outcome
 from descheduler.report import numa_map
-from koordlite.report import page, units
-from koordlite.report.page import Child, Markup, el
+from koordlite.report import units
+from koordlite.report.html import page
+from koordlite.report.html.page import Child, Markup, el
 
 NODES_SHOWN = 100
 MAPS_SHOWN = 40

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView
-from descheduler.outcome import Outcome
+from descheduler.plan.outcome import Outcome
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import NUMANode
-from koordlite.report.page import Markup, el
+from koordlite.report.html.page import Markup, el
 
 _CELL, _GAP, _COLUMNS, _LABEL = 26, 4, 16, 92
 _STEP = _CELL + _GAP

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from descheduler import durations
-from descheduler.fit import Place, Search
+from descheduler.arguments import durations
+from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
-from descheduler.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 from descheduler.report import diff, document
 from descheduler.report.diff import Difference
 from koordlite.report import units

@@ -11,16 +11,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from descheduler import label_index, templates, times
 from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
+from descheduler.picture import label_index, templates, times
+from descheduler.picture.templates import Template
 from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
-from descheduler.templates import Template
-from koordlite.model import cpuset, keys, node, wire, wire_volumes
+from koordlite.model import cpuset, keys, node
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects as wire
+from koordlite.model.wire import volumes as wire_volumes
 
 T = TypeVar("T")
 _ENDED = ("Succeeded", "Failed")

@@ -14,14 +14,14 @@ from typing import Protocol
 
 from descheduler.snapshot import crane, files
 from descheduler.snapshot.files import Objects
-from koordlite.kube import backoff
-from koordlite.kube.answers import ApiError
-from koordlite.kube.paging import Page
+from koordlite.kube.client import backoff
+from koordlite.kube.client.answers import ApiError
+from koordlite.kube.client.paging import Page
 from koordlite.model.errors import Problem
 
 
 class Api(Protocol):
-    """What is needed of `koordlite.kube.access.Api`."""
+    """What is needed of `koordlite.kube.client.access.Api`."""
 
     @property
     def url(self) -> str:

@@ -10,10 +10,10 @@ import dataclasses
 
 import msgspec
 
-from koordlite.model import wire
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
+from koordlite.model.wire import objects
 
 GROUP = "topology.crane.io/"
 KIND = "CraneNodeResourceTopology"
@@ -28,7 +28,7 @@ _RESERVED = "go.crane.io/reserved-system-cpus"
 class NRTObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topology.crane.io NodeResourceTopology, as far as somebody decides on it."""
 
-    metadata: wire.ObjectMeta = wire.ObjectMeta()
+    metadata: objects.ObjectMeta = objects.ObjectMeta()
     attributes: dict[str, str] | None = None
 
 

@@ -19,8 +19,9 @@ import yaml
 
 from descheduler.snapshot import crane, stream
 from descheduler.snapshot.pack import Packer
-from koordlite.model import wire, wire_metrics, wire_volumes
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import metrics, volumes
+from koordlite.model.wire import objects as wire
 
 SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
@@ -30,12 +31,12 @@ SHAPES: dict[str, type[Any]] = {
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
     "PriorityClass": wire.PriorityClassObject,
-    "PersistentVolumeClaim": wire_volumes.PersistentVolumeClaimObject,
-    "PersistentVolume": wire_volumes.PersistentVolumeObject,
-    "StorageClass": wire_volumes.StorageClassObject,
-    "NodeMetric": wire_metrics.NodeMetricObject,
-    "NodeMetrics": wire_metrics.NodeMetricsObject,
-    "PodMetrics": wire_metrics.PodMetricsObject,
+    "PersistentVolumeClaim": volumes.PersistentVolumeClaimObject,
+    "PersistentVolume": volumes.PersistentVolumeObject,
+    "StorageClass": volumes.StorageClassObject,
+    "NodeMetric": metrics.NodeMetricObject,
+    "NodeMetrics": metrics.NodeMetricsObject,
+    "PodMetrics": metrics.PodMetricsObject,
 }
 _SUFFIXES = (".json", ".yaml", ".yml")
 _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

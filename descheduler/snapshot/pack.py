@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from koordlite.model import pod, wire
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects
 
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
@@ -50,15 +51,15 @@ class Packer:
             known = self._parts[key] = make(part) if make else part
         return known
 
-    def small(self, obj: wire.PodObject) -> wire.PodObject:
+    def small(self, obj: objects.PodObject) -> objects.PodObject:
         """The pod with shared parts, without volumes and container ids that no rule looks at."""
-        return wire.PodObject(
+        return objects.PodObject(
             metadata=self._metadata(obj.metadata), spec=self._spec(obj.spec), status=self._status(obj.status)
         )
 
-    def value(self, obj: wire.PodObject, priority: int | None) -> pod.Pod:
-        """`koordlite.model.pod.from_wire` of a packed pod, at this priority. Pods with equal templates share what is
-        worked out.
+    def value(self, obj: objects.PodObject, priority: int | None) -> pod.Pod:
+        """`koordlite.model.pod.pod.from_wire` of a packed pod, at this priority. Pods with equal templates share
+        what is worked out.
 
         Containers are left out: they differ from pod to pod, and only the agent of the node asks for them.
         """
@@ -84,11 +85,11 @@ class Packer:
             deleting=meta.deletion_timestamp is not None,
         )
 
-    def _metadata(self, meta: wire.ObjectMeta) -> wire.ObjectMeta:
+    def _metadata(self, meta: objects.ObjectMeta) -> objects.ObjectMeta:
         notes = meta.annotations
         if notes and _DROPPED in notes:
             notes = {key: text for key, text in notes.items() if key != _DROPPED}
-        return wire.ObjectMeta(
+        return objects.ObjectMeta(
             name=meta.name,
             namespace=intern(meta.namespace),
             uid=meta.uid,
@@ -99,7 +100,7 @@ class Packer:
             owner_references=self.share(meta.owner_references),
         )
 
-    def _spec(self, spec: wire.PodSpec) -> wire.PodSpec:
+    def _spec(self, spec: objects.PodSpec) -> objects.PodSpec:
         parts = self._template(
             (
                 spec.containers,
@@ -114,7 +115,7 @@ class Packer:
             )
         )
         containers, init_containers, overhead, resources, node_selector, affinity, tolerations, spread, volumes = parts
-        return wire.PodSpec(
+        return objects.PodSpec(
             node_name=intern(spec.node_name),
             containers=containers,
             init_containers=init_containers,
@@ -142,8 +143,8 @@ class Packer:
             known = self._templates[key] = tuple(map(self.share, parts))
         return known
 
-    def _status(self, status: wire.PodStatus) -> wire.PodStatus:
-        return wire.PodStatus(
+    def _status(self, status: objects.PodStatus) -> objects.PodStatus:
+        return objects.PodStatus(
             phase=intern(status.phase),
             reason=status.reason,
             qos_class=_text(status.qos_class),
@@ -154,7 +155,9 @@ class Packer:
             conditions=status.conditions and self._conditions(status.conditions),
         )
 
-    def _containers(self, states: tuple[wire.ContainerStatus, ...] | None) -> tuple[wire.ContainerStatus, ...] | None:
+    def _containers(
+        self, states: tuple[objects.ContainerStatus, ...] | None
+    ) -> tuple[objects.ContainerStatus, ...] | None:
         """Without their ids, which no two containers share."""
         if not states:
             return None
@@ -163,20 +166,20 @@ class Packer:
         return self.share(tuple(map(_without_id, states)))
 
 
-def _running(containers: tuple[tuple[str, int], ...]) -> tuple[wire.ContainerStatus, ...]:
+def _running(containers: tuple[tuple[str, int], ...]) -> tuple[objects.ContainerStatus, ...]:
     """Names and restarts of containers that run; since when is nothing that a rule asks."""
-    return tuple(wire.ContainerStatus(name=name, state={"running": {}}, restart_count=n) for name, n in containers)
+    return tuple(objects.ContainerStatus(name=name, state={"running": {}}, restart_count=n) for name, n in containers)
 
 
-def _without_id(state: wire.ContainerStatus) -> wire.ContainerStatus:
+def _without_id(state: objects.ContainerStatus) -> objects.ContainerStatus:
     now = {"running": {}} if state.state and "running" in state.state else state.state
-    return wire.ContainerStatus(name=state.name, state=now, restart_count=state.restart_count)
+    return objects.ContainerStatus(name=state.name, state=now, restart_count=state.restart_count)
 
 
-def _conditions(several: tuple[wire.PodCondition, ...]) -> tuple[wire.PodCondition, ...]:
+def _conditions(several: tuple[objects.PodCondition, ...]) -> tuple[objects.PodCondition, ...]:
     """The same few conditions, but for their times; replicas that were started together mostly share those as well."""
     return tuple(
-        wire.PodCondition(
+        objects.PodCondition(
             type=intern(one.type),
             status=intern(one.status),
             reason=_text(one.reason),
@@ -195,14 +198,14 @@ def _text(text: str | None) -> str | None:
     return text and intern(text)
 
 
-def _decisive(volumes: tuple[wire.Volume, ...] | None) -> tuple[wire.Volume, ...] | None:
+def _decisive(volumes: tuple[objects.Volume, ...] | None) -> tuple[objects.Volume, ...] | None:
     """Volumes that hold data; tokens and configuration come along wherever the pod goes."""
     if not volumes:
         return None
     return tuple([v for v in volumes if v.empty_dir is not None or v.host_path is not None or _claims(v)]) or None
 
 
-def _claims(volume: wire.Volume) -> bool:
+def _claims(volume: objects.Volume) -> bool:
     return volume.persistent_volume_claim is not None
 
 

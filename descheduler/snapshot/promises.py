@@ -11,7 +11,7 @@ from koordlite.formulas import numa_fit, reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
-from koordlite.model.pod import Pod, parse_resources
+from koordlite.model.pod.pod import Pod, parse_resources
 from koordlite.model.quantity import Quantity
 
 _SINGLE = "single-numa-node"

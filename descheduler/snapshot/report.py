@@ -9,14 +9,15 @@ from typing import TypeVar
 
 import msgspec
 
-from descheduler import times
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
+from descheduler.picture import times
 from descheduler.snapshot import topology_manager
-from koordlite.model import cpuset, keys, node, nrt, wire
+from koordlite.model import cpuset, keys, node, nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
+from koordlite.model.wire import objects as wire
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from descheduler import durations
+from descheduler.arguments import durations
 from koordlite.model.settings import bounded
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from descheduler.common_args import Namespaces
+from descheduler.arguments.common import Namespaces
 from koordlite.model.settings import bounded
 
 WHOLE = 100

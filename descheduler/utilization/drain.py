@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
-from descheduler import pod_order, selectors
-from descheduler.amounts import Amounts
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
+from descheduler.picture import pod_order, selectors
+from descheduler.picture.amounts import Amounts
 from descheduler.utilization.levels import Level, PodUse
-from koordlite.model import wire
+from koordlite.model.wire import objects
 
 Steps = Generator[Finding | Note, Verdict | None, bool]
 """What is said on the way; in the end, whether evictions may go on at other nodes."""
@@ -31,7 +31,7 @@ class Drain:
 
     room: dict[str, int]
     """What the destinations still take; shrinks as pods leave."""
-    taints: Collection[tuple[wire.Taint, ...]]
+    taints: Collection[tuple[objects.Taint, ...]]
     """Taints of each destination."""
     pod_use: PodUse
     counts_down: bool
@@ -42,7 +42,7 @@ class Drain:
     namespace_allowed: Callable[[str], bool]
     candidate: Callable[[PodView], bool] = lambda pod: True
     most_per_node: int | None = None
-    accepted: dict[tuple[wire.Toleration, ...], bool] = dataclasses.field(default_factory=dict)
+    accepted: dict[tuple[objects.Toleration, ...], bool] = dataclasses.field(default_factory=dict)
     """Whether pods with these tolerations are let in anywhere."""
 
     def run(self, sources: Iterable[Level], handle: Handle) -> Generator[Finding | Note, Verdict | None, None]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from descheduler.amounts import Amounts
 from descheduler.framework import PodView
-from koordlite.model.qos import KubeQoS, PriorityClass, QoSClass
+from descheduler.picture.amounts import Amounts
+from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 
 _BANDS = {PriorityClass.FREE: 1, PriorityClass.BATCH: 2, PriorityClass.MID: 3, PriorityClass.PROD: 4}
 _KUBE = {KubeQoS.BEST_EFFORT: 1, KubeQoS.BURSTABLE: 2, KubeQoS.GUARANTEED: 3}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
-from descheduler import amounts, room
-from descheduler.amounts import Amounts
+from descheduler.fit import free_capacity
 from descheduler.framework import NodeView, PodView, Usage
+from descheduler.picture import amounts
+from descheduler.picture.amounts import Amounts
 from descheduler.utilization import classify
 
 METRIC = "MetricResource"
@@ -62,7 +63,7 @@ class Measure:
 
 def capacity(node: NodeView) -> dict[str, int]:
     """What the node has to give, less what is reserved on it; its capacity when it does not say allocatable."""
-    given = amounts.units(room.schedulable_amounts(node))
+    given = amounts.units(free_capacity.schedulable_amounts(node))
     return given or amounts.units(node.node.capacity)
 
 

@@ -7,15 +7,15 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from descheduler import amounts
-from descheduler.amounts import Amounts
 from descheduler.framework import NodeView, PodView, Usage
+from descheduler.picture import amounts
+from descheduler.picture.amounts import Amounts
 from descheduler.utilization import classify
 from descheduler.utilization.load_args import NodePool
 from koordlite.formulas import reservation
 from koordlite.model import keys
-from koordlite.model.pod import parse_resources
-from koordlite.model.qos import PriorityClass
+from koordlite.model.pod.pod import parse_resources
+from koordlite.model.pod.qos import PriorityClass
 
 Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from descheduler import durations
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments import durations
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.utilization.anomaly import USUAL, AnomalyCondition
 from koordlite.model.settings import bounded
 

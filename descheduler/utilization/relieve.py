@@ -11,8 +11,8 @@ import dataclasses
 import functools
 from collections.abc import Callable, Generator, Mapping
 
-from descheduler.amounts import Amounts
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
+from descheduler.picture.amounts import Amounts
 from descheduler.utilization import koord_order, load
 from descheduler.utilization.drain import shown
 from descheduler.utilization.load import Load

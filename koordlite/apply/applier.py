@@ -12,8 +12,8 @@ from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.host.journal import Entry, FileEntry, Journal
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.journal.journal import Entry, FileEntry, Journal
 from koordlite.model.decision import (
     BlockChange,
     CgroupChange,
@@ -32,8 +32,8 @@ from koordlite.model.decision import (
     ZoneResourceChange,
 )
 from koordlite.model.errors import JournalError
-from koordlite.model.outcome import AppliedStep, ForeignWrite
 from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.plan import Plan
 from koordlite.ports import Cluster
 

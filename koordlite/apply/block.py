@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import TypeGuard, cast
 
 from koordlite.formulas.blkio import UNSET
-from koordlite.host import block_files
+from koordlite.host.block import files
 from koordlite.host.bundle import Host
-from koordlite.host.journal import Entry, FileEntry
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.decision import BLOCK, BlockChange, BlockField
 
 
 def entries(host: Host, change: BlockChange, strategy: str) -> Iterator[FileEntry]:
     """What stands where `change` is about to write for the first time; a disk without a line has the kernel's own."""
-    found = block_files.read(host.files, host.cgroups, change.group, change.field)
+    found = files.read(host.files, host.cgroups, change.group, change.field)
     if found is not None:
         yield FileEntry.of(
-            path=block_files.path(host.cgroups, change.group, change.field),
+            path=files.path(host.cgroups, change.group, change.field),
             group=f"{BLOCK}{change.group}",
             field=f"{change.device}/{change.field}",
             raw=found.get(change.device, UNSET[change.field]).encode(),
@@ -38,7 +38,7 @@ def with_value(change: BlockChange, kept: Mapping[str, Entry]) -> BlockChange:
 def write(host: Host, change: BlockChange) -> None:
     """Carry out one change."""
     line = change.device, change.value or UNSET[change.field]
-    block_files.write(host.files, host.cgroups, change.group, change.field, line)
+    files.write(host.files, host.cgroups, change.group, change.field, line)
 
 
 def is_ours(entry: Entry) -> TypeGuard[FileEntry]:
@@ -55,7 +55,7 @@ def undo(entry: FileEntry) -> BlockChange:
 def present(host: Host, entry: FileEntry) -> str | None:
     """What stands there at this moment; None when the group is gone."""
     change = undo(entry)
-    found = block_files.read(host.files, host.cgroups, change.group, change.field)
+    found = files.read(host.files, host.cgroups, change.group, change.field)
     return None if found is None else found.get(change.device, UNSET[change.field])
 
 

@@ -8,8 +8,8 @@ from typing import get_args
 from koordlite.apply import block
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
 from koordlite.model.decision import CgroupField
 from koordlite.model.snapshot import Snapshot
 

@@ -13,8 +13,8 @@ from koordlite.apply import writer
 from koordlite.formulas.evict_past import LEAVING_SECONDS
 from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Clock, Cluster
 
 FIRST_BACK_OFF_SECONDS = 10.0

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Set
 from koordlite.formulas import blkio
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import BlockChange, CgroupChange, CgroupField, NodeAnnotationChange, NodeChange
-from koordlite.model.outcome import ForeignWrite
 from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.status.outcome import ForeignWrite
 
 MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.snapshot import Cgroup, Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from koordlite.apply import writer
-from koordlite.host.journal import ClusterEntry, NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.host.journal.journal import ClusterEntry, NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.decision import (
     Change,
     ClusterChange,
@@ -15,8 +15,8 @@ from koordlite.model.decision import (
     ZoneResourceChange,
 )
 from koordlite.model.errors import InputError
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import resctrl_kin as kin
-from koordlite.formulas import schemata
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
 from koordlite.model.decision import (
     Change,
     ResctrlChange,
@@ -19,8 +18,9 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.resctrl import ROOT
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.resctrl import schemata
+from koordlite.resctrl.values import ROOT
 
 THERE = "was there already"
 _MONITORS = "/mon_groups/"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.journal import TasksMoved
+from koordlite.host.journal.journal import TasksMoved
 from koordlite.model.errors import KoordliteError
 
 _MOST_ANCESTORS = 8

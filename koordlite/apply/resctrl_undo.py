@@ -13,11 +13,11 @@ from functools import partial
 from koordlite.apply import resctrl_kin as kin
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
 from koordlite.model.decision import ResctrlReturn
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.resctrl import ROOT
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.resctrl.values import ROOT
 
 PREFIX = "resctrl/"
 _MONITORS = "/mon_groups/"

@@ -11,9 +11,9 @@ from koordlite import plan
 from koordlite.apply import block, inherited, promises, resctrl_undo, system, writer
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroup_fields import NUMBERS
-from koordlite.host.cgroupfs import vanished
-from koordlite.host.journal import (
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import (
     ClusterEntry,
     Entry,
     FileEntry,
@@ -25,8 +25,8 @@ from koordlite.host.journal import (
     TopologyNote,
 )
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Cgroup
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
 
 _RESCTRL = resctrl_undo.PREFIX

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
-from koordlite.host.journal import Entry, FileEntry, OOMScoreFound
+from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound
 from koordlite.model.decision import OOMScoreChange, SystemFileChange
 from koordlite.model.snapshot import Found
 

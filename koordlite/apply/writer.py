@@ -7,8 +7,8 @@ import errno
 from koordlite.apply import block, resctrl, system
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
-from koordlite.host.cgroup_fields import NUMBERS
-from koordlite.host.cgroupfs import vanished
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.host.cgroups.filesystem import vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
     BlockChange,
@@ -19,8 +19,8 @@ from koordlite.model.decision import (
     ResctrlChange,
     SystemFileChange,
 )
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Cgroup
+from koordlite.model.status.outcome import AppliedStep
 
 GONE = "gone meanwhile"
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from koordlite import __version__
 from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.kube import access
+from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
-from koordlite.kube.events import Events
-from koordlite.kube.node_metric import NodeMetricReport
+from koordlite.kube.publish.events import Events
+from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology

@@ -10,9 +10,10 @@ from koordlite import config
 from koordlite.cli import machine as machines
 from koordlite.cli.node_check import findings
 from koordlite.clock import RealClock
-from koordlite.kube.manifests import ManifestCluster
-from koordlite.model import keys, slo_config
+from koordlite.kube.folder.manifests import ManifestCluster
+from koordlite.model import keys
 from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.slo import config as slo_config
 
 
 def check_config(args: argparse.Namespace) -> int:
@@ -62,7 +63,8 @@ def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
 
 def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
-    from koordlite.model import node, node_notes, pod
+    from koordlite.model import node, node_notes
+    from koordlite.model.pod import pod
 
     view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()
     yield from view.problems
@@ -97,7 +99,7 @@ def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
 def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
     """Pods that run here but that Koordinator's webhook would refuse in a cluster."""
     from koordlite.formulas import admission
-    from koordlite.model import pod
+    from koordlite.model.pod import pod
 
     for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:
         found = pod.from_wire(obj)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from koordlite.cli import asking, looking, moment_word
 from koordlite.cli import machine as machines
 from koordlite.model.errors import InputError, Problem
-from koordlite.report import json, since
-from koordlite.report.explain import explain as explained
+from koordlite.report.explain import since
+from koordlite.report.explain.subject import explain as explained
+from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.pausing import moment
 from koordlite.report.tick import Tick
@@ -45,7 +46,9 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
         return _at(subject, tick, past, args.output)
     then, _ = recorded.at(path, _when(args.since, "--since", tick.wall))
     if args.output == "json":
-        found = _said(subject, lambda: json.encode({"version": 1, **since.document(subject, then, tick)}).decode())
+        found = _said(
+            subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick)}).decode()
+        )
     else:
         found = _said(subject, lambda: since.render(subject, then, tick))
     return found

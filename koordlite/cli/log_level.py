@@ -9,7 +9,7 @@ from typing import Any
 from koordlite import config
 from koordlite.cli import asking
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.report.decision_log import LONGEST_SECONDS
+from koordlite.report.terminal.decision_log import LONGEST_SECONDS
 
 
 def log_level(args: argparse.Namespace) -> int:

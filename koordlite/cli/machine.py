@@ -17,14 +17,14 @@ from koordlite.host import bundle, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
-from koordlite.kube.manifests import ManifestCluster
-from koordlite.model import strict
+from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster
 from koordlite.sandbox import Sandbox, shapes
 from koordlite.sandbox.chaos import Chaos
-from koordlite.sandbox.cluster import SandboxCluster
+from koordlite.sandbox.cluster.cluster import SandboxCluster
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _named_cluster(
 
 def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
     from koordlite.host.recorded import RecordedFiles
-    from koordlite.kube.recorded import RecordedCluster
+    from koordlite.kube.folder.recorded import RecordedCluster
     from koordlite.record import capture
 
     folders = [pathlib.Path(folder) for folder in args.recorded]

@@ -8,10 +8,11 @@ import pathlib
 import time
 
 from koordlite import config
-from koordlite.host import journal_lock, pause_file
+from koordlite.host import pause_file
+from koordlite.host.journal import lock
 from koordlite.model import duration
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.model.pause import ANNOTATION, Pause
+from koordlite.model.status.pause import ANNOTATION, Pause
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 """A pause that nobody remembers ends by itself."""
@@ -31,7 +32,7 @@ def pause(args: argparse.Namespace) -> int:
         raise KoordliteError(_refused(folder, error)) from error
     in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
     print(f"paused until {_shown(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
-    if journal_lock.holder(folder) is None:
+    if lock.holder(folder) is None:
         print(f"no agent that may write is at work with {folder}; one that starts with it before then begins paused")
     return 0
 

@@ -14,15 +14,17 @@ import msgspec
 from koordlite import config
 from koordlite.cli import machine as machines
 from koordlite.cli import moment_word
-from koordlite.kube import manifest_files
-from koordlite.model import declared, slo_config, wire
+from koordlite.kube.folder import manifest_files
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.reading import declared
 from koordlite.model.settings import Mode
-from koordlite.model.slo import Threshold
+from koordlite.model.slo import config as slo_config
+from koordlite.model.slo.settings import Threshold
+from koordlite.model.wire import objects as wire
 from koordlite.record.reader import Record
 from koordlite.replay import again, compare, html, json, text
 from koordlite.replay.otherwise import Other
-from koordlite.report.json import encode
+from koordlite.report.json.run_report import encode
 
 _THRESHOLD = "resource-threshold-config"
 

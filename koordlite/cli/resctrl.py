@@ -14,15 +14,16 @@ from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.host import bundle
 from koordlite.host.files import RealFiles
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model import resctrl_wish
 from koordlite.model.decision import Decision
 from koordlite.model.errors import ConfigError, InputError, Problem
-from koordlite.model.resctrl import ROOT, Resctrl
+from koordlite.model.pod import resctrl as resctrl_wish
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Files
-from koordlite.report import resctrl_map, resctrl_overlap, resctrl_plan
-from koordlite.report.json import encode
+from koordlite.report.explain import resctrl_overlap, resctrl_plan
+from koordlite.report.json.run_report import encode
+from koordlite.report.terminal import resctrl_map
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.values import ROOT, Resctrl
 
 STRATEGY = "resctrl"
 

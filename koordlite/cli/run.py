@@ -24,11 +24,12 @@ from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
-from koordlite.host import journal, procfs
-from koordlite.host.journal import Journal
+from koordlite.host import procfs
+from koordlite.host.journal import journal
+from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
 from koordlite.model.errors import Problem
-from koordlite.model.pause import Pause
+from koordlite.model.status.pause import Pause
 from koordlite.report import pausing
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
@@ -98,7 +99,7 @@ def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:
 
 def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
     """Usage needs two looks, a second apart. A record is kept only where a folder was named for it."""
-    from koordlite.report import status
+    from koordlite.report.terminal import status
 
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
@@ -195,7 +196,7 @@ def _view(machine: Machine, args: argparse.Namespace) -> Iterator[Listener]:
     if args.quiet:
         yield lambda tick, news: None
         return
-    from koordlite.report.live import LiveView
+    from koordlite.report.terminal.live import LiveView
 
     view = LiveView(title=machine.name)
     try:
@@ -205,7 +206,9 @@ def _view(machine: Machine, args: argparse.Namespace) -> Iterator[Listener]:
 
 
 def _write_report(history: History, folder: pathlib.Path, machine: Machine) -> None:
-    from koordlite.report import html, json, text
+    from koordlite.report.html import run_report as html
+    from koordlite.report.json import run_report as json
+    from koordlite.report.terminal import text
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_bytes(json.encode(json.document(history)))

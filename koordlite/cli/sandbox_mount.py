@@ -7,7 +7,8 @@ import os
 import pathlib
 
 from koordlite.model.errors import InputError, Problem
-from koordlite.sandbox import fuse_mount, machines
+from koordlite.sandbox import fuse_mount
+from koordlite.sandbox.machine import shapes
 
 
 def mount(args: argparse.Namespace) -> int:
@@ -16,12 +17,12 @@ def mount(args: argparse.Namespace) -> int:
     if not folder.is_dir() or any(folder.iterdir()):
         do = "name one that is there, for example after mkdir"
         raise InputError(Problem("command line", "DIR", str(folder), "no empty folder", do))
-    if args.machine not in machines.shapes():
-        do = f"write one of: {', '.join(machines.shapes())}"
+    if args.machine not in shapes.shapes():
+        do = f"write one of: {', '.join(shapes.shapes())}"
         raise InputError(Problem("command line", "--machine", args.machine, "no such machine", do))
 
     def tell() -> None:
         print(f"{args.machine} is mounted on {folder}; Ctrl-C or SIGTERM to {os.getpid()} ends it", flush=True)
 
-    fuse_mount.serve(machines.machine(args.machine), str(folder), options=args.options, mounted=tell)
+    fuse_mount.serve(shapes.machine(args.machine), str(folder), options=args.options, mounted=tell)
     return 0

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from koordlite.cli.machine import Machine
 from koordlite.config import Http, Settings
 from koordlite.kube.cluster import KubeCluster
-from koordlite.report.decision_log import DecisionLog, Levels
 from koordlite.report.history import DecisionEvent
+from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
     from koordlite.http.answers import Plain
     from koordlite.http.certificate import Certificate
     from koordlite.http.guard import Guard, Review
-    from koordlite.kube.reviews import Reviewer
-    from koordlite.report.metrics import Metrics
+    from koordlite.kube.client.reviews import Reviewer
+    from koordlite.report.metrics.collector import Metrics
 
 LOG = logging.getLogger(__name__)
 News = tuple[DecisionEvent, ...]
@@ -82,8 +82,8 @@ def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -
 
 
 def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:
-    from koordlite.report.kubelet_metrics import KubeletMetrics
-    from koordlite.report.metrics import Metrics
+    from koordlite.report.metrics.collector import Metrics
+    from koordlite.report.metrics.kubelet import KubeletMetrics
 
     metrics = Metrics(started=time.time(), per_cpu=settings.metrics_per_cpu)
     if remote:
@@ -110,7 +110,7 @@ def _token(folder: str) -> Iterator[str]:
 
 def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
     from koordlite.http.guard import Guard, is_loopback
-    from koordlite.kube.reviews import Reviewer
+    from koordlite.kube.client.reviews import Reviewer
 
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:

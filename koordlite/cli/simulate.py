@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from koordlite import config
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report import simulation as reports
-from koordlite.report import simulation_html, simulation_json
-from koordlite.report.json import encode
+from koordlite.report.html import simulation as simulation_html
+from koordlite.report.json import simulation as simulation_json
+from koordlite.report.json.run_report import encode
 from koordlite.simulation import reading, runner
 from koordlite.simulation.reading import Play
 

@@ -10,9 +10,9 @@ import sys
 
 from koordlite.cli import asking, looking
 from koordlite.model.errors import KoordliteError
-from koordlite.report import recent
-from koordlite.report import status as screens
-from koordlite.report.json import encode, state
+from koordlite.report.json import recent
+from koordlite.report.json.run_report import encode, state
+from koordlite.report.terminal import status as screens
 from koordlite.report.tick import Tick
 
 EXIT_CODES = {"degraded": 1, "paused": 3}

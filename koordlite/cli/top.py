@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from koordlite.cli import asking
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.report import recent
 from koordlite.report.history import DecisionEvent
+from koordlite.report.json import recent
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def ask(url: str) -> Answer:
 
 def frame(answer: Answer, console: Console, *, silent: str = "", whole: bool = False) -> RenderableType:
     """One frame as large as the terminal; `silent` says why there is no newer one. `whole`: as high as it needs."""
-    from koordlite.report import screen
+    from koordlite.report.terminal import screen
 
     tick = dataclasses.replace(answer.tick, because=silent) if silent else answer.tick
     earlier = (row for row in answer.rows if row.time < tick.time)

@@ -10,13 +10,14 @@ from koordlite.apply import restore, undo_list
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.host import bundle, journal, procfs
+from koordlite.host import bundle, procfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
-from koordlite.host.journal import ClusterEntry, Journal
+from koordlite.host.journal import journal
+from koordlite.host.journal.journal import ClusterEntry, Journal
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.ports import Cluster
-from koordlite.report import text
+from koordlite.report.terminal import text
 
 
 def undo(args: argparse.Namespace) -> int:

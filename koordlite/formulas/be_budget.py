@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.formulas import reservation, suppress
-from koordlite.model.pod import Pod
-from koordlite.model.qos import KubeQoS
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.snapshot import Snapshot
 
 Evidence = dict[str, int | float | str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koordlite.model.decision import BlockField
-from koordlite.model.slo_qos import IOConfig
+from koordlite.model.slo.qos import IOConfig
 
 UNLIMITED, DEFAULT_WEIGHT = "max", "default"
 NEUTRAL_WEIGHT = 100

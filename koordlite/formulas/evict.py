@@ -14,9 +14,9 @@ from koordlite.formulas import evict_config, evict_order, evict_past, evict_walk
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Amounts, Task, Walk
-from koordlite.model import eviction
 from koordlite.model.decision import Decision, EvictPod
-from koordlite.model.pod import Pod
+from koordlite.model.pod import eviction
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.snapshot import Snapshot
 

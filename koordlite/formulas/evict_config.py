@@ -6,7 +6,7 @@ The sentences are Koordinator's own (`isSatisfactionConfigValid`, `isUsedThresho
 
 from __future__ import annotations
 
-from koordlite.model.slo import Threshold
+from koordlite.model.slo.settings import Threshold
 
 BE_CPU, ALLOCATABLE_CPU, USED_CPU = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
 BE_MEMORY, ALLOCATABLE_MEMORY, USED_MEMORY = "BEMemoryEvict", "MemoryAllocatableEvict", "MemoryEvict"

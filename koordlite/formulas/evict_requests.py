@@ -15,9 +15,9 @@ from koordlite.formulas.evict import Evidence, Rule
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
-from koordlite.model import eviction
 from koordlite.model.decision import Decision
-from koordlite.model.pod import Pod
+from koordlite.model.pod import eviction
+from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Snapshot
 
 Formula = Callable[..., int]

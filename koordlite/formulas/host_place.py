@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from koordlite.formulas import pools
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import HostApplication
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Layout
 
 _FOLDERS = {

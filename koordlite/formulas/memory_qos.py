@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koordlite.model.decision import CgroupField
-from koordlite.model.slo_qos import MemoryQOS
+from koordlite.model.slo.qos import MemoryQOS
 
 Values = dict[CgroupField, int]
 UNLIMITED = -1

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterable
 
 from koordlite.formulas import allocatable
-from koordlite.model.pod import Pod
-from koordlite.model.qos import PriorityClass
-from koordlite.model.slo import Colocation
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.slo.settings import Colocation
 from koordlite.model.snapshot import Use
 
 MID_AND_BELOW = (PriorityClass.MID, *allocatable.BATCH_AND_BELOW)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from koordlite.model import keys
 from koordlite.model.decision import ZoneResourceChange
 from koordlite.model.quantity import Quantity
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 ZONE_RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 """What is offered NUMA node by NUMA node."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.slo import CPUNormalization, RatioModel, ResourceAmplification
+from koordlite.model.slo.settings import CPUNormalization, RatioModel, ResourceAmplification
 
 SMALLEST, LARGEST = 1.0, 5.0
 """A ratio outside is taken for a mistake."""

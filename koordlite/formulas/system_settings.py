@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from koordlite.model.slo import System
+from koordlite.model.slo.settings import System
 
 MIN_FREE = "vm.min_free_kbytes"
 WATERMARK_SCALE = "vm.watermark_scale_factor"

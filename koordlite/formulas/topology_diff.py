@@ -14,7 +14,7 @@ from koordlite.formulas import zones
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Published
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 ANNOTATIONS = (
     keys.CPU_BASIC_INFO,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.files import RealFiles
-from koordlite.host.resctrl_mount import Mounts, NoMounts, RealMounts
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model import resctrl_wish
+from koordlite.model.pod import resctrl as resctrl_wish
 from koordlite.ports import Clock, Files
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.mount import Mounts, NoMounts, RealMounts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

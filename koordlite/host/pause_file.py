@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.pause import By, Pause
+from koordlite.model.status.pause import By, Pause
 
 NAME = "pause.json"
 _ADVICE = 'write {"until": "2026-01-31T18:00:00Z", "because": "…", "inForce": "keep"}'

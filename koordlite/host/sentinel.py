@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable
 
 from koordlite.formulas import reaction
-from koordlite.host.cgroup_versions import Version
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.cgroups.versions import Version
 from koordlite.host.files import RealFiles
-from koordlite.model.reaction import FreshUse
 from koordlite.model.snapshot import Usage
+from koordlite.model.status.reaction import FreshUse
 from koordlite.ports import Clock, Files
 
 _BYTES = 4096

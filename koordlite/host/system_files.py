@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.host import procfs
-from koordlite.host.cgroupfs import vanished
+from koordlite.host.cgroups.filesystem import vanished
 from koordlite.ports import Files
 
 PATHS: Mapping[str, tuple[str, ...]] = {

@@ -7,26 +7,27 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from koordlite.kube import kubelet_http, sources, static_pods
-from koordlite.kube.access import Api
-from koordlite.kube.courier import Courier
-from koordlite.kube.events import Event, Events, Regarding
-from koordlite.kube.eviction_api import EvictionApi
-from koordlite.kube.kubelet_http import KubeletHttp
-from koordlite.kube.kubelet_state import KubeletState
-from koordlite.kube.node_metric import NodeMetricReport
-from koordlite.kube.publisher import Publisher
-from koordlite.kube.reflector import Reflector, Source, View
-from koordlite.kube.request_times import RequestTimes
+from koordlite.kube.client.access import Api
+from koordlite.kube.client.background import Courier
+from koordlite.kube.client.request_times import RequestTimes
+from koordlite.kube.kubelet import http, static_pods
+from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.kubelet.state import KubeletState
+from koordlite.kube.kubelet.static_pods import PodsOnNode
+from koordlite.kube.publish.events import Event, Events, Regarding
+from koordlite.kube.publish.evictions import EvictionApi
+from koordlite.kube.publish.node_metric import NodeMetricReport
+from koordlite.kube.publish.publisher import Publisher
 from koordlite.kube.settings import ClusterSettings
-from koordlite.kube.static_pods import PodsOnNode
-from koordlite.kube.watching import Watching
-from koordlite.model import wire
+from koordlite.kube.watch import sources
+from koordlite.kube.watch.reflector import Reflector, Source, View
+from koordlite.kube.watch.watcher import Watching
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused, Problem
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
-from koordlite.model.watch import WatchState
+from koordlite.model.wire import objects
 from koordlite.ports import Clock, ClusterView, Files
 
 PATIENCE_SECONDS = 0.5
@@ -194,7 +195,7 @@ class KubeCluster:
 
     def _kubelet_http(self) -> KubeletHttp | None:
         address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))
-        return kubelet_http.connect(
+        return http.connect(
             self._settings,
             address,
             node_name=self._name,
@@ -211,23 +212,26 @@ class KubeCluster:
         asked = self._settings.kubelet != "off"
         return {name: age for name, age in found.items() if name != "topology" and (asked or name != "kubelet")}
 
-    def _missing(self, node: View[wire.NodeObject]) -> Iterator[Problem]:
+    def _missing(self, node: View[objects.NodeObject]) -> Iterator[Problem]:
         if node.listed and self._name not in node.objects and not node.problems:
             do = "register it, as kubelet does when it starts, or name it as the cluster does (--node-name, NODE_NAME)"
             yield Problem("API server", "node", self._name, "there is no such node", do)
 
 
 _AnyWatching = (
-    Watching[wire.NodeObject] | Watching[wire.PodObject] | Watching[wire.ConfigMapObject] | Watching[wire.NRTObject]
+    Watching[objects.NodeObject]
+    | Watching[objects.PodObject]
+    | Watching[objects.ConfigMapObject]
+    | Watching[objects.NRTObject]
 )
 
 
-def _settings(config: View[wire.ConfigMapObject]) -> Mapping[str, str] | None:
+def _settings(config: View[objects.ConfigMapObject]) -> Mapping[str, str] | None:
     """data of the only ConfigMap that is watched."""
     return next((found.data or {} for found in config.objects.values()), None)
 
 
-def _internal_address(node: wire.NodeObject | None) -> str:
+def _internal_address(node: objects.NodeObject | None) -> str:
     known = (node.status.addresses or ()) if node else ()
     return next((each.address for each in known if each.type == "InternalIP"), "")
 

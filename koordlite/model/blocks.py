@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from koordlite.model import pod_wishes
 from koordlite.model.decision import BlockField
-from koordlite.model.pod import Pod
-from koordlite.model.slo_qos import Block, ResourceQOS
+from koordlite.model.pod import requests_by_annotation
+from koordlite.model.pod.pod import Pod
+from koordlite.model.slo.qos import Block, ResourceQOS
 
 ROOT = ""
 """The root cgroup, by its path."""
@@ -53,6 +53,6 @@ def askers(qos: ResourceQOS, pods: Iterable[Pod], groups: Mapping[str, str], bes
         if held.blkio_qos.enable and held.blkio_qos.blocks:
             yield Asker(subject, group, held.blkio_qos.blocks)
     for pod in pods:
-        blocks, _ = pod_wishes.blkio_qos(pod)
+        blocks, _ = requests_by_annotation.blkio_qos(pod)
         if blocks and pod.active and pod.uid in groups:
             yield Asker(f"pod/{pod.key}", groups[pod.uid], blocks, pod.uid)

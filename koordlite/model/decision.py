@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 Verdict = Literal["set", "shrink", "grow", "hold", "release", "evict", "skip", "refuse"]
 """set: a value; shrink/grow: a limit tighter/looser; hold: nothing to do; release: give back; evict: pods have to go;

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from koordlite.model import given, keys, wire
+from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.pod import parse_resources
+from koordlite.model.pod.pod import parse_resources
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading import given
+from koordlite.model.wire import objects
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Node:
         return self.capacity["memory"].value if "memory" in self.capacity else 0
 
 
-def from_wire(obj: wire.NodeObject) -> Node:
+def from_wire(obj: objects.NodeObject) -> Node:
     """The node `obj` describes; quantities that cannot be read become its `problems`."""
     problems: list[Problem] = []
     owner = f"node/{obj.metadata.name}"

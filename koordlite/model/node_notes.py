@@ -14,9 +14,9 @@ import msgspec
 
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.lenient_json import Document
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
+from koordlite.model.reading.lenient_json import Document
 
 T = TypeVar("T")
 

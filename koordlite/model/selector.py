@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.model import declared, given
-from koordlite.model.lenient_json import Document
+from koordlite.model.reading import declared, given
+from koordlite.model.reading.lenient_json import Document
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z", re.ASCII)

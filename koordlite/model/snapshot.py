@@ -15,13 +15,13 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo, Device
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
 from koordlite.model.pressure import Pressure
-from koordlite.model.resctrl import Resctrl
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
+from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
-from koordlite.model.watch import WatchState
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
+from koordlite.resctrl.values import Resctrl
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas.blkio import UNSET
-from koordlite.host import block_devices, block_files
+from koordlite.host.block import devices
+from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
 from koordlite.model.blocks import ROOT, Asker, Blocks, askers
 from koordlite.model.decision import BlockField
-from koordlite.model.pod import Pod
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import Block
+from koordlite.model.pod.pod import Pod
+from koordlite.model.slo.qos import Block
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Place
 from koordlite.ports import Files
 
@@ -37,11 +38,11 @@ def look(host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, Place],
 def _numbers(files: Files, asker: Asker, block: Block) -> tuple[str, ...]:
     match block.type:
         case "device":
-            return block_devices.of_device(files, block.name)
+            return devices.of_device(files, block.name)
         case "volumegroup":
-            return block_devices.of_volume_group(files, block.name)
+            return devices.of_volume_group(files, block.name)
         case "podvolume" if asker.uid:
-            return block_devices.of_pod_volume(files, asker.uid, block.name)
+            return devices.of_pod_volume(files, asker.uid, block.name)
     return ()
 
 

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from koordlite.formulas import reaction
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model.reaction import FreshUse
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+from koordlite.model.status.reaction import FreshUse
 
 
 def others_milli(usage: Usage, fresh: FreshUse | None = None) -> int | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from koordlite.host import numa_memory
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.snapshot import MemoryPlace, Place
 from koordlite.observe.rotation import Rotation

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from koordlite.host import numa_memory
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.topology import Topology
 from koordlite.ports import Files
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from koordlite.host import pause_file
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.pause import ANNOTATION, Pause, together
+from koordlite.model.status.pause import ANNOTATION, Pause, together
 
 
 class Pauses:

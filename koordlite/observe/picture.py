@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
-from koordlite.model import keys, slo, snapshot
+from koordlite.model import keys, snapshot
 from koordlite.model.decision import BLOCK
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.pod import Pod
-from koordlite.model.qos import QoSClass
-from koordlite.model.resctrl import Resctrl
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo import settings as slo
 from koordlite.model.topology import Topology
 from koordlite.observe import blocks, memory_places, numa, pressure, system, wants
 from koordlite.observe import resctrl as resctrl_look
@@ -25,6 +25,7 @@ from koordlite.observe.places import Places
 from koordlite.observe.steady import Steady
 from koordlite.observe.usage import Sampler, Spans, Subjects
 from koordlite.ports import Cluster, ClusterView
+from koordlite.resctrl.values import Resctrl
 
 _SCORES = f"{system.OOM_SCORES}/"
 _NO_CGROUP = (system.SYSTEM, _SCORES, BLOCK)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model.pod import Pod
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Cgroup, Place
 from koordlite.observe.rotation import Rotation
 

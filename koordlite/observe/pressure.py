@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from koordlite.host import psi
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.pressure import Pressure
 from koordlite.observe.rotation import Rotation
 from koordlite.ports import Files

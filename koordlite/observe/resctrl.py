@@ -6,14 +6,15 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
-from koordlite.host import resctrl_monitor
 from koordlite.host.bundle import Host
-from koordlite.host.resctrl_monitor import Counters
-from koordlite.model import keys, resctrl_wish
-from koordlite.model.pod import Pod
-from koordlite.model.resctrl import ROOT, CacheUse, Resctrl
-from koordlite.model.slo import SLO
+from koordlite.model import keys
+from koordlite.model.pod import resctrl
+from koordlite.model.pod.pod import Pod
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Place
+from koordlite.resctrl import monitoring
+from koordlite.resctrl.monitoring import Counters
+from koordlite.resctrl.values import ROOT, CacheUse, Resctrl
 
 PREFIX = "resctrl/"
 
@@ -136,8 +137,8 @@ class Look:
             return ()  # Gone since we listed it.
 
     def _group_names(self, subjects: Subjects) -> tuple[str, ...]:
-        pods = (resctrl_wish.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
-        return (*resctrl_wish.CLASS_GROUPS, *pods)
+        pods = (resctrl.pod_group(pod.uid) for pod in subjects.pods if keys.POD_RESCTRL in pod.annotations)
+        return (*resctrl.CLASS_GROUPS, *pods)
 
     # ── counters ──
 
@@ -154,14 +155,13 @@ class Look:
         seconds = 0.0 if self._counted_at is None else now - self._counted_at
         counters = {group: found for group in groups if (found := self._host.resctrl.counters(group))}
         self._use = {
-            group: resctrl_monitor.use(self._counters.get(group, {}), found, seconds)
-            for group, found in counters.items()
+            group: monitoring.use(self._counters.get(group, {}), found, seconds) for group, found in counters.items()
         }
         self._counters, self._counted_at = counters, now
 
 
 def _measurable(groups: Iterable[str]) -> list[str]:
-    return [group for group in groups if group == ROOT or resctrl_wish.may_be_ours(group)]
+    return [group for group in groups if group == ROOT or resctrl.may_be_ours(group)]
 
 
 def _monitors(ours: Iterable[str]) -> list[str]:

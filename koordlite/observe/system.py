@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
-from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model import keys
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Place, Process
 from koordlite.ports import Files
 

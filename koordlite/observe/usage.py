@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from koordlite.host import procfs
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Usage, Use
 from koordlite.observe import windows

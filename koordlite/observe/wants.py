@@ -6,10 +6,10 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Set
 
-from koordlite.host.cgroup_fields import NUMBERS
-from koordlite.model.pod import Pod
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
 from koordlite.strategies import Strategy
 from koordlite.strategies.resctrl import Config as ResctrlSettings
 

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from koordlite.model import wire
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.slo import SLO, HostApplication
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Place, PodCPUs, Snapshot
+from koordlite.model.wire import objects
 from koordlite.record import words
 from koordlite.record.moment import Moment
 
@@ -94,9 +94,9 @@ class Mask:
             PodCPUs: self._pod_cpus,
             HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
             SLO: self._slo,
-            wire.ObjectMeta: self._object_meta,
-            wire.Container: self._container,
-            wire.ContainerStatus: self._container,
+            objects.ObjectMeta: self._object_meta,
+            objects.Container: self._container,
+            objects.ContainerStatus: self._container,
         }
 
     def moment(self, moment: Moment) -> Moment:
@@ -166,7 +166,7 @@ class Mask:
             problems=self._masked(node.problems),
         )
 
-    def _object_meta(self, meta: wire.ObjectMeta) -> wire.ObjectMeta:
+    def _object_meta(self, meta: objects.ObjectMeta) -> objects.ObjectMeta:
         """The kind of object is not known here: a name is one of a pod or of the node."""
         kind = "node" if meta.name in self._maps["node"] and not meta.namespace else "pod"
         return structs.replace(

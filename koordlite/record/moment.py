@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.model.decision import Decision
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.reaction import FreshUse
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status.reaction import FreshUse
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

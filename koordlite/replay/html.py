@@ -9,9 +9,10 @@ from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison, Point, Side
-from koordlite.report import chart, page, threshold, units
-from koordlite.report.chart import Line
-from koordlite.report.page import Markup, el
+from koordlite.report import threshold, units
+from koordlite.report.html import chart, page
+from koordlite.report.html.chart import Line
+from koordlite.report.html.page import Markup, el
 from koordlite.report.sentence import sentence, terms
 
 MAX_POINTS = 720

@@ -16,7 +16,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison
-from koordlite.report.json import Object, decided, fields
+from koordlite.report.json.run_report import Object, decided, fields
 
 VERSION = 1
 

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from koordlite.model import slo_config
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import (
     CgroupChange,
@@ -23,7 +22,8 @@ from koordlite.model.decision import (
     ZoneResourceChange,
 )
 from koordlite.model.settings import Mode, StrategySettings
-from koordlite.model.slo import SLO
+from koordlite.model.slo import config as slo_config
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Cgroup, Found, Published, Snapshot
 from koordlite.record.moment import Moment
 from koordlite.replay.gauge import landed

@@ -21,11 +21,15 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, exposition
 
-from koordlite.model.faults import Faults
-from koordlite.report import explain, health, json, page_agent, picture, recent, status
-from koordlite.report.answer import Answer
-from koordlite.report.decision_log import Levels
+from koordlite.model.status.faults import Faults
+from koordlite.report import health
+from koordlite.report.explain import subject as explain
+from koordlite.report.html import agent_page
+from koordlite.report.json import picture, recent, run_report
+from koordlite.report.json.answer import Answer
 from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.terminal import status
+from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.tick import Tick
 
 PLAIN = "text/plain; charset=utf-8"
@@ -112,14 +116,14 @@ class Endpoints:
             self._levels.put(body)
         except ValueError as error:
             return Answer(422, PLAIN, f"{error}\n".encode(errors="replace"))
-        return Answer(200, JSON, json.encode(self._levels.document()))
+        return Answer(200, JSON, run_report.encode(self._levels.document()))
 
     def _about_agent(self, path: str, accept: str) -> Answer:
         match path:
             case "/metrics":
                 return self._metrics(accept)
             case "/loglevel":
-                return Answer(200, JSON, json.encode(self._levels.document()))
+                return Answer(200, JSON, run_report.encode(self._levels.document()))
         return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
 
     def _metrics(self, accept: str) -> Answer:
@@ -129,7 +133,7 @@ class Endpoints:
     def _front(self, query: Mapping[str, str]) -> Answer:
         held = self._published
         tick, past = (held.tick, held.past) if held else (None, NOTHING)
-        made = page_agent.served(tick, past, links=PATHS, refresh=query.get("refresh", "on") != "off")
+        made = agent_page.served(tick, past, links=PATHS, refresh=query.get("refresh", "on") != "off")
         return Answer(200, HTML, made.text.encode(errors="replace"), made.headers)
 
     def _health(self, path: str, *, verbose: bool) -> Answer:
@@ -148,14 +152,14 @@ _TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")
 
 
 def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    shown = json.state(tick)
+    shown = run_report.state(tick)
     if query.get("picture") == "true":
         shown["picture"] = picture.document(tick.picture)
-    return Answer(200, JSON, json.encode(shown))
+    return Answer(200, JSON, run_report.encode(shown))
 
 
 def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    return Answer(200, JSON, json.encode(recent.document(past)))
+    return Answer(200, JSON, run_report.encode(recent.document(past)))
 
 
 def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from koordlite.model.faults import Faults
+from koordlite.model.status.faults import Faults
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from koordlite.model.decision import Change, Decision
 from koordlite.model.errors import Problem
-from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from koordlite.model.decision import Decision
-from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import DecisionEvent, Row
 from koordlite.report.tick import Tick
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 
-from koordlite.model.pause import Pause
+from koordlite.model.status.pause import Pause
 from koordlite.report import units
 from koordlite.report.tick import Tick
 

@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.formulas import be_budget, schemata
+from koordlite.formulas import be_budget
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Place, Snapshot
+from koordlite.resctrl import schemata
 
 T = TypeVar("T")
 ROOT_GROUP = "(root)"

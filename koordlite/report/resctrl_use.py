@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.model import resctrl_wish
-from koordlite.model.resctrl import CacheUse
+from koordlite.model.pod import resctrl
 from koordlite.model.snapshot import Snapshot
+from koordlite.resctrl.values import CacheUse
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ def rows(seen: Snapshot) -> tuple[OwnedUse, ...]:
     pods = {pod.uid: pod for pod in seen.pods}
     found: list[OwnedUse] = []
     for group, by_cache in sorted(seen.resctrl.use.items()):
-        pod = pods.get(resctrl_wish.uid_of(group))
+        pod = pods.get(resctrl.uid_of(group))
         for cache, use in sorted(by_cache.items()):
-            if group in resctrl_wish.CLASS_GROUPS:
+            if group in resctrl.CLASS_GROUPS:
                 found.append(OwnedUse(group, cache, use))
             elif pod is not None:
                 found.append(OwnedUse(str(pod.qos_class), cache, use, pod.namespace, pod.name))

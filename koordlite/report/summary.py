@@ -6,9 +6,9 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from koordlite.model.resctrl import BANDWIDTHS, CACHES
 from koordlite.report import threshold
 from koordlite.report.tick import Tick
+from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
 _RESCTRL_PARTS = frozenset({*CACHES, *BANDWIDTHS, "tasks", "return"})

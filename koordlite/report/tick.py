@@ -9,14 +9,14 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.faults import Faults
-from koordlite.model.outcome import AppliedStep, FileTrouble, ForeignWrite
-from koordlite.model.pause import Pause
 from koordlite.model.pressure import Pressure
-from koordlite.model.reaction import Reaction
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, Use
-from koordlite.model.watch import WatchState
+from koordlite.model.status.faults import Faults
+from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.model.status.pause import Pause
+from koordlite.model.status.reaction import Reaction
+from koordlite.model.status.watch import WatchState
 from koordlite.report import present, resctrl_use
 from koordlite.report.present import CPUCell
 from koordlite.report.resctrl_use import OwnedUse

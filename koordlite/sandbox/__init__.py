@@ -4,7 +4,7 @@ Used by the tour, by `simulate` and by tests. Deterministic: the same shape, see
 bytes at the same simulated second.
 """
 
-from koordlite.sandbox.machines import shapes
+from koordlite.sandbox.machine.shapes import shapes
 from koordlite.sandbox.sandbox import Sandbox
 
 __all__ = ["Sandbox", "shapes"]

@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from koordlite.model.errors import KoordliteError
-from koordlite.sandbox.machines import Machine
-from koordlite.sandbox.processes import Process, Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.resctrl_state import Caller
-from koordlite.sandbox.resctrl_vfs import LONGEST_NAME, ResctrlVFS
-from koordlite.sandbox.tree import File, Tree
+from koordlite.sandbox.machine.processes import Process, Processes
+from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.tree import File, Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.state import Caller
+from koordlite.sandbox.resctrl.vfs import LONGEST_NAME, ResctrlVFS
 
 BINDING = "mfusepy"
 _BLOCK = 4096

@@ -5,30 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from koordlite.model import wire
 from koordlite.model.errors import Problem
 from koordlite.model.snapshot import Kubelet as KubeletState
-from koordlite.sandbox import (
-    cgroup_v1,
-    cgroup_v2,
-    disks,
-    kernel_settings,
-    kubelet,
-    machines,
-    node_status,
-    proc_tree,
-    resctrl_traffic,
-    sys_tree,
-    workloads,
-)
-from koordlite.sandbox.clock import LONGEST_STEP, SandboxClock
-from koordlite.sandbox.kubelet import Kubelet
-from koordlite.sandbox.machines import Machine
-from koordlite.sandbox.memory import Memory
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import Resctrl
-from koordlite.sandbox.tree import File, Tree
-from koordlite.sandbox.workloads import Stats, Workload, Workloads
+from koordlite.model.wire import objects
+from koordlite.sandbox.cgroups import v1, v2
+from koordlite.sandbox.machine import disks, kernel_settings, proc_tree, shapes, sys_tree
+from koordlite.sandbox.machine.clock import LONGEST_STEP, SandboxClock
+from koordlite.sandbox.machine.memory import Memory
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.tree import File, Tree
+from koordlite.sandbox.pods import kubelet, node_status, workloads
+from koordlite.sandbox.pods.kubelet import Kubelet
+from koordlite.sandbox.pods.workloads import Stats, Workload, Workloads
+from koordlite.sandbox.resctrl import traffic
+from koordlite.sandbox.resctrl.filesystem import Resctrl
 
 START = 1_767_225_600.0
 """2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
@@ -53,29 +44,29 @@ class Sandbox:
         stop: threading.Event | None = None,
         longest_step: float = LONGEST_STEP,
     ) -> None:
-        self.machine = machines.machine(shape) if isinstance(shape, str) else shape
+        self.machine = shapes.machine(shape) if isinstance(shape, str) else shape
         self.files = Tree()
         self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
         self._processes = Processes(FIRST_PID + seed % 1000)
-        build = cgroup_v1.build if self.machine.cgroup_version == 1 else cgroup_v2.build
+        build = v1.build if self.machine.cgroup_version == 1 else v2.build
         self.cgroups = build(self.machine, self._processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
         self.resctrl = Resctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
-        self._traffic = resctrl_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
+        self._traffic = traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = Kubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
         settings = kernel_settings.plant(self.files, self.machine)
         self.memory = Memory(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second: for whoever disturbs the node, see `sandbox.chaos`."""
-        self._pods: Sequence[wire.PodObject] = ()
-        self._node: wire.NodeObject | None = None
+        self._pods: Sequence[objects.PodObject] = ()
+        self._node: objects.NodeObject | None = None
         self._problems: tuple[Problem, ...] = ()
-        self._reported: dict[str, tuple[wire.PodObject, int, wire.PodObject]] = {}
-        self._reported_node: tuple[wire.NodeObject, tuple[wire.NodeObject, tuple[Problem, ...]]] | None = None
+        self._reported: dict[str, tuple[objects.PodObject, int, objects.PodObject]] = {}
+        self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
         self._plant(seed)
 
-    def sync(self, pods: Sequence[wire.PodObject], node: wire.NodeObject | None = None) -> tuple[Problem, ...]:
+    def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
         """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
 
         Cheap when nothing changed: the same objects as last time are not looked at again.
@@ -86,7 +77,7 @@ class Sandbox:
         self._problems = self.kubelet.sync(pods, node, self.clock.monotonic())
         return self._problems
 
-    def reported(self, pods: Sequence[wire.PodObject]) -> tuple[wire.PodObject, ...]:
+    def reported(self, pods: Sequence[objects.PodObject]) -> tuple[objects.PodObject, ...]:
         """The pods with the status their kubelet reports; unchanged pods keep their identity."""
         return tuple(map(self._report, pods))
 
@@ -104,11 +95,11 @@ class Sandbox:
             pod_cpus=given,
         )
 
-    def node_object(self, name: str) -> wire.NodeObject:
+    def node_object(self, name: str) -> objects.NodeObject:
         """A Node as this machine's kubelet registers it."""
         return node_status.fresh(self.machine, name)
 
-    def reported_node(self, node: wire.NodeObject) -> tuple[wire.NodeObject, tuple[Problem, ...]]:
+    def reported_node(self, node: objects.NodeObject) -> tuple[objects.NodeObject, tuple[Problem, ...]]:
         """The node with this machine's CPUs and memory, and what its manifest got wrong about them.
 
         An unchanged node keeps its identity.
@@ -151,7 +142,7 @@ class Sandbox:
     def _killed(self, dying: Sequence[Workload]) -> None:
         self.kubelet.killed(dying, self.clock.monotonic())
 
-    def _report(self, obj: wire.PodObject) -> wire.PodObject:
+    def _report(self, obj: objects.PodObject) -> objects.PodObject:
         uid = obj.metadata.uid
         running = self.kubelet.running.get(uid)
         if running is None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from koordlite.report import threshold, units
 from koordlite.report.history import Row
 from koordlite.report.simulation import Check, Figures
-from koordlite.sandbox import scenario
-from koordlite.sandbox.scenario import Expectation
+from koordlite.sandbox.cluster import scenario
+from koordlite.sandbox.cluster.scenario import Expectation
 from koordlite.simulation.samples import Amount, Sample, growth
 
 _GiB = 2**30

@@ -10,11 +10,12 @@ import yaml
 
 from koordlite import config
 from koordlite.config import Settings
-from koordlite.kube import manifest_files
-from koordlite.model import strict, wire
+from koordlite.kube.folder import manifest_files
 from koordlite.model.errors import ConfigError, Problem
-from koordlite.sandbox import scenario
-from koordlite.sandbox.scenario import Scenario
+from koordlite.model.reading import strict
+from koordlite.model.wire import objects
+from koordlite.sandbox.cluster import scenario
+from koordlite.sandbox.cluster.scenario import Scenario
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def variant(play: Play, path: Path) -> Play:
     """The same with another configuration: a koordlite.yaml, or a manifest of the ConfigMap slo-controller-config."""
     if not _is_manifest(_text(path)):
         return dataclasses.replace(play, settings=config.load(path), label=path.stem)
-    found = [obj for obj in manifest_files.read(path) if isinstance(obj, wire.ConfigMapObject)]
+    found = [obj for obj in manifest_files.read(path) if isinstance(obj, objects.ConfigMapObject)]
     if len(found) != 1:
         do = "write one ConfigMap, or a koordlite.yaml"
         raise ConfigError(Problem(str(path), "kind", "", f"there are {len(found)} ConfigMaps", do))

@@ -11,7 +11,7 @@ from pathlib import Path
 from koordlite.report.history import History
 from koordlite.report.simulation import Check, Happening, Simulated
 from koordlite.report.tick import Tick
-from koordlite.sandbox import scenario
+from koordlite.sandbox.cluster import scenario
 from koordlite.simulation import measures
 from koordlite.simulation.reading import Play
 from koordlite.simulation.samples import Recorder

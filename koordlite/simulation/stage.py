@@ -8,17 +8,18 @@ from pathlib import Path
 
 from koordlite.agent import Agent
 from koordlite.host import bundle, pause_file, procfs
-from koordlite.host.journal import Journal
-from koordlite.kube.manifests import ManifestCluster
+from koordlite.host.journal.journal import Journal
+from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model import cpuset
 from koordlite.model.errors import InputError
-from koordlite.model.pause import Pause
 from koordlite.model.snapshot import Kubelet
+from koordlite.model.status.pause import Pause
 from koordlite.ports import ClusterView
-from koordlite.sandbox import Sandbox, scenario, scenario_objects
-from koordlite.sandbox.cluster import SandboxCluster
-from koordlite.sandbox.scenario import Event
-from koordlite.sandbox.scenario_cluster import ScenarioCluster
+from koordlite.sandbox import Sandbox
+from koordlite.sandbox.cluster import scenario, scenario_objects
+from koordlite.sandbox.cluster.cluster import SandboxCluster
+from koordlite.sandbox.cluster.scenario import Event
+from koordlite.sandbox.cluster.scenario_cluster import ScenarioCluster
 from koordlite.simulation import reading
 from koordlite.simulation.reading import Play
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from koordlite.model.decision import Decision, EvictPod
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
+from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.strict import camel
 
 Decide = Callable[[Snapshot, StrategySettings], Iterable[Decision]]
 

@@ -19,7 +19,7 @@ from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot, Use
-from koordlite.model.wire import Zone
+from koordlite.model.wire.objects import Zone
 
 RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 

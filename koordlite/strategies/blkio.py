@@ -11,14 +11,14 @@ import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
 from koordlite.formulas import blkio
-from koordlite.model import pod_wishes
 from koordlite.model.blocks import ROOT, Asker, askers
 from koordlite.model.decision import BLOCK, BlockChange, BlockField, Decision
 from koordlite.model.keys import BLKIO_QOS
-from koordlite.model.pod import Pod
+from koordlite.model.pod import requests_by_annotation
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import Block
+from koordlite.model.slo.qos import Block
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "blkio"
@@ -58,7 +58,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 def _unusable(seen: Snapshot) -> Iterator[Decision]:
     """What nobody can carry out: an annotation that cannot be read, disks for a class without a group of its own."""
     for pod in seen.pods:
-        _, bad = pod_wishes.blkio_qos(pod)
+        _, bad = requests_by_annotation.blkio_qos(pod)
         if bad:
             yield Decision(f"pod/{pod.key}", "refuse", "BadBlockAnnotation", {"annotation": bad.key, "why": bad.why})
     qos = seen.slo.resource_qos

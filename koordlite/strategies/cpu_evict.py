@@ -11,11 +11,12 @@ from koordlite.formulas.evict import Evidence, Rule
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
-from koordlite.model import eviction, keys
+from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.model.pod import Pod
+from koordlite.model.pod import eviction
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import EvictionSettings, bounded
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot, Usage
 
 NAME = "cpuEvict"

@@ -12,11 +12,11 @@ import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
 from koordlite.model.decision import CgroupChange, CgroupField, Decision
-from koordlite.model.pod import Pod
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import CPUQOS
+from koordlite.model.slo.qos import CPUQOS
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Cgroup, Snapshot
 
 NAME = "cpuIdentity"

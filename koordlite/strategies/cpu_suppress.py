@@ -15,7 +15,7 @@ from koordlite.formulas.be_budget import Evidence, Memory
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import Cgroup, Snapshot
 

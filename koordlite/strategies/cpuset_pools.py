@@ -13,10 +13,10 @@ from koordlite.formulas import host_place, pools, topology_diff, within
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision, TopologyChange
-from koordlite.model.pod import Pod
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import HostApplication
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Cgroup, Place, Snapshot
 
 UNLIMITED = -1

@@ -11,8 +11,8 @@ from koordlite.formulas.evict import Evidence, Rule
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
-from koordlite.model import eviction
 from koordlite.model.decision import Decision
+from koordlite.model.pod import eviction
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.snapshot import Snapshot
 

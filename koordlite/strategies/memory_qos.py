@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.formulas import memory_qos
 from koordlite.formulas.memory_qos import Values
-from koordlite.model import keys, pod_wishes
+from koordlite.model import keys
 from koordlite.model.decision import CgroupChange, CgroupField, Decision
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod import requests_by_annotation
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import MemoryQOS, ResourceQOS
+from koordlite.model.slo.qos import MemoryQOS, ResourceQOS
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "memoryQos"
@@ -79,11 +80,15 @@ def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
 def _settings(seen: Snapshot, pod: Pod) -> MemoryQOS | None:
     """What holds for the pod; None when neither its class nor its annotation has memory QoS."""
     of_class = class_settings(seen.slo.resource_qos, pod.qos_class)
-    return pod_wishes.memory_qos(pod, of_class)[0] if pod_wishes.wants_memory_qos(pod, of_class) else None
+    return (
+        requests_by_annotation.memory_qos(pod, of_class)[0]
+        if requests_by_annotation.wants_memory_qos(pod, of_class)
+        else None
+    )
 
 
 def _bad_annotation(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
-    _, bad = pod_wishes.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
+    _, bad = requests_by_annotation.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
     if bad:
         yield Decision(f"pod/{pod.key}", "refuse", "BadMemoryQOSAnnotation", {"annotation": bad.key, "why": bad.why})
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from koordlite.model import keys, pod_wishes
+from koordlite.model import keys
 from koordlite.model.decision import Decision, OOMScoreChange
-from koordlite.model.pod import Pod
+from koordlite.model.pod import requests_by_annotation
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Process, Snapshot
 
 NAME = "oomScore"
@@ -48,7 +49,7 @@ def _pod(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
     told: dict[str, int | float | str] = {}
     for name, group in seen.places[pod.uid].containers.items():
         try:
-            wanted = pod_wishes.oom_score_adj(pod, name)
+            wanted = requests_by_annotation.oom_score_adj(pod, name)
         except ValueError as error:
             yield Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {"container": name, "why": str(error)})
             continue

@@ -11,9 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
-from koordlite.formulas import schemata, schemata_wanted
-from koordlite.formulas.schemata_wanted import Asked, Wanted
-from koordlite.model import keys, resctrl_wish
+from koordlite.model import keys
 from koordlite.model.decision import (
     Change,
     Decision,
@@ -23,12 +21,15 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.model.pod import Pod
-from koordlite.model.qos import QoSClass
-from koordlite.model.resctrl_wish import Wish
+from koordlite.model.pod import resctrl
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.resctrl import Wish
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.slo import RESCTRL_CLASSES
+from koordlite.model.slo.settings import RESCTRL_CLASSES
 from koordlite.model.snapshot import Snapshot
+from koordlite.resctrl import schemata, shares
+from koordlite.resctrl.shares import Asked, Wanted
 
 _PLACE = "resctrl/"
 _MONITORS = "/mon_groups/"
@@ -119,7 +120,7 @@ def _class(seen: Snapshot, config: Config, qos: QoSClass, room: _Room, apart: Co
     part = settings.cat_range_start_percent, settings.cat_range_end_percent
     asked = Asked(cache=part, bandwidth=settings.mba_percent)
     try:
-        wanted = schemata_wanted.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
+        wanted = shares.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
     except ValueError as error:
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
     if _is_idle(seen, wanted):
@@ -196,7 +197,7 @@ def _own_groups(seen: Snapshot) -> dict[str, str]:
     ours = _ours(seen)
     found: dict[str, str] = {}
     for pod in sorted(seen.pods, key=lambda pod: pod.key):
-        text, group = pod.annotations.get(keys.POD_RESCTRL), resctrl_wish.pod_group(pod.uid)
+        text, group = pod.annotations.get(keys.POD_RESCTRL), resctrl.pod_group(pod.uid)
         if text is not None and pod.active:
             wish = _read(text)
             if group in ours if wish is None else not wish.is_empty:
@@ -206,17 +207,17 @@ def _own_groups(seen: Snapshot) -> dict[str, str]:
 
 def _read(text: str) -> Wish | None:
     try:
-        return resctrl_wish.parse(text)
+        return resctrl.parse(text)
     except ValueError:
         return None
 
 
 def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
-    subject, group = f"pod/{pod.key}", resctrl_wish.pod_group(pod.uid)
+    subject, group = f"pod/{pod.key}", resctrl.pod_group(pod.uid)
     try:
-        wish = resctrl_wish.parse(pod.annotations[keys.POD_RESCTRL])
+        wish = resctrl.parse(pod.annotations[keys.POD_RESCTRL])
         asked = Asked(wish.cache, wish.cache_by_id, wish.bandwidth_percent, wish.bandwidth_by_id)
-        wanted = schemata_wanted.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
+        wanted = shares.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
     if wish.is_empty:
@@ -234,7 +235,7 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
 def _ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
     """Groups of pods that are gone, or that do not ask any more."""
     for group in sorted(_ours(seen)):
-        if resctrl_wish.is_pod_group(group) and group not in wanted:
+        if resctrl.is_pod_group(group) and group not in wanted:
             yield _given_back(seen, f"{_PLACE}{group}", group, "PodGroupEnded")
 
 
@@ -262,7 +263,7 @@ def _monitored(seen: Snapshot, config: Config, apart: Collection[str]) -> Iterat
 def _monitors(seen: Snapshot, apart: Collection[str]) -> list[tuple[str, Pod]]:
     """The monitoring group of each pod whose class has a control group."""
     found = [
-        (resctrl_wish.pod_monitor(str(qos), pod.uid), pod)
+        (resctrl.pod_monitor(str(qos), pod.uid), pod)
         for pod in seen.pods
         if pod.active and pod.uid in seen.places and pod.uid not in apart and (qos := class_of(pod))
         if seen.slo.resctrl[qos].enable and str(qos) in seen.resctrl.groups
@@ -296,9 +297,9 @@ def _changes(seen: Snapshot, group: str, wanted: Wanted, cgroups: Iterable[str])
     present = seen.resctrl.groups.get(group)
     parts = dict(wanted.values)
     if present and f"{_PLACE}{group}" in seen.ours:
-        begun = schemata_wanted.begun_with(seen.resctrl, present)
+        begun = shares.begun_with(seen.resctrl, present)
         parts |= {name: {**ids, **parts.get(name, {})} for name, ids in begun.items()}
-    values = schemata_wanted.to_write(seen.resctrl, present, parts)
+    values = shares.to_write(seen.resctrl, present, parts)
     held = (present.tasks if present else None) or frozenset()
     return (
         *([] if present else [ResctrlGroupChange(group)]),

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision, SystemFileChange
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
-from koordlite.model.slo import SLO, System
+from koordlite.model.slo.settings import SLO, System
 from koordlite.model.snapshot import Found, Snapshot
 
 NAME = "systemConfig"

@@ -17,12 +17,12 @@ from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Change, Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
-from koordlite.model.pod import Pod
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import MemoryPlace, PodCPUs, Published, Snapshot, with_promise
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,20 @@ import pytest
 from emulated import Emulated
 
 from koordlite.report.tick import Tick
-from koordlite.sandbox import machines
+from koordlite.sandbox.machine import shapes
 
 
 @pytest.fixture(params=[8, 64, 256])
 def sized(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Emulated:
     """A machine with so many CPUs, hyperthreads i and i + n/2, two NUMA nodes."""
     cpus: int = request.param
-    base = machines.machine("intel-2s-ht")
+    base = shapes.machine("intel-2s-ht")
     rows = (
         dataclasses.replace(base.cpus[0], id=i, package=i % (cpus // 2) * 4 // cpus, core=i % (cpus // 2) % (cpus // 4))
         for i in range(cpus)
     )
     placed = tuple(dataclasses.replace(row, node=row.package, l3=row.package) for row in rows)
-    monkeypatch.setitem(machines._SHAPES, "sized", dataclasses.replace(base, name="sized", cpus=placed))
+    monkeypatch.setitem(shapes._SHAPES, "sized", dataclasses.replace(base, name="sized", cpus=placed))
     return Emulated("sized", tmp_path)
 
 

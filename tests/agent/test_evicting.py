@@ -11,7 +11,7 @@ from emulated import Emulated
 
 from koordlite import config
 from koordlite.agent import Agent
-from koordlite.host.journal import Journal
+from koordlite.host.journal.journal import Journal
 from koordlite.model.settings import Mode
 from koordlite.report.tick import Tick
 

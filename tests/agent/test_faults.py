@@ -13,12 +13,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from koordlite.cli import run as cli_run
 from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.host import pause_file
-from koordlite.model.pause import Pause
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.pause import Pause
 from koordlite.observe import Observer
-from koordlite.report import health, status
+from koordlite.report import health
 from koordlite.report.endpoints import Endpoints
-from koordlite.report.metrics import Metrics
+from koordlite.report.metrics.collector import Metrics
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 from koordlite.wake import Wake, Waker
 

@@ -13,8 +13,8 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.host import pause_file
-from koordlite.model.pause import ANNOTATION, Pause
-from koordlite.model.reaction import FreshUse
+from koordlite.model.status.pause import ANNOTATION, Pause
+from koordlite.model.status.reaction import FreshUse
 
 START = 1_767_225_600.0
 """The sandbox's first second."""
@@ -137,7 +137,7 @@ def test_a_full_disk_delays_the_release_and_ends_no_loop(
             small.sandbox.advance(2.0)
         else:
             by_command(small, True)
-        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        monkeypatch.setattr("koordlite.host.journal.file.store", full)
         ticks = small.ticks(agent, 3)
         assert [tick.status for tick in ticks] == ["degraded"] * 3
         assert "could not all be given back: the undo journal" in ticks[-1].because

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
-from koordlite.model.reaction import FreshUse
-from koordlite.report import status
+from koordlite.model.status.reaction import FreshUse
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 Make = Callable[[str], Emulated]

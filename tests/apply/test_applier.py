@@ -12,11 +12,11 @@ from emulated import Emulated
 
 from koordlite import apply, plan
 from koordlite.apply import Applier
-from koordlite.host.journal import FileEntry
+from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.errors import JournalError
-from koordlite.model.outcome import AppliedStep
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 
@@ -87,7 +87,7 @@ def test_a_journal_that_cannot_be_written_stops_every_write(emulate: Make, monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with node.journal() as journal:
-        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        monkeypatch.setattr("koordlite.host.journal.file.store", full)
         bench = Bench(node, journal)
         with pytest.raises(JournalError, match="No space left on device"):
             bench.take(HALF, NodeResourceChange("kubernetes.io/batch-cpu", 1))

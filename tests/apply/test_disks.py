@@ -12,7 +12,7 @@ from koordlite import plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
 from koordlite.apply.restore import undo_list
-from koordlite.host import block_files
+from koordlite.host.block import files as block_files
 from koordlite.model.blocks import ROOT
 from koordlite.model.decision import BlockChange, BlockField, CgroupChange
 from koordlite.observe import Observer

@@ -13,10 +13,10 @@ from emulated import Emulated
 from koordlite.apply.evictions import Evictions
 from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Clock, Cluster
-from koordlite.sandbox.clock import SandboxClock
+from koordlite.sandbox.machine.clock import SandboxClock
 
 
 @pytest.fixture(scope="module")

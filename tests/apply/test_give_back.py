@@ -14,8 +14,8 @@ from koordlite import plan
 from koordlite.apply import Applier
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, TopologyChange
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.snapshot import Found
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 
@@ -99,7 +99,7 @@ def test_a_journal_that_cannot_forget_stops_nothing_else(emulate: Make, monkeypa
     with node.journal() as journal:
         bench = Bench(node, journal)
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
-        monkeypatch.setattr("koordlite.host.journal_file.store", full)
+        monkeypatch.setattr("koordlite.host.journal.file.store", full)
         note = TopologyChange("key", "text")
         steps = {s.place: s for s in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True), note)}
         assert (steps[QUOTA].ok, steps[note.place].ok) == (True, True)

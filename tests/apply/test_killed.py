@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from emulated import Emulated
 
-from koordlite.host import journal_file
+from koordlite.host.journal import file
 
 Make = Callable[..., Emulated]
 TICKS = 3
@@ -28,7 +28,7 @@ def step_counter(wrap: Any, kill_at: int) -> Callable[..., None]:
 
 def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytest.MonkeyPatch, **slo: Any) -> bool:
     """Some ticks in which everything changes; says whether the run was killed."""
-    store = journal_file.store
+    store = file.store
 
     def watched_store(*args: Any) -> None:
         step("journal")
@@ -36,7 +36,7 @@ def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytes
         step("journal written")
 
     with monkeypatch.context() as patch, node.journal() as journal:
-        patch.setattr(journal_file, "store", watched_store)
+        patch.setattr(file, "store", watched_store)
         agent = node.agent(journal, files=wrap.Watched(node.sandbox.files, step))
         try:
             for tick in range(TICKS):

@@ -11,10 +11,10 @@ from emulated import Emulated
 from koordlite import plan
 from koordlite.apply import Applier, restore, writer
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.pod import Pod
-from koordlite.model.slo import SLO
+from koordlite.model.pod.pod import Pod
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.observe.wants import Wants
 from koordlite.plan import Plan

@@ -10,7 +10,7 @@ from emulated import Emulated
 
 from koordlite import apply, plan
 from koordlite.apply import Applier
-from koordlite.host.journal import NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.host.journal.journal import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.decision import (
     Change,
     ClusterChange,
@@ -22,7 +22,7 @@ from koordlite.model.decision import (
     ZonesChange,
 )
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

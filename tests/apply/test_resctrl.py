@@ -12,7 +12,7 @@ from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
 from koordlite.apply import resctrl_undo
 from koordlite.host import bundle, procfs
-from koordlite.host.journal import Journal, TasksMoved
+from koordlite.host.journal.journal import Journal, TasksMoved
 
 
 @pytest.fixture

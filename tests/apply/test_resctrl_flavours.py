@@ -8,7 +8,7 @@ import pytest
 from emulated import BOOT
 from resctrlnode import Node
 
-from koordlite.host.journal import Journal
+from koordlite.host.journal.journal import Journal
 from koordlite.report.sentence import sentence
 
 TWO, CCDS, GAPS = (0, 1), (0, 1, 4, 5), (0, 1, 8, 9)

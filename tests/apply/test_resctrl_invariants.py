@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from resctrlnode import ROOT, Node
 
-from koordlite.host.journal import Journal
-from koordlite.sandbox.resctrl_hardware import RDT, Bandwidth, Cache, amd
+from koordlite.host.journal.journal import Journal
+from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, amd
 
 CLASSES = ("lsrClass", "lsClass", "beClass")
 GROUPS = ("LSR", "LS", "BE", "koordlet-uid-crunch")

@@ -15,7 +15,7 @@ from resctrlnode import ROOT, EmulatedMounts, Node, Within
 from koordlite.apply.restore import restore
 from koordlite.host import bundle
 from koordlite.host.bundle import Host
-from koordlite.host.journal import Journal
+from koordlite.host.journal.journal import Journal
 
 THEIRS = ("mon_groups/all", "theirs", "theirs/mon_groups/web", "BE")
 WISH = json.dumps({"llc": {"schemata": {"range": [50, 100]}}, "mb": {"schemata": {"percent": 40}}})

@@ -12,8 +12,8 @@ import pytest
 from emulated import BOOT
 from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
-from koordlite.host.journal import Journal
-from koordlite.sandbox.resctrl import Resctrl
+from koordlite.host.journal.journal import Journal
+from koordlite.sandbox.resctrl.filesystem import Resctrl
 
 OWN = "koordlet-uid-crunch"
 HALF_CACHE = {"llc": {"schemata": {"range": [0, 50]}}}

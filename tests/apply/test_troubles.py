@@ -12,8 +12,8 @@ from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange
-from koordlite.model.outcome import AppliedStep, FileTrouble
 from koordlite.model.snapshot import Cgroup
+from koordlite.model.status.outcome import AppliedStep, FileTrouble
 
 PLACE = "kubepods/besteffort/cpu.quota"
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup)"

@@ -9,11 +9,11 @@ from emulated import BOOT, Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier, restore
-from koordlite.host import journal
-from koordlite.host.journal import FileEntry, Journal
+from koordlite.host.journal import journal
+from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, SystemFileChange
-from koordlite.model.outcome import AppliedStep
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 from koordlite.ports import Files

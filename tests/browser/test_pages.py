@@ -9,17 +9,18 @@ from chromium import Browser
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
-from descheduler import config, cycle
-from descheduler.http import Endpoints as ClusterEndpoints
-from descheduler.loop import Round
+from descheduler.cycle import planner
+from descheduler.policy import reader
+from descheduler.serve.endpoints import Endpoints as ClusterEndpoints
+from descheduler.serve.loop import Round
 from descheduler.snapshot import assemble, files
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.server import Ask
-from koordlite.report.answer import Answer
 from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History
+from koordlite.report.json.answer import Answer
 from koordlite.report.past import Past
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -50,8 +51,8 @@ def agent_page(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
 @pytest.fixture
 def cluster_page(tour: str, serve: Serve) -> str:
     """A descheduler that has judged the cluster of the tour."""
-    setup = config.setup(config.default())
-    plan = cycle.plan(assemble.view(files.read([tour]), ""), setup)
+    setup = reader.setup(reader.default())
+    plan = planner.plan(assemble.view(files.read([tour]), ""), setup)
     told = Round(number=1, began=0.0, seconds=0.1, setup=setup, leader=True, dry_run=True, plan=plan)
     endpoints = ClusterEndpoints(CollectorRegistry(), interval_seconds=300.0, monotonic=lambda: 0.0)
     endpoints.publish(told)

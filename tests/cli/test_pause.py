@@ -20,8 +20,8 @@ import pytest
 from apibench import BATCH, opened, until
 
 from koordlite.host import pause_file
-from koordlite.host.journal import Journal
-from koordlite.model.pause import Pause
+from koordlite.host.journal.journal import Journal
+from koordlite.model.status.pause import Pause
 from koordlite.report import pausing
 from koordlite.report.tick import Tick
 

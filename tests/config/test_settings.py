@@ -8,8 +8,8 @@ import pathlib
 import pytest
 
 from koordlite import config, strategies
-from koordlite.model import documented, strict
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import documented, strict
 from koordlite.model.settings import StrategySettings
 
 REPOSITORY = pathlib.Path(__file__).parents[2]

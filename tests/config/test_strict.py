@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model import strict
 from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.reading import strict
 
 
 def even(value: int) -> None:

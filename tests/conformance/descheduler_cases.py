@@ -10,13 +10,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from descheduler import cycle, plugins
-from descheduler.evictor_args import Args
+from descheduler import plugins
+from descheduler.arguments.evictor import Args
+from descheduler.cycle import planner
+from descheduler.filters.limits import Limits
 from descheduler.framework import View
-from descheduler.limits import Limits
-from descheduler.outcome import EvictionPlan, Profile, Setup
-from koordlite.model import strict, wire
+from descheduler.plan.outcome import EvictionPlan, Profile, Setup
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
+from koordlite.model.wire import objects
 from tests.conformance.descheduler_view import picture, written
 
 EVERYTHING_GOES = {
@@ -61,11 +63,11 @@ def planned(given: Any, defaults: Mapping[str, Any] | None = None, view: View | 
             per_node=bounds.get("maxPodsToEvictPerNode"),
             per_namespace=bounds.get("maxPodsToEvictPerNamespace"),
         ),
-        node_selector=wire.LabelSelector(match_labels={_PASSED: ""}) if "passedNodes" in given else None,
+        node_selector=objects.LabelSelector(match_labels={_PASSED: ""}) if "passedNodes" in given else None,
         fit="snapshot",
     )
     seen = picture(_marked(given, anything))
-    return cycle.plan(dataclasses.replace(seen, usage=view.usage) if view else seen, setup)
+    return planner.plan(dataclasses.replace(seen, usage=view.usage) if view else seen, setup)
 
 
 def validated(name: str, given: Any, expect: Any) -> tuple[Any, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from descheduler import plugins
-from descheduler.evictor_args import SYSTEM_CRITICAL
-from descheduler.policy import EVICTOR, MIGRATION, missing_args
+from descheduler.arguments.evictor import SYSTEM_CRITICAL
+from descheduler.policy.upstream import EVICTOR, MIGRATION, missing_args
 
 _EVICT = "descheduler.alpha.kubernetes.io/evict"
 _MIRROR = "kubernetes.io/config.mirror"

@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from koordlite.formulas import evict_config
-from koordlite.model import eviction
-from koordlite.model.pod import Pod
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import Threshold
+from koordlite.model.pod import eviction
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import Threshold
 from tests.conformance.adapters import shapes
 from tests.conformance.adapters.evict import threshold_of
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from descheduler.evictor_args import Args
-from koordlite.model import strict
+from descheduler.arguments.evictor import Args
+from koordlite.model.reading import strict
 from tests.conformance.descheduler_view import picture, written
 from tests.support.handles import handle
 

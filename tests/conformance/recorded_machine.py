@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from koordlite.sandbox.machines import LogicalCPU, Machine, NodeMemory
-from koordlite.sandbox.resctrl_hardware import EVENTS, RDT, Bandwidth, Cache, Monitoring
+from koordlite.sandbox.machine.shapes import LogicalCPU, Machine, NodeMemory
+from koordlite.sandbox.resctrl.hardware import EVENTS, RDT, Bandwidth, Cache, Monitoring
 
 MiB = 2**20
 _L3_BYTES = {"intel": 16 * MiB, "amd": 32 * MiB}

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.resctrl_hardware import EVENTS
-from koordlite.sandbox.resctrl_state import Caller
-from koordlite.sandbox.resctrl_vfs import ResctrlVFS
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.hardware import EVENTS
+from koordlite.sandbox.resctrl.state import Caller
+from koordlite.sandbox.resctrl.vfs import ResctrlVFS
 from tests.conformance import recorded_machine
 
 SHOWN = ("schemata", "size", "mode", "cpus", "cpus_list", "tasks", "bit_usage", "max_threshold_occupancy")

@@ -6,8 +6,8 @@ import errno
 import re
 from collections.abc import Iterator
 
-from koordlite.sandbox.resctrl import Resctrl
-from koordlite.sandbox.resctrl_counters import OCCUPANCY, Counters, Place
+from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters, Place
+from koordlite.sandbox.resctrl.filesystem import Resctrl
 
 _LEVEL = re.compile(r"chunks of RMID k set to (\d+)\+k")
 _MOVED = re.compile(r"counters moved by (\d+)\+k chunks")

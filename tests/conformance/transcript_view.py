@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from koordlite.sandbox.resctrl import POINT
-from koordlite.sandbox.resctrl_vfs import MAGIC
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT
+from koordlite.sandbox.resctrl.vfs import MAGIC
 
 if TYPE_CHECKING:
     from tests.conformance.transcript import Player

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from descheduler import config, cycle
+from descheduler.cycle import planner
 from descheduler.framework import View
-from descheduler.outcome import EvictionPlan
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
 from descheduler.snapshot import assemble, files
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
@@ -127,8 +128,8 @@ class Cluster:
         return assemble.view(objects, now)
 
     def plan(self, policy: str = "") -> EvictionPlan:
-        chosen = config.parse(policy, "policy.yaml") if policy else config.default()
-        return cycle.plan(self.view(), config.setup(chosen))
+        chosen = reader.parse(policy, "policy.yaml") if policy else reader.default()
+        return planner.plan(self.view(), reader.setup(chosen))
 
 
 @pytest.fixture

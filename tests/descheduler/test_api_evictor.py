@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from descheduler import cycle
-from descheduler.background import REQUEST_ONLY, TRIGGERED
-from descheduler.evictor_args import Args
+from descheduler.arguments.evictor import Args
+from descheduler.cycle import planner
 from descheduler.evictors import api, events
+from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Plugin, View
-from descheduler.limits import Limits
-from descheduler.outcome import EvictionPlan, Profile, Setup
-from koordlite.kube.answers import Answer, ApiError, ApiUnreachable
+from descheduler.plan.background import REQUEST_ONLY, TRIGGERED
+from descheduler.plan.outcome import EvictionPlan, Profile, Setup
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 
 FINE = Answer(201, {}, b"{}")
 BLOCKED = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -60,7 +60,7 @@ def plan(cluster: Any) -> EvictionPlan:
 
 def planned(cluster: Any) -> EvictionPlan:
     profile = Profile("prof", ((Plugin("P", Nothing, everybody, ""), Nothing()),), Args())
-    return cycle.plan(cluster.view(), Setup((profile,), Limits(), grace_period_seconds=7))
+    return planner.plan(cluster.view(), Setup((profile,), Limits(), grace_period_seconds=7))
 
 
 def run(plan: EvictionPlan, server: Server, patience: api.Patience = api.PATIENCE) -> tuple[Any, list[float]]:

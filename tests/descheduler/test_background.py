@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from descheduler import background
-from descheduler.background import IN_PROGRESS, Request
+from descheduler.plan import background
+from descheduler.plan.background import IN_PROGRESS, Request
 
 ASKED = Request("default", "p", "uid-p", "a", 1000.0)
 CONFIRMED = Request("default", "p", "uid-p", "a", 1000.0, confirmed=True)

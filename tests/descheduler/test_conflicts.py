@@ -5,11 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler import selectors
-from descheduler.conflicts import Conflicts
 from descheduler.framework import NodeView, PodView
-from descheduler.templates import gather, place
-from koordlite.model import node, pod, wire
+from descheduler.picture import selectors
+from descheduler.picture.templates import gather, place
+from descheduler.rules.anti_affinity_violations import Conflicts
+from koordlite.model import node
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects as wire
 
 ZONES = {"n0": "a", "n1": "a", "n2": "b", "n3": None}
 apps = st.sampled_from(["x", "y"])

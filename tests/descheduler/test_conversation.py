@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from descheduler import background, cycle, selectors
-from descheduler.evictor_args import Args
+from descheduler.arguments.evictor import Args
+from descheduler.cycle import planner
+from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Note, Plugin, Point, Remember, Verdict, View
-from descheduler.limits import Limits
-from descheduler.outcome import Profile, Setup
+from descheduler.picture import selectors
+from descheduler.plan import background
+from descheduler.plan.outcome import Profile, Setup
 
 Said = list[tuple[str, Verdict | None]]
 
@@ -55,7 +57,7 @@ def four(cluster: Any) -> Any:
 
 def test_each_finding_is_answered_at_once(four: Any) -> None:
     log: Said = []
-    plan = cycle.plan(four.view(), setup(plugin("P", names_all(log)), limits={"per_node": 1}))
+    plan = planner.plan(four.view(), setup(plugin("P", names_all(log)), limits={"per_node": 1}))
     gone, full = Verdict(evicted=True), Verdict(evicted=False, reason="LimitPerNode", stop="node")
     assert log == [("a1", gone), ("a2", full), ("b1", gone), ("b2", full)]
     assert [o.pod.pod.name for o in plan.evict] == ["a1", "b1"]
@@ -71,14 +73,14 @@ def test_each_finding_is_answered_at_once(four: Any) -> None:
 )
 def test_a_used_up_limit_says_what_is_over(four: Any, limits: dict[str, int], reason: str, stop: str) -> None:
     log: Said = []
-    cycle.plan(four.view(), setup(plugin("P", names_all(log)), limits=limits))
+    planner.plan(four.view(), setup(plugin("P", names_all(log)), limits=limits))
     assert {answer for _, answer in log} == {Verdict(evicted=False, reason=reason, stop=stop)}  # type: ignore[arg-type]
 
 
 def test_a_guarded_pod_may_be_named_and_is_shown_with_the_guard(four: Any) -> None:
     four.objects[1]["metadata"]["ownerReferences"] = []
     log: Said = []
-    plan = cycle.plan(four.view(), setup(plugin("P", names_all(log))))
+    plan = planner.plan(four.view(), setup(plugin("P", names_all(log))))
     assert log[0] == ("a1", Verdict(evicted=False, reason="BarePod"))
     assert plan.spare[0].reasons[0].reason == "BarePod"
 
@@ -95,14 +97,14 @@ def test_all_of_deschedule_comes_before_the_first_of_balance(four: Any) -> None:
 
     first = Profile("one", (plugin("B1", judging("B1"), "balance"), plugin("D1", judging("D1"))), Args())
     second = Profile("two", (plugin("B2", judging("B2"), "balance"), plugin("D2", judging("D2"))), Args())
-    cycle.plan(four.view(), Setup((first, second), Limits()))
+    planner.plan(four.view(), Setup((first, second), Limits()))
     assert order == ["D1", "D2", "B1", "B2"]
 
 
 def test_a_pod_that_goes_already_is_answered_so_and_counted_once(four: Any) -> None:
     first: Said = []
     second: Said = []
-    plan = cycle.plan(
+    plan = planner.plan(
         four.view(),
         setup(plugin("P", names_all(first)), plugin("Q", names_all(second, reason="Also")), limits={"total": 9}),
     )
@@ -120,8 +122,8 @@ def test_what_a_plugin_remembers_comes_back_in_the_next_cycle(four: Any) -> None
         yield Remember({"rounds": 1})
 
     chosen = setup(plugin("P", judge))
-    plan = cycle.plan(four.view(), chosen)
-    cycle.plan(four.view(), chosen, memory=plan.memory)
+    plan = planner.plan(four.view(), chosen)
+    planner.plan(four.view(), chosen, memory=plan.memory)
     assert recalled == [None, {"rounds": 1}]
     assert [(note.plugin, note.reason) for note in plan.notes] == [("P", "Looked")]
 
@@ -138,7 +140,7 @@ def test_plugins_see_ready_nodes_that_policy_and_profile_select(four: Any) -> No
         yield from ()
 
     profile = Profile("p", (plugin("P", judge),), Args(), node_selector=selectors.parse("y=1"))
-    cycle.plan(four.view(), Setup((profile,), Limits(), selectors.parse("x=1")))
+    planner.plan(four.view(), Setup((profile,), Limits(), selectors.parse("x=1")))
     assert seen == ["b"]
 
 
@@ -149,7 +151,7 @@ def test_two_pods_count_on_one_free_place_only_in_the_fit_of_upstream(cluster: A
     for name in ("p", "q"):
         cluster.pod(name, "a", cpu="2", owner=name)
     log: Said = []
-    plan = cycle.plan(cluster.view(), setup(plugin("P", names_all(log)), args=Args(node_fit=True), fit=fit))
+    plan = planner.plan(cluster.view(), setup(plugin("P", names_all(log)), args=Args(node_fit=True), fit=fit))
     assert len(plan.evict) == going
 
 
@@ -157,7 +159,7 @@ def test_a_pod_that_goes_in_the_background_is_not_asked_again_and_counts(four: A
     request = background.Request("default", "a1", "uid-a1", "a", 0.0)
     log: Said = []
     chosen = setup(plugin("P", names_all(log)), limits={"per_node": 1})
-    cycle.plan(four.view(), chosen, background={"uid-a1": request})
+    planner.plan(four.view(), chosen, background={"uid-a1": request})
     answers = {name: answer.reason for name, answer in log if answer}
     assert answers == {"a1": "EvictionInBackground", "a2": "LimitPerNode", "b1": "", "b2": "LimitPerNode"}
 
@@ -167,5 +169,5 @@ def test_on_the_only_node_a_pod_stays_even_without_node_fit(cluster: Any) -> Non
     cluster.node("b")["status"]["conditions"][0]["status"] = "False"
     cluster.pod("p", "a")
     log: Said = []
-    cycle.plan(cluster.view(), setup(plugin("P", names_all(log)), spare_the_only_node=True))
+    planner.plan(cluster.view(), setup(plugin("P", names_all(log)), spare_the_only_node=True))
     assert log == [("p", Verdict(evicted=False, reason="FitsNowhere"))]

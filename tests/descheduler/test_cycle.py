@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from descheduler import config, cycle
+from descheduler.cycle import planner
 from descheduler.evictors import dry_run
-from descheduler.outcome import EvictionPlan
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
 from descheduler.report import document
 from koordlite.model.nrt import ContainerPlacement
 
@@ -120,13 +121,13 @@ def test_a_limit_spares_the_later_ones_by_name(wrong: Any) -> None:
 
 def test_findings_need_as_many_sightings_as_the_plugin_wants(wrong: Any) -> None:
     text = policy().replace("  plugins:", "  - {name: ReservedCPUs, args: {minSightings: 3}}\n  plugins:")
-    setup = config.setup(config.parse(text, "test"))
+    setup = reader.setup(reader.parse(text, "test"))
     view = wrong.view()
     seen = {("uid-first", "UsesReservedCPU"): 2}
-    assert verdicts(cycle.plan(view, setup)) == {"first": "to b"}, "one picture is all there is"
-    assert verdicts(cycle.plan(view, setup, {})) == {"first": "SeenTooFewTimes"}
-    assert verdicts(cycle.plan(view, setup, seen)) == {"first": "SeenTooFewTimes"}
-    assert verdicts(cycle.plan(view, setup, dict.fromkeys(seen, 3))) == {"first": "to b"}
+    assert verdicts(planner.plan(view, setup)) == {"first": "to b"}, "one picture is all there is"
+    assert verdicts(planner.plan(view, setup, {})) == {"first": "SeenTooFewTimes"}
+    assert verdicts(planner.plan(view, setup, seen)) == {"first": "SeenTooFewTimes"}
+    assert verdicts(planner.plan(view, setup, dict.fromkeys(seen, 3))) == {"first": "to b"}
 
 
 def test_one_ripe_finding_is_enough(cluster: Any) -> None:

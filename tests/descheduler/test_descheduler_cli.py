@@ -185,7 +185,7 @@ def test_list_plugins(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = ("msgspec", "yaml", "descheduler.config")
+    heavy = ("msgspec", "yaml", "descheduler.policy.reader")
     code = f"import sys; from descheduler import cli; cli.parser(); print([m for m in {heavy} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler import durations
+from descheduler.arguments import durations
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.fit import Rooms, Search
+from descheduler.fit.search import Rooms, Search
 from descheduler.framework import PodView, View
 from koordlite.model.nrt import ContainerPlacement
 

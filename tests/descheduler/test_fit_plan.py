@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from descheduler import fit
-from descheduler.fit import Place, Rooms
+from descheduler.fit import search
+from descheduler.fit.search import Place, Rooms
 from descheduler.framework import PodView, View
 
 ZONE = "topology.kubernetes.io/zone"
@@ -262,14 +262,14 @@ def test_what_held_for_a_pod_on_one_node_is_asked_anew_for_one_on_another(cluste
 
 
 def test_of_many_nodes_only_enough_are_asked(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "ASK_ALL", 3)
+    monkeypatch.setattr(search, "ASK_ALL", 3)
     for number in range(9):
         cluster.node(f"n{number}", cpu="1" if number == 8 else "8")
     cluster.pod("p", "n0", cpu="2")
     view = cluster.view()
     found = Rooms(view).search(find(view, "p"))
-    assert len(found.places) == fit.ENOUGH
-    assert found.unasked == 9 - 1 - fit.ENOUGH - len(found.by_node)
+    assert len(found.places) == search.ENOUGH
+    assert found.unasked == 9 - 1 - search.ENOUGH - len(found.by_node)
 
 
 def test_the_pods_own_node_is_asked_when_it_is_named(cluster: Any) -> None:
@@ -316,7 +316,7 @@ def test_remembered_answers_are_those_of_a_fresh_look(
         assert [rooms.fits(other) for other in staying] == [bool(fresh.search(other).places) for other in staying]
 
 
-def _told(found: fit.Search) -> tuple[object, ...]:
+def _told(found: search.Search) -> tuple[object, ...]:
     return found.places, found.by_node, found.unasked
 
 

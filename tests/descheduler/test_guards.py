@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from descheduler import guards
-from descheduler.evictor_args import Args
-from descheduler.pod_order import PREFER_NO_EVICTION
-from koordlite.model import strict
+from descheduler.arguments.evictor import Args
+from descheduler.filters import default_evictor
+from descheduler.picture.pod_order import PREFER_NO_EVICTION
 from koordlite.model.errors import ConfigError, InputError
+from koordlite.model.reading import strict
 
 EVICT = {"descheduler.alpha.kubernetes.io/evict": "false"}
 
@@ -20,7 +20,10 @@ def reasons(cluster: Any, args: str = "") -> list[str]:
     view = cluster.view()
     pod = next(view.pods())
     chosen = strict.load(args, Args, "args")
-    return [r.reason for r in (*guards.refusals(pod, view, chosen), *guards.late_refusals(pod, view, chosen))]
+    return [
+        r.reason
+        for r in (*default_evictor.refusals(pod, view, chosen), *default_evictor.late_refusals(pod, view, chosen))
+    ]
 
 
 def volume(**source: object) -> dict[str, object]:
@@ -147,9 +150,9 @@ def test_guards_that_ask_a_template_once_say_what_is_said_of_each_pod(cluster: A
     cluster.budget("b", 1, {"a": "b"})
     view = cluster.view()
     filters = (strict.load(f"{{{args}}}", Args, "args"), strict.load("evictLocalStoragePods: true", Args, "args"))
-    asked = guards.Guards(view, filters)
+    asked = default_evictor.Guards(view, filters)
     for pod in view.pods():
-        each = (refusal for one in filters for refusal in guards.refusals(pod, view, one))
+        each = (refusal for one in filters for refusal in default_evictor.refusals(pod, view, one))
         assert asked.refusals(pod) == tuple(dict.fromkeys(each))
 
 
@@ -216,9 +219,9 @@ def test_a_threshold_by_name_needs_its_class_in_the_picture(cluster: Any) -> Non
     cluster.pod("p", "a")["spec"]["priority"] = 100
     args = strict.load("priorityThreshold: {name: high}", Args, "args")
     with pytest.raises(InputError, match="no such PriorityClass"):
-        guards.check(cluster.view(), args)
+        default_evictor.check(cluster.view(), args)
     cluster.add({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100})
-    guards.check(cluster.view(), args)
+    default_evictor.check(cluster.view(), args)
     assert reasons(cluster, "priorityThreshold: {name: high}") == ["PriorityThreshold"]
 
 

@@ -7,12 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler import node_index, selectors
 from descheduler.framework import NodeView, PodView
-from descheduler.label_index import LabelIndex
-from descheduler.node_index import NodeIndex
-from descheduler.templates import gather
-from koordlite.model import node, pod, wire
+from descheduler.picture import node_index, selectors
+from descheduler.picture.label_index import LabelIndex
+from descheduler.picture.node_index import NodeIndex
+from descheduler.picture.templates import gather
+from koordlite.model import node
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects as wire
 
 keys, values = st.sampled_from("ab"), st.sampled_from("xyz")
 labels = st.dictionaries(keys, values)

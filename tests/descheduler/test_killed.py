@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 
-from descheduler import background, config, cycle, memory, memory_store
-from descheduler.calm import LOOPS
-from descheduler.memory import Intent
-from descheduler.outcome import Attempt, EvictionPlan
-from descheduler.recall import Recall
-from koordlite.kube import access
+from descheduler.arguments.pacing import LOOPS
+from descheduler.cycle import planner
+from descheduler.history import past_evictions
+from descheduler.history import store as memory_store
+from descheduler.history.past_evictions import Intent
+from descheduler.history.recall import Recall
+from descheduler.plan import background
+from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.policy import reader
+from koordlite.kube.client import access
 from koordlite.sandbox.apiserver import ApiServer, Fault
 
 POLICY = """
@@ -26,7 +30,7 @@ profiles:
 - name: p
   plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}
 """
-SETUP = config.setup(config.parse(POLICY, "policy"))
+SETUP = reader.setup(reader.parse(POLICY, "policy"))
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}
 
 
@@ -97,19 +101,21 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:
-    made = cycle.plan(view, SETUP)
-    pending = memory.intents({}, made)
+    made = planner.plan(view, SETUP)
+    pending = past_evictions.intents({}, made)
     assert [one.move.pod for one in pending] == ["default/p", "default/q", "default/r"]
     uids = [one.uid for one in pending]
-    assert memory.resumed({}, pending, view) == {}
-    assert owners(memory.resumed({}, pending, without(view, uids[0]))) == {"app-p"}
-    assert owners(memory.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
+    assert past_evictions.resumed({}, pending, view) == {}
+    assert owners(past_evictions.resumed({}, pending, without(view, uids[0]))) == {"app-p"}
+    assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
     notes = {background.IN_PROGRESS: "true"}
-    assert owners(memory.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
-    assert owners(memory.resumed({}, pending, dataclasses.replace(view, moving=frozenset(uids[:1])))) == {"app-p"}
+    assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
+    assert owners(past_evictions.resumed({}, pending, dataclasses.replace(view, moving=frozenset(uids[:1])))) == {
+        "app-p"
+    }
 
 
-def owners(history: memory.History) -> set[str]:
+def owners(history: past_evictions.History) -> set[str]:
     return {owner.rpartition("/")[2] for owner in history}
 
 
@@ -124,14 +130,16 @@ def with_pod(view: Any, uid: str, **parts: Any) -> Any:
 
 
 def test_what_was_resumed_is_what_the_end_of_the_cycle_would_have_kept(view: Any) -> None:
-    made = cycle.plan(view, SETUP)
+    made = planner.plan(view, SETUP)
     empty = dataclasses.replace(view, by_uid={})
-    assert memory.resumed({}, memory.intents({}, made), empty) == memory.after({}, made, evicted(made), LOOPS)
+    assert past_evictions.resumed({}, past_evictions.intents({}, made), empty) == past_evictions.after(
+        {}, made, evicted(made), LOOPS
+    )
 
 
 def test_so_many_intents_are_kept_as_fit_beside_the_history(view: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_INTENTS", 2)
-    assert len(memory.intents({}, cycle.plan(view, SETUP))) == 2
+    monkeypatch.setattr(past_evictions, "MOST_INTENTS", 2)
+    assert len(past_evictions.intents({}, planner.plan(view, SETUP))) == 2
 
 
 def evicted(plan: EvictionPlan) -> list[Attempt]:
@@ -155,7 +163,7 @@ def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: A
     store = Kept()
     recall = Recall(store)
     recall.begin(view, leads=True)
-    made = cycle.plan(view, SETUP)
+    made = planner.plan(view, SETUP)
     recall.intend(made, keep=True)
     recall.end(made, evicted(made), LOOPS, keep=True)
     assert [len(kept.pending) for kept in store.saved] == [3, 0]
@@ -168,8 +176,8 @@ def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: A
 
 
 def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Intent("u", "ReplicaSet/default/app", memory.Move(1.0, "default/p", "a"), {"P": 1})
-    past = {f"ReplicaSet/ns/{n}": memory.Past(float(n)) for n in range(100)}
+    one = Intent("u", "ReplicaSet/default/app", past_evictions.Move(1.0, "default/p", "a"), {"P": 1})
+    past = {f"ReplicaSet/ns/{n}": past_evictions.Past(float(n)) for n in range(100)}
     kept = memory_store.Kept(past, {}, (one,))
     assert memory_store.decode(memory_store.encode(kept), "x") == kept
     monkeypatch.setattr(memory_store, "MOST_BYTES", len(memory_store.encode(kept)) // 2)
@@ -180,7 +188,7 @@ def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypa
 def test_a_cycle_that_breaks_in_a_process_that_goes_on_is_remembered_too(view: Any, kept: bool) -> None:
     recall = Recall(Kept() if kept else None)
     recall.begin(view, leads=True)
-    made = cycle.plan(view, SETUP)
+    made = planner.plan(view, SETUP)
     recall.intend(made, keep=True)
     recall.begin(without(view, made.evict[0].pod.uid), leads=True)
     assert owners(recall.history) == {"app-p"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler import config
-from descheduler.evictor_args import Args
-from descheduler.koordinator_policy import Configuration
+from descheduler.arguments.evictor import Args
+from descheduler.policy import reader
+from descheduler.policy.koordinator import Configuration
 from koordlite.model.errors import ConfigError, Problem
 
 HEAD = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerConfiguration\n"
@@ -36,13 +36,13 @@ profiles:
 
 
 def parse(text: str) -> Configuration:
-    found = config.parse(HEAD + text, "c.yaml")
+    found = reader.parse(HEAD + text, "c.yaml")
     assert isinstance(found, Configuration)
     return found
 
 
 def test_a_whole_file_is_understood() -> None:
-    setup = config.setup(parse(FULL))
+    setup = reader.setup(parse(FULL))
     (profile,) = setup.profiles
     assert [plugin.name for plugin, _ in profile.plugins] == ["ReservedCPUs"]
     assert (setup.limits.total, setup.limits.total_first) == (5, False)
@@ -53,7 +53,7 @@ def test_a_whole_file_is_understood() -> None:
 
 
 def test_the_rules_of_the_migration_controller_guard_pods() -> None:
-    args = config.setup(parse(FULL)).profiles[0].args
+    args = reader.setup(parse(FULL)).profiles[0].args
     assert args.protections == {"SystemCriticalPods", "DaemonSetPods", "FailedBarePods", "PodsWithPVC"}
     assert (args.priority_threshold.value, args.node_fit, args.evict_all_bare_pods) == (800, False, True)
     assert args.namespaces is not None
@@ -62,7 +62,7 @@ def test_the_rules_of_the_migration_controller_guard_pods() -> None:
 
 def test_an_empty_file_has_koordinators_defaults() -> None:
     found = parse("")
-    (profile,) = config.setup(found).profiles
+    (profile,) = reader.setup(found).profiles
     assert (profile.name, profile.migration is not None) == ("koord-descheduler", True)
     assert (found.leader_election.leader_elect, found.descheduling_interval) == (True, "0")
 
@@ -79,7 +79,7 @@ def test_an_empty_file_has_koordinators_defaults() -> None:
     ],
 )
 def test_defaults_are_merged_as_koordinator_merges_them(plugins: str, direct: bool, filters: int) -> None:
-    (profile,) = config.setup(parse(f"profiles: [{{name: p, plugins: {{{plugins}}}}}]")).profiles
+    (profile,) = reader.setup(parse(f"profiles: [{{name: p, plugins: {{{plugins}}}}}]")).profiles
     assert (profile.migration is None, 1 + len(profile.more_args)) == (direct, filters)
 
 
@@ -140,19 +140,19 @@ def test_addresses_of_all_forms_are_understood(address: str) -> None:
 )
 def test_known_traps_are_understood_and_told(text: str, old: str, right: str) -> None:
     told: list[Problem] = []
-    config.parse(text, "p.yaml", told)
+    reader.parse(text, "p.yaml", told)
     said = [str(problem) for problem in told]
     assert any(old in line and f"taken as {right}" in line and "p.yaml:1:" in line for line in said), said
 
 
 def test_both_spellings_at_once_are_a_mistake() -> None:
     with pytest.raises(ConfigError, match="stands twice"):
-        config.parse("profiles: [{plugins: {preEvictionFilter: {}, preevictionfilter: {}}}]", "p.yaml")
+        reader.parse("profiles: [{plugins: {preEvictionFilter: {}, preevictionfilter: {}}}]", "p.yaml")
 
 
 def test_upstreams_files_may_list_plugins_as_koordinator_does() -> None:
     text = "profiles: [{plugins: {deschedule: {enabled: [{name: ReservedCPUs}]}}}]"
-    (profile,) = config.setup(config.parse(text, "p.yaml")).profiles
+    (profile,) = reader.setup(reader.parse(text, "p.yaml")).profiles
     assert [plugin.name for plugin, _ in profile.plugins] == ["ReservedCPUs"]
 
 
@@ -174,13 +174,13 @@ def test_upstreams_files_may_list_plugins_as_koordinator_does() -> None:
 )
 def test_what_is_hardly_meant_is_told(text: str, words: str) -> None:
     told: list[Problem] = []
-    config.parse(text, "p.yaml", told)
+    reader.parse(text, "p.yaml", told)
     assert any(words in str(problem) for problem in told)
 
 
 def test_a_plugin_that_needs_arguments_is_refused_without() -> None:
     with pytest.raises(ConfigError, match="add an entry for PodLifeTime"):
-        config.parse("profiles: [{plugins: {deschedule: {enabled: [PodLifeTime]}}}]", "p.yaml")
+        reader.parse("profiles: [{plugins: {deschedule: {enabled: [PodLifeTime]}}}]", "p.yaml")
 
 
 def test_both_filters_have_to_let_a_pod_through() -> None:
@@ -191,6 +191,6 @@ profiles:
   pluginConfig:
   - {name: DefaultEvictor, args: {minReplicas: 3}}
 """
-    (profile,) = config.setup(parse(text)).profiles
+    (profile,) = reader.setup(parse(text)).profiles
     assert (profile.args.min_replicas, [args.min_replicas for args in profile.more_args]) == (0, [3])
     assert isinstance(profile.args, Args)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.limits import Budget, Limits
+from descheduler.filters.limits import Budget, Limits
 
 
 def take_all(cluster: Any, limits: Limits) -> list[str]:

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from descheduler import cli, telling
+from descheduler import cli
 from descheduler.cli.picture import Pictures
 from descheduler.evictors import api as evictor
-from descheduler.http import Endpoints
-from descheduler.leading import LeaderApi, waiting
-from descheduler.loop import Loop, Round
-from descheduler.metrics import Metrics
-from descheduler.policy_file import PolicyFile
-from descheduler.recall import Recall
+from descheduler.history.recall import Recall
+from descheduler.policy.watched_file import PolicyFile
+from descheduler.serve import telling
+from descheduler.serve.endpoints import Endpoints
+from descheduler.serve.leadership import LeaderApi, waiting
+from descheduler.serve.loop import Loop, Round
+from descheduler.serve.metrics import Metrics
 from koordlite.fault_guard import ROUNDS, FaultGuard
-from koordlite.kube import access
+from koordlite.kube.client import access
 from koordlite.sandbox.apiserver import ApiServer, Fault
 
 POLICY = """

@@ -14,13 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from descheduler import config, cycle, memory, memory_store
-from descheduler.calm import LOOPS
-from descheduler.memory import Move, Past, Round
-from descheduler.memory_store import Kept
-from descheduler.outcome import Attempt, EvictionPlan
-from descheduler.recall import Recall
-from koordlite.kube import access
+from descheduler.arguments.pacing import LOOPS
+from descheduler.cycle import planner as cycle
+from descheduler.history import past_evictions, store
+from descheduler.history.past_evictions import Move, Past, Round
+from descheduler.history.recall import Recall
+from descheduler.history.store import Kept
+from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.policy import reader
+from koordlite.kube.client import access
 from koordlite.model.errors import InputError
 from koordlite.sandbox.apiserver import ApiServer
 
@@ -34,7 +36,7 @@ profiles:
     args: {minSightings: SIGHTINGS, minPodAge: "0", byQuantity: false}
   plugins: {deschedule: {enabled: [ReservedCPUs]}}
 """
-SETUP, PATIENT = (config.setup(config.parse(POLICY.replace("SIGHTINGS", n), "policy.yaml")) for n in ("1", "3"))
+SETUP, PATIENT = (reader.setup(reader.parse(POLICY.replace("SIGHTINGS", n), "policy.yaml")) for n in ("1", "3"))
 
 
 def stamp(minutes: float) -> str:
@@ -122,7 +124,7 @@ def test_what_goes_by_load_does_not_prolong_the_time(cluster: Any) -> None:
         plan = dataclasses.replace(
             first, view=view, evict=(), spare=(dataclasses.replace(first.evict[0], findings=findings),)
         )
-        (past,) = memory.after(history, plan, [], LOOPS).values()
+        (past,) = past_evictions.after(history, plan, [], LOOPS).values()
         assert past.seen == NOON.timestamp() + 60 * seen
 
 
@@ -143,14 +145,14 @@ def test_a_successor_is_known_by_a_clock_that_is_a_little_behind(cluster: Any, a
     moment = NOON.timestamp() + ahead
     past = Past(moment, {"P": (Round(moment, moment, 1),)})
     assert pod.age_seconds is not None
-    assert memory.generation(pod, "P", past, NOON.timestamp() + pod.age_seconds) == rounds
+    assert past_evictions.generation(pod, "P", past, NOON.timestamp() + pod.age_seconds) == rounds
 
 
 def test_evictions_that_failed_leave_no_trace(cluster: Any) -> None:
     loop = Incurable(cluster)
     plan = cycle.plan(cluster.view(stamp(0)), SETUP)
     blocked = [Attempt(o.pod.key, "Blocked", {}, uid=o.pod.uid) for o in plan.evict]
-    assert memory.after({}, plan, blocked, LOOPS) == {}
+    assert past_evictions.after({}, plan, blocked, LOOPS) == {}
     assert loop.recall.history == {}
 
 
@@ -159,7 +161,7 @@ def test_pods_of_one_cycle_are_of_one_round(cluster: Any) -> None:
     cluster.pinned("second", "a", "1,4", owner="app")
     plan = cycle.plan(cluster.view(stamp(0)), SETUP)
     gone = [Attempt(o.pod.key, "Evicted", {}, uid=o.pod.uid) for o in plan.evict]
-    (past,) = memory.after({}, plan, gone, LOOPS).values()
+    (past,) = past_evictions.after({}, plan, gone, LOOPS).values()
     assert [(one.count, one.first) for one in past.rounds["ReservedCPUs"]] == [(2, NOON.timestamp())]
 
 
@@ -193,13 +195,13 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
     rounds: dict[str, tuple[Round, ...]] = {"P": (Round(0.0, 9.0, 10),)}
     history = {f"ReplicaSet/ns/{n}": Past(float(n), rounds, tuple(move)) for n in range(40)}
     kept = Kept(history, {("uid", "Wrong"): 2})
-    whole = len(memory_store.encode(kept))
+    whole = len(store.encode(kept))
     found = {}
     for part in (1.0, 0.5, 0.25, 0.1, 0.0):
-        monkeypatch.setattr(memory_store, "MOST_BYTES", int(whole * part))
-        text = memory_store.encode(kept)
-        assert len(text) <= int(whole * part) or text == memory_store.encode(Kept())
-        found[part] = memory_store.decode(text, "x")
+        monkeypatch.setattr(store, "MOST_BYTES", int(whole * part))
+        text = store.encode(kept)
+        assert len(text) <= int(whole * part) or text == store.encode(Kept())
+        found[part] = store.decode(text, "x")
     assert found[1.0] == kept
     assert {len(past.moves) for past in found[0.5].history.values()} == {3} and found[0.5].sightings == kept.sightings
     assert {owner: past.last_move for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
@@ -209,13 +211,13 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
 
 
 def test_what_is_written_is_read_again() -> None:
-    assert memory_store.decode(memory_store.encode(KEPT), "here") == KEPT
+    assert store.decode(store.encode(KEPT), "here") == KEPT
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version":2,"owners":{}}', '{"version":1,"owners":{"a":1}}'])
 def test_what_cannot_be_read_is_said(text: str) -> None:
     with pytest.raises(InputError, match="delete the ConfigMap"):
-        memory_store.decode(text, "configmap/kube-system/descheduler-memory")
+        store.decode(text, "configmap/kube-system/descheduler-memory")
 
 
 @pytest.fixture
@@ -228,12 +230,12 @@ def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
 
 def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall = Recall(store.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     for minutes in (0, 11):
         loop.cycle(minutes)
     assert loop.recall.problems == ()
-    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall = Recall(store.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
 
@@ -243,7 +245,7 @@ def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.A
     said = []
     Incurable(cluster)
     for minutes in range(3):
-        recall = Recall(memory_store.Store(api, "default"), single=True)
+        recall = Recall(store.Store(api, "default"), single=True)
         recall.begin(cluster.view(stamp(0)), leads=True)
         plan = cycle.plan(cluster.view(stamp(minutes)), PATIENT, recall.sightings, history=recall.history)
         recall.end(plan, [], LOOPS, keep=True)
@@ -256,21 +258,21 @@ def test_a_single_cycle_without_a_store_does_not_wait_for_more() -> None:
 
 
 def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: access.Api) -> None:
-    meta = {"name": memory_store.NAME, "namespace": "default"}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {memory_store.KEY: "?"}}
+    meta = {"name": store.NAME, "namespace": "default"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {store.KEY: "?"}}
     api.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
     loop = Incurable(cluster)
-    loop.recall = Recall(memory_store.Store(api, "default"))
+    loop.recall = Recall(store.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
-    assert [p.field for p in loop.recall.problems] == [f"data[{memory_store.KEY}]"]
+    assert [p.field for p in loop.recall.problems] == [f"data[{store.KEY}]"]
     loop.cycle(0)
-    answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{memory_store.NAME}")
-    assert json.loads(answer.body)["data"] == {memory_store.KEY: "?"}
+    answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{store.NAME}")
+    assert json.loads(answer.body)["data"] == {store.KEY: "?"}
 
 
 def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(memory_store.Store(api, "default"), leads=lambda: False)
+    loop.recall = Recall(store.Store(api, "default"), leads=lambda: False)
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
-    assert memory_store.load(api, "default") == Kept()
+    assert store.load(api, "default") == Kept()

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from descheduler import cli, config, cycle
+from descheduler import cli
+from descheduler.cycle import planner
 from descheduler.evictors import api
-from descheduler.outcome import EvictionPlan
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
-from koordlite.kube import access
-from koordlite.kube.access import Api, ApiError
+from koordlite.kube.client import access
+from koordlite.kube.client.access import Api, ApiError
 from koordlite.sandbox.apiserver import ApiServer, Fault
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -60,7 +62,7 @@ def run_pod(client: Api, name: str, labels: dict[str, str] | None = None) -> Non
 
 def planned(client: Api) -> EvictionPlan:
     view = assemble.view(cluster.read(client))
-    return cycle.plan(view, config.setup(config.parse(POLICY, "policy")))
+    return planner.plan(view, reader.setup(reader.parse(POLICY, "policy")))
 
 
 def results(plan: EvictionPlan, client: Api) -> dict[str, str]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler import overcommit
 from descheduler.framework import Finding
 from descheduler.plugins import reserved_cpus
+from descheduler.rules import overcommit
 from tests.support.handles import said
 
 

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from descheduler import config, page, zone_map
 from descheduler.framework import Finding, Refusal
-from descheduler.http import Endpoints
-from descheduler.loop import Round
-from descheduler.outcome import Outcome
+from descheduler.plan.outcome import Outcome
+from descheduler.policy import reader
+from descheduler.report import zone_map
+from descheduler.serve import page
+from descheduler.serve.endpoints import Endpoints
+from descheduler.serve.loop import Round
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 
@@ -40,7 +42,7 @@ def full(cluster: Cluster, placed: Callable[..., Any]) -> Cluster:
 def told(cluster: Cluster, **fields: Any) -> Round:
     plan = cluster.plan()
     given = {"number": 3, "began": 0.0, "seconds": 0.5, "leader": True, "dry_run": True, "plan": plan, **fields}
-    return Round(setup=config.setup(config.default()), **given)
+    return Round(setup=reader.setup(reader.default()), **given)
 
 
 def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> None:

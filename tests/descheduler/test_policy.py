@@ -7,10 +7,12 @@ import pathlib
 
 import pytest
 
-from descheduler import config, plugins, policy_text, selectors
-from descheduler.evictor_args import Args
-from koordlite.model import documented
+from descheduler import plugins
+from descheduler.arguments.evictor import Args
+from descheduler.picture import selectors
+from descheduler.policy import default_text, reader
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import documented
 
 UPSTREAM = """
 apiVersion: descheduler/v1alpha2
@@ -39,7 +41,7 @@ LEAST = "profiles: [{plugins: {deschedule: {enabled: [ReservedCPUs]}}}]"
 
 
 def test_a_policy_in_upstreams_shape() -> None:
-    setup = config.setup(config.parse(UPSTREAM, "policy.yaml"))
+    setup = reader.setup(reader.parse(UPSTREAM, "policy.yaml"))
     limits = setup.limits
     assert (limits.total, limits.per_node, limits.per_namespace, limits.per_owner) == (50, 10, 20, None)
     assert (setup.node_selector, setup.grace_period_seconds) == (selectors.parse("role=worker"), 60)
@@ -49,7 +51,7 @@ def test_a_policy_in_upstreams_shape() -> None:
 
 
 def test_a_plugin_without_an_entry_has_its_defaults_and_nothing_is_limited() -> None:
-    setup = config.setup(config.parse(LEAST, "policy.yaml"))
+    setup = reader.setup(reader.parse(LEAST, "policy.yaml"))
     plugin, arguments = setup.profiles[0].plugins[0]
     assert arguments == plugin.config()
     assert (setup.profiles[0].args, setup.limits.total) == (Args(), None)
@@ -98,7 +100,7 @@ def test_a_plugin_without_an_entry_has_its_defaults_and_nothing_is_limited() -> 
 )
 def test_mistakes_are_named_with_their_place(text: str, place: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        config.parse(text, "policy.yaml")
+        reader.parse(text, "policy.yaml")
     said = [str(problem) for problem in caught.value.problems]
     assert any(place in line and words in line for line in said), said
 
@@ -106,14 +108,14 @@ def test_mistakes_are_named_with_their_place(text: str, place: str, words: str) 
 def test_all_mistakes_are_named_at_once() -> None:
     text = "nodeSelector: a b\nmaxNoOfPodsToEvictTotal: -1\nprofiles: [{name: [], plugin: {}}]\n"
     with pytest.raises(ConfigError) as caught:
-        config.parse(text, "policy.yaml")
+        reader.parse(text, "policy.yaml")
     assert len(caught.value.problems) == 4
 
 
 def test_storage_classes_are_looked_at_only_where_claims_protect() -> None:
     classes = 'config: {PodsWithPVC: {protectedStorageClasses: [{name: ""}]}}'
     args = f"podProtections: {{extraEnabled: [PodsWithoutPDB], {classes}}}"
-    config.parse(f"profiles: [{{pluginConfig: [{{name: DefaultEvictor, args: {{{args}}}}}]}}]", "policy.yaml")
+    reader.parse(f"profiles: [{{pluginConfig: [{{name: DefaultEvictor, args: {{{args}}}}}]}}]", "policy.yaml")
 
 
 @pytest.mark.parametrize(
@@ -135,10 +137,10 @@ def test_storage_classes_are_looked_at_only_where_claims_protect() -> None:
 def test_where_prometheus_answers(url: str, why: str) -> None:
     text = f'metricsProviders: [{{source: Prometheus, prometheus: {{url: "{url}"}}}}]'
     if not why:
-        config.parse(text, "policy.yaml")
+        reader.parse(text, "policy.yaml")
         return
     with pytest.raises(ConfigError, match=why):
-        config.parse(text, "policy.yaml")
+        reader.parse(text, "policy.yaml")
 
 
 def test_a_list_of_nothing_but_comments_is_not_given() -> None:
@@ -161,22 +163,22 @@ profiles:
   pluginConfig:
 """
     plain = "profiles: [{name: p, pluginConfig: [{name: DefaultEvictor, args: {podProtections: {}}}]}, {name: q}]"
-    assert config.parse(text, "policy.yaml") == config.parse(plain, "policy.yaml")
+    assert reader.parse(text, "policy.yaml") == reader.parse(plain, "policy.yaml")
 
 
 def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
-        config.load(str(tmp_path / "absent.yaml"))
+        reader.load(str(tmp_path / "absent.yaml"))
 
 
 def test_the_shipped_file_is_the_default_policy() -> None:
     shipped = pathlib.Path(__file__).parents[2] / "configs" / "descheduler.yaml"
     text = shipped.read_text(encoding="utf-8")
-    assert text == policy_text.default_policy()
-    assert config.parse(text, "configs/descheduler.yaml") == config.default()
+    assert text == default_text.default_policy()
+    assert reader.parse(text, "configs/descheduler.yaml") == reader.default()
 
 
-@pytest.mark.parametrize("shape", [Args, config.Policy, *(p.config for p in plugins.discover().values())])
+@pytest.mark.parametrize("shape", [Args, reader.Policy, *(p.config for p in plugins.discover().values())])
 def test_every_option_says_what_it_is(shape: type) -> None:
     docs = documented.field_docs(shape)
     assert {field.name for field in dataclasses.fields(shape)} == set(docs)

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from descheduler.policy_file import PolicyFile
+from descheduler.policy.watched_file import PolicyFile
 from koordlite.model.errors import ConfigError
 
 GOOD = "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\nmaxNoOfPodsToEvictTotal: {limit}\n"

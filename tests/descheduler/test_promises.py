@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from descheduler.framework import Finding
-from descheduler.picture import PodView
+from descheduler.picture.cluster import PodView
 from descheduler.plugins import numa_alignment, reserved_cpus
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet

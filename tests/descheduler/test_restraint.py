@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from descheduler import config, cycle
-from descheduler.memory import Move, Past
-from descheduler.outcome import EvictionPlan
+from descheduler.cycle import planner
+from descheduler.history.past_evictions import Move, Past
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
 from koordlite.model.errors import ConfigError
 
 RESERVED = {"reservedCPUs": "0-1"}
@@ -58,10 +59,10 @@ def test_one_pod_of_an_owner_at_a_time(three: Any) -> None:
     ("ago", "first"), [pytest.param(299, "OwnerDelay", id="too soon"), pytest.param(300, "goes", id="long enough")]
 )
 def test_the_pause_holds_across_cycles(three: Any, ago: float, first: str) -> None:
-    view, setup = three.view(), config.setup(config.parse("minDelayPerOwner: 5m\n" + PROFILE, "policy.yaml"))
+    view, setup = three.view(), reader.setup(reader.parse("minDelayPerOwner: 5m\n" + PROFILE, "policy.yaml"))
     noon = 1767268800.0
     history = {"ReplicaSet/default/app": Past(noon, {}, (Move(noon - ago, "default/p", "a"),))}
-    assert verdicts(cycle.plan(view, setup, history=history))[0] == first
+    assert verdicts(planner.plan(view, setup, history=history))[0] == first
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,6 @@ def test_a_part_is_told_with_what_it_comes_to(three: Any) -> None:
 )
 def test_mistakes_are_refused_with_their_place(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        config.parse(f"{text}\n{PROFILE}", "policy.yaml")
+        reader.parse(f"{text}\n{PROFILE}", "policy.yaml")
     assert words in str(refused.value)
     assert "policy.yaml:1" in str(refused.value)

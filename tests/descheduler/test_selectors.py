@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler import selectors
-from koordlite.model import wire
+from descheduler.picture import selectors
+from koordlite.model.wire import objects
 
 LABELS = {"zone": "a", "size": "10"}
 
 
-def need(key: str, operator: str, *values: str) -> wire.LabelRequirement:
-    return wire.LabelRequirement(key=key, operator=operator, values=values)
+def need(key: str, operator: str, *values: str) -> objects.LabelRequirement:
+    return objects.LabelRequirement(key=key, operator=operator, values=values)
 
 
 @pytest.mark.parametrize(
@@ -29,63 +29,63 @@ def need(key: str, operator: str, *values: str) -> wire.LabelRequirement:
         pytest.param(need("zone", "Like", "a"), False, id="an unknown operator holds never"),
     ],
 )
-def test_requirement(requirement: wire.LabelRequirement, holds: bool) -> None:
+def test_requirement(requirement: objects.LabelRequirement, holds: bool) -> None:
     assert selectors.requirement_holds(requirement, LABELS) is holds
 
 
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
     assert not selectors.labels_match(None, LABELS)
-    assert selectors.labels_match(wire.LabelSelector(), LABELS)
+    assert selectors.labels_match(objects.LabelSelector(), LABELS)
 
 
 @pytest.mark.parametrize(
     ("terms", "matches"),
     [
-        pytest.param((wire.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"),)),), True, id="one term"),
-        pytest.param((wire.NodeSelectorTerm(),), False, id="an empty term matches nothing"),
+        pytest.param((objects.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"),)),), True, id="one term"),
+        pytest.param((objects.NodeSelectorTerm(),), False, id="an empty term matches nothing"),
         pytest.param((), False, id="no terms match nothing"),
         pytest.param(
-            (wire.NodeSelectorTerm(), wire.NodeSelectorTerm(match_fields=(need("metadata.name", "In", "n"),))),
+            (objects.NodeSelectorTerm(), objects.NodeSelectorTerm(match_fields=(need("metadata.name", "In", "n"),))),
             True,
             id="terms are alternatives, fields count",
         ),
         pytest.param(
-            (wire.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"), need("size", "In", "9"))),),
+            (objects.NodeSelectorTerm(match_expressions=(need("zone", "In", "a"), need("size", "In", "9"))),),
             False,
             id="lines of a term must all hold",
         ),
     ],
 )
-def test_required_node_affinity(terms: tuple[wire.NodeSelectorTerm, ...], matches: bool) -> None:
-    required = wire.NodeSelector(node_selector_terms=terms)
-    spec = wire.PodSpec(affinity=wire.Affinity(node_affinity=wire.NodeAffinity(required=required)))
+def test_required_node_affinity(terms: tuple[objects.NodeSelectorTerm, ...], matches: bool) -> None:
+    required = objects.NodeSelector(node_selector_terms=terms)
+    spec = objects.PodSpec(affinity=objects.Affinity(node_affinity=objects.NodeAffinity(required=required)))
     assert selectors.node_matches(spec, "n", LABELS) is matches
 
 
 def test_node_selector_and_affinity_must_both_match() -> None:
-    assert selectors.node_matches(wire.PodSpec(node_selector={"zone": "a"}), "n", LABELS)
-    assert not selectors.node_matches(wire.PodSpec(node_selector={"zone": "b"}), "n", LABELS)
+    assert selectors.node_matches(objects.PodSpec(node_selector={"zone": "a"}), "n", LABELS)
+    assert not selectors.node_matches(objects.PodSpec(node_selector={"zone": "b"}), "n", LABELS)
 
 
 @pytest.mark.parametrize(
     ("toleration", "tolerated"),
     [
-        pytest.param(wire.Toleration(operator="Exists"), True, id="an empty key with Exists tolerates all"),
-        pytest.param(wire.Toleration(), False, id="an empty key with Equal tolerates nothing"),
-        pytest.param(wire.Toleration(key="gpu", value="yes"), True, id="Equal is the default operator"),
-        pytest.param(wire.Toleration(key="gpu", value="no"), False, id="another value"),
-        pytest.param(wire.Toleration(key="gpu", operator="Exists", effect="NoExecute"), False, id="another effect"),
-        pytest.param(wire.Toleration(key="cpu", operator="Exists"), False, id="another key"),
+        pytest.param(objects.Toleration(operator="Exists"), True, id="an empty key with Exists tolerates all"),
+        pytest.param(objects.Toleration(), False, id="an empty key with Equal tolerates nothing"),
+        pytest.param(objects.Toleration(key="gpu", value="yes"), True, id="Equal is the default operator"),
+        pytest.param(objects.Toleration(key="gpu", value="no"), False, id="another value"),
+        pytest.param(objects.Toleration(key="gpu", operator="Exists", effect="NoExecute"), False, id="another effect"),
+        pytest.param(objects.Toleration(key="cpu", operator="Exists"), False, id="another key"),
     ],
 )
-def test_tolerations(toleration: wire.Toleration, tolerated: bool) -> None:
-    taint = wire.Taint(key="gpu", value="yes", effect="NoSchedule")
+def test_tolerations(toleration: objects.Toleration, tolerated: bool) -> None:
+    taint = objects.Taint(key="gpu", value="yes", effect="NoSchedule")
     assert selectors.tolerates(toleration, taint) is tolerated
     assert (selectors.untolerated([taint], [toleration]) is None) is tolerated
 
 
 def test_prefer_no_schedule_keeps_nobody_off() -> None:
-    assert selectors.untolerated([wire.Taint(key="a", effect="PreferNoSchedule")], []) is None
+    assert selectors.untolerated([objects.Taint(key="a", effect="PreferNoSchedule")], []) is None
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from descheduler import config
 from descheduler.evictors import dry_run
-from descheduler.http import Endpoints
-from descheduler.loop import Round
-from descheduler.metrics import Metrics
-from descheduler.narrate import JsonFormatter, Narrator, line
-from descheduler.outcome import Attempt
+from descheduler.plan.outcome import Attempt
+from descheduler.policy import reader
+from descheduler.serve.endpoints import Endpoints
+from descheduler.serve.log_lines import JsonFormatter, Narrator, line
+from descheduler.serve.loop import Round
+from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem
 
 POLICY = """
@@ -41,7 +41,7 @@ def told(cluster: Any) -> Round:
         state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
         cluster.pod(name, "a", owner=owner)["status"]["containerStatuses"] = [state]
     plan = cluster.plan(POLICY)
-    setup = config.setup(config.parse(POLICY, "policy.yaml"))
+    setup = reader.setup(reader.parse(POLICY, "policy.yaml"))
     seconds = {("p", "RemovePodsHavingTooManyRestarts"): 0.02}
     return Round(
         number=1,

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from descheduler.snapshot import assemble, cluster, files, pack, stream
 from descheduler.snapshot.pack import Packer
-from koordlite.kube.answers import ApiError
-from koordlite.kube.paging import Page
-from koordlite.model import keys, pod, wire
+from koordlite.kube.client.answers import ApiError
+from koordlite.kube.client.paging import Page
+from koordlite.model import keys
 from koordlite.model.errors import InputError
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects as wire
 
 TEXT = st.text(alphabet='ab{}[],":\\ \n', max_size=8)
 OBJECTS = st.lists(

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from descheduler.common_args import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import PodView
-from descheduler.pod_filter import chosen_templates
-from descheduler.templates import gather, pods_of
-from koordlite.model import pod, wire
+from descheduler.picture.templates import gather, pods_of
+from descheduler.rules.pod_filter import chosen_templates
+from koordlite.model.pod import pod
+from koordlite.model.wire import objects as wire
 
 Object = dict[str, Any]
 

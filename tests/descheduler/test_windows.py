@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descheduler import windows
-from descheduler.windows import DAYS, Window
+from descheduler.arguments import windows
+from descheduler.arguments.windows import DAYS, Window
 
 NIGHT = Window(days=("Fri",), start="22:00", end="04:00", time_zone="Europe/Berlin")
 

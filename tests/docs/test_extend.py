@@ -13,11 +13,12 @@ from descheduler.framework import NodeView, PodView, View
 from koordlite import strategies
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
-from koordlite.model import documented, wire
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
-from koordlite.model.pod import Pod
+from koordlite.model.pod.pod import Pod
+from koordlite.model.reading import documented
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire import objects
 from koordlite.observe import Observer
 from tests.support.handles import handle
 
@@ -75,7 +76,7 @@ def test_the_strategy_s_section_is_printed_with_its_comments() -> None:
 @pytest.mark.usefixtures("added")
 @pytest.mark.parametrize(("days", "reasons"), [(29, []), (31, ["PodTooOld"])])
 def test_the_plugin_is_found_and_names_only_old_pods(days: int, reasons: list[str]) -> None:
-    pod = PodView(Pod(namespace="shop", name="web", uid="u"), wire.PodObject(), "n", days * DAY_SECONDS)
-    view = View("", "", {"n": NodeView(Node(name="n"), wire.NodeObject(), (pod,))})
+    pod = PodView(Pod(namespace="shop", name="web", uid="u"), objects.PodObject(), "n", days * DAY_SECONDS)
+    view = View("", "", {"n": NodeView(Node(name="n"), objects.NodeObject(), (pod,))})
     plugin = plugins.discover.__wrapped__()["OldPods"]
     assert [answer.reason for answer in plugin.judge(view, plugin.config(), handle(view))] == reasons

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from koordlite.kube import access
-from koordlite.kube.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.client import access
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.sandbox.apiserver import ApiServer
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from koordlite.kube.access import Api
+from koordlite.kube.client.access import Api
 
 NODE = "/api/v1/nodes/tour-a"
 TOPOLOGY = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/tour-a"

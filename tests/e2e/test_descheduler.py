@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.kube.access import Api
+from koordlite.kube.client.access import Api
 
 POLICY = """
 apiVersion: descheduler/v1alpha2

@@ -7,8 +7,8 @@ import pytest
 from koordlite.formulas import host_place
 from koordlite.formulas.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import HostApplication
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Layout
 
 LAYOUT = Layout(1, "systemd", "kubepods.slice", "kubepods.slice/burstable", "kubepods.slice/besteffort")

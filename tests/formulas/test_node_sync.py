@@ -10,7 +10,7 @@ from koordlite.formulas import node_sync
 from koordlite.model import keys
 from koordlite.model.decision import ZoneResourceChange
 from koordlite.model.quantity import Quantity
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 CPU, MEMORY = keys.BATCH_CPU, keys.BATCH_MEMORY
 

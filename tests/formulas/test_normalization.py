@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import normalization
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.slo import CPUNormalization, RatioModel, ResourceAmplification
+from koordlite.model.slo.settings import CPUNormalization, RatioModel, ResourceAmplification
 
 MODEL = RatioModel(
     base_ratio=1.5,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from koordlite.formulas import schemata, schemata_bandwidth, schemata_ways
-from koordlite.model.resctrl import BandwidthCapability, CacheCapability
+from koordlite.resctrl import bandwidth, masks, schemata
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def cap(cbm: int, least: int = 1) -> CacheCapability:
     ],
 )
 def test_mask_of_twelve_ways(start: int, end: int, mask: int) -> None:
-    assert schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF)) == mask
+    assert masks.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF)) == mask
 
 
 @pytest.mark.parametrize(
@@ -86,19 +86,19 @@ def test_mask_of_twelve_ways(start: int, end: int, mask: int) -> None:
     ids=["widened upwards", "widened downwards at the end", "widened in the middle"],
 )
 def test_mask_has_at_least_two_bits_where_the_machine_says_so(start: int, end: int, mask: int) -> None:
-    assert schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF, 2)) == mask
+    assert masks.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF, 2)) == mask
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 50), (0, 101), (30, 30), (40, 30)])
 def test_a_bad_range_is_refused(start: int, end: int) -> None:
     with pytest.raises(ValueError, match=f"range {start}-{end} %"):
-        schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF))
+        masks.cache_mask(start_percent=start, end_percent=end, cap=cap(0xFFF))
 
 
 @pytest.mark.parametrize("cbm", [0, 4, 0x101, -1])
 def test_a_machine_mask_with_holes_is_refused(cbm: int) -> None:
     with pytest.raises(ValueError, match="cbm_mask"):
-        schemata_ways.cache_mask(start_percent=0, end_percent=100, cap=cap(cbm))
+        masks.cache_mask(start_percent=0, end_percent=100, cap=cap(cbm))
 
 
 INTEL = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=100)
@@ -128,14 +128,14 @@ MBPS = BandwidthCapability(min_bandwidth=10, bandwidth_gran=10, maximum=2**32 - 
     ],
 )
 def test_bandwidth(machine_cap: BandwidthCapability, percent: int | None, value: int | None) -> None:
-    assert schemata_bandwidth.bandwidth(percent=percent, cap=machine_cap) == value
+    assert bandwidth.bandwidth(percent=percent, cap=machine_cap) == value
 
 
 @given(ways=st.integers(1, 32), least=st.integers(0, 4), start=st.integers(0, 99), end=st.integers(1, 100))
 def test_a_mask_is_legal(ways: int, least: int, start: int, end: int) -> None:
     assume(start < end)
     whole = (1 << ways) - 1
-    mask = schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap(whole, least))
+    mask = masks.cache_mask(start_percent=start, end_percent=end, cap=cap(whole, least))
     run = mask // (mask & -mask)
     assert mask & ~whole == 0
     assert run & (run + 1) == 0, "contiguous"
@@ -144,7 +144,7 @@ def test_a_mask_is_legal(ways: int, least: int, start: int, end: int) -> None:
 
 @given(percent=st.integers(1, 100), least=st.integers(1, 20), step=st.sampled_from([1, 5, 10, 20, 25]))
 def test_a_bandwidth_is_one_the_kernel_keeps(percent: int, least: int, step: int) -> None:
-    value = schemata_bandwidth.bandwidth(percent=percent, cap=BandwidthCapability(least, step, 100))
+    value = bandwidth.bandwidth(percent=percent, cap=BandwidthCapability(least, step, 100))
     assert value is not None
     assert max(percent, least) <= value <= 100
     assert value % step == 0

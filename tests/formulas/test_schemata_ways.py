@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import schemata_bandwidth, schemata_overlay, schemata_ways
-from koordlite.model.resctrl import BandwidthCapability, CacheCapability
+from koordlite.resctrl import bandwidth, overlay
+from koordlite.resctrl import masks as schemata_ways
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability
 
 masks = st.integers(0, 2**20 - 1)
 
@@ -90,7 +91,7 @@ AMD = BandwidthCapability(0, 1, 2048, delay_linear=False)
 def test_why_a_bandwidth_is_what_it_is(
     percent: int | None, cap: BandwidthCapability, reach: int, value: int | None, why: str
 ) -> None:
-    fit = schemata_bandwidth.bandwidth_fit(percent=percent, cap=cap, reach_mbps=reach)
+    fit = bandwidth.bandwidth_fit(percent=percent, cap=cap, reach_mbps=reach)
     assert (fit.value, fit.why) == (value, why)
 
 
@@ -104,7 +105,7 @@ def test_why_a_bandwidth_is_what_it_is(
     ],
 )
 def test_a_part_of_a_part(base: int, low: int, high: int, least: int, part: int) -> None:
-    assert schemata_overlay.percent_part(base=base, low=low, high=high, min_bits=least) == part
+    assert overlay.percent_part(base=base, low=low, high=high, min_bits=least) == part
 
 
 @pytest.mark.parametrize(
@@ -114,10 +115,10 @@ def test_a_part_of_a_part(base: int, low: int, high: int, least: int, part: int)
 )
 def test_no_part_of_a_part(base: int, low: int, high: int, least: int) -> None:
     with pytest.raises(ValueError):
-        schemata_overlay.percent_part(base=base, low=low, high=high, min_bits=least)
+        overlay.percent_part(base=base, low=low, high=high, min_bits=least)
 
 
 def test_a_mask_within_a_part_begins_at_the_parts_first_way() -> None:
-    assert schemata_overlay.absolute_part(base=0xFF0, mask=0x6, min_bits=1) == 0x60
+    assert overlay.absolute_part(base=0xFF0, mask=0x6, min_bits=1) == 0x60
     with pytest.raises(ValueError, match="not all among"):
-        schemata_overlay.absolute_part(base=0xFF0, mask=0x1FF, min_bits=1)
+        overlay.absolute_part(base=0xFF0, mask=0x1FF, min_bits=1)

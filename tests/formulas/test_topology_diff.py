@@ -14,7 +14,7 @@ from koordlite.formulas import topology_diff
 from koordlite.formulas.topology_diff import Report
 from koordlite.model import keys
 from koordlite.model.snapshot import Published
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 POLICY, POOLS = keys.CPU_MANAGER_POLICY, keys.LS_SHARED_POOLS
 GPU = ZoneResource(name="koordinator.sh/gpu", capacity="100", allocatable="100")

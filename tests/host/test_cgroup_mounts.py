@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host import cgroup_mounts
+from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.model.errors import HardwareAbsent
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.host import cgroup_names
-from koordlite.model.qos import KubeQoS
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.snapshot import Layout
 
 UID = "6c3a-01"

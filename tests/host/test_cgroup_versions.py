@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.host import cgroup_versions
-from koordlite.host.cgroup_versions import Version
+from koordlite.host.cgroups import versions
+from koordlite.host.cgroups.versions import Version
 from koordlite.model.cpuset import CPUSet
 
 V1, V2 = Version(1), Version(2)
@@ -109,9 +109,9 @@ def test_cpu_time_is_in_nanoseconds() -> None:
     ],
 )
 def test_a_keyed_file(raw: bytes, found: dict[str, str]) -> None:
-    assert cgroup_versions.keyed(raw) == found
+    assert versions.keyed(raw) == found
 
 
 def test_a_missing_line_of_throttling_is_named() -> None:
     with pytest.raises(ValueError, match="nr_throttled"):
-        cgroup_versions.Version(1).throttling(b"nr_periods 1\nthrottled_time 2\n")
+        versions.Version(1).throttling(b"nr_periods 1\nthrottled_time 2\n")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
-from koordlite.model.qos import KubeQoS
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.snapshot import Cgroup
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from koordlite.host.cgroupfs import Cgroups, vanished
+from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.host.files import RealFiles
 from koordlite.model.cpuset import CPUSet
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.host import journal, journal_file
-from koordlite.host.journal import (
+from koordlite.host.journal import file, journal
+from koordlite.host.journal.journal import (
     FileEntry,
     GroupMade,
     Journal,
@@ -37,7 +37,7 @@ from koordlite.model.decision import (
     ZoneResourceChange,
 )
 from koordlite.model.errors import JournalError
-from koordlite.model.wire import ZoneResource
+from koordlite.model.wire.objects import ZoneResource
 
 BOOT = "boot-1"
 
@@ -108,10 +108,10 @@ def test_the_first_value_found_is_kept(tmp_path: Path) -> None:
 def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record([found("a")])
-        before = (tmp_path / journal_file.NAME).stat().st_ino
+        before = (tmp_path / file.NAME).stat().st_ino
         held.record([found("a")])
         held.forget(["unknown"])
-        assert (tmp_path / journal_file.NAME).stat().st_ino == before
+        assert (tmp_path / file.NAME).stat().st_ino == before
 
 
 def test_restored_places_are_forgotten(tmp_path: Path) -> None:
@@ -150,11 +150,11 @@ def test_after_a_boot_only_what_the_cluster_holds_is_left(tmp_path: Path) -> Non
     ],
 )
 def test_a_journal_that_cannot_be_read_is_never_taken_for_empty(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / journal_file.NAME).write_bytes(content)
+    (tmp_path / file.NAME).write_bytes(content)
     for _ in "12":
         with pytest.raises(JournalError, match=r"journal\.json cannot be read"):
             Journal.open(tmp_path, boot_id=BOOT)
-    assert (tmp_path / journal_file.NAME).read_bytes() == content
+    assert (tmp_path / file.NAME).read_bytes() == content
 
 
 def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_looking_needs_no_lock(tmp_path: Path) -> None:
 
 _AGENT = """
 import os, sys
-from koordlite.host.journal import GroupMade, Journal
+from koordlite.host.journal.journal import GroupMade, Journal
 held = Journal.open(sys.argv[1], boot_id="boot-1")
 held.record([GroupMade(group="BE")])
 print("ready", flush=True)
@@ -226,7 +226,7 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseExcep
         stand_in = type("os", (), {name: staticmethod(watched(name)) for name in _CALLS})
         for constant in ("O_WRONLY", "O_CREAT", "O_TRUNC", "O_CLOEXEC", "O_RDONLY", "O_DIRECTORY"):
             setattr(stand_in, constant, getattr(os, constant))
-        monkeypatch.setattr(journal_file, "os", stand_in)
+        monkeypatch.setattr(file, "os", stand_in)
         return calls
 
     yield arm

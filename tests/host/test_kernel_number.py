@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.host import kernel_number, numa_memory, procfs, psi, resctrl_monitor
-from koordlite.host.cgroup_versions import Version
+from koordlite.host import kernel_number, numa_memory, procfs, psi
+from koordlite.host.cgroups.versions import Version
+from koordlite.resctrl import monitoring
 
 V1, V2, LONG = Version(1), Version(2), b"9" * 400
 STAT = b"nr_periods %s\nnr_throttled 1\nthrottled_time 1\n"
@@ -73,5 +74,5 @@ def test_it_is_refused_in_every_file_of_proc(read: Callable[[], object]) -> None
 
 
 def test_a_counter_of_resctrl_of_more_than_64_bits_is_none() -> None:
-    assert resctrl_monitor._number(Files(b"%d\n" % (2**64 - 1)), "") == 2**64 - 1
-    assert resctrl_monitor._number(Files(b"9" * 5000), "") is None
+    assert monitoring._number(Files(b"%d\n" % (2**64 - 1)), "") == 2**64 - 1
+    assert monitoring._number(Files(b"9" * 5000), "") is None

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from koordlite.host import procfs, sysfs
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.recorded import RecordedFiles
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.qos import KubeQoS
+from koordlite.model.pod.qos import KubeQoS
 
 CAPTURED = {
     "/sys/fs/cgroup/cpu/kubepods": {"mode": "0o755", "dir": True},

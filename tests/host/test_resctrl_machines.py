@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.formulas import schemata_wanted
-from koordlite.formulas.schemata_wanted import Asked
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model.resctrl import MonitorCapability, Resctrl
+from koordlite.resctrl import shares
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.shares import Asked
+from koordlite.resctrl.values import MonitorCapability, Resctrl
 
 if TYPE_CHECKING:
     from conftest import Rooted
@@ -134,7 +134,7 @@ def test_a_third_of_the_cache_and_half_the_bandwidth(
     machine: Rooted, files: Tree, values: Mapping[str, Mapping[int, int]], most: int
 ) -> None:
     found = ResctrlFS(machine.plant(files)).read()
-    assert schemata_wanted.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values == values
+    assert shares.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values == values
     assert found.most_groups == most
 
 
@@ -154,14 +154,14 @@ def test_masks_may_have_holes(machine: Rooted, files: Tree, holes: bool) -> None
 )
 def test_the_reach_says_what_all_is(machine: Rooted, files: Tree, reach: int, value: int) -> None:
     found = ResctrlFS(machine.plant(files)).read()
-    wanted = schemata_wanted.wanted(found, Asked(bandwidth=50), reach_mbps=reach)
+    wanted = shares.wanted(found, Asked(bandwidth=50), reach_mbps=reach)
     assert set(wanted.values["MB"].values()) == {value}
 
 
 def test_percents_that_hardware_stores_in_its_own_steps_are_not_written_again(machine: Rooted) -> None:
     found = ResctrlFS(machine.plant({**MPAM, f"{ROOT}/BE/schemata": "MB:1=50;2=33\nL3:1=1f;2=1f\n"})).read()
-    wanted = schemata_wanted.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values
-    assert schemata_wanted.to_write(found, found.groups["BE"], wanted) == {"MB": {2: 51}}
+    wanted = shares.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values
+    assert shares.to_write(found, found.groups["BE"], wanted) == {"MB": {2: 51}}
 
 
 @pytest.mark.parametrize(

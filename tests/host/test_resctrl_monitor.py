@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host import resctrl_monitor
-from koordlite.host.resctrl_monitor import Counters
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model.resctrl import CacheUse
+from koordlite.resctrl import monitoring
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.monitoring import Counters
+from koordlite.resctrl.values import CacheUse
 
 if TYPE_CHECKING:
     from conftest import Rooted
@@ -65,13 +65,13 @@ def test_a_group_that_is_gone_has_no_counters(machine: Rooted) -> None:
     ],
 )
 def test_rates(before: int | None, now: int | None, rate: float | None) -> None:
-    found = resctrl_monitor.use({0: Counters(5, before, 0)}, {0: Counters(7, now, 20)}, 2.0)
+    found = monitoring.use({0: Counters(5, before, 0)}, {0: Counters(7, now, 20)}, 2.0)
     assert found == {0: CacheUse(7, rate, 10.0)}
 
 
 def test_no_time_gives_no_rate() -> None:
-    assert resctrl_monitor.use({0: Counters(5, 1, 1)}, {0: Counters(7, 2, 2)}, 0.0) == {0: CacheUse(7, None, None)}
+    assert monitoring.use({0: Counters(5, 1, 1)}, {0: Counters(7, 2, 2)}, 0.0) == {0: CacheUse(7, None, None)}
 
 
 def test_a_cache_that_came_meanwhile_has_no_rate_yet() -> None:
-    assert resctrl_monitor.use({}, {4: Counters(7, 2, 2)}, 2.0) == {4: CacheUse(7, None, None)}
+    assert monitoring.use({}, {4: Counters(7, 2, 2)}, 2.0) == {4: CacheUse(7, None, None)}

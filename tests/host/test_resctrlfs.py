@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from koordlite.host import resctrl_info
-from koordlite.host.resctrl_tasks import Moved
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model.resctrl import BandwidthCapability, CacheCapability, ResctrlGroup
+from koordlite.resctrl import info
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.tasks import Moved
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ResctrlGroup
 
 if TYPE_CHECKING:
     from conftest import Rooted
@@ -132,7 +132,7 @@ MEGABYTES = BandwidthCapability(10, 10, 100, mbps=True)
 def test_maximum_bandwidth(
     cap: BandwidthCapability, largest: int, fresh: int | None, expected: tuple[int, bool]
 ) -> None:
-    found = resctrl_info.with_maximum(cap, largest=largest, fresh=fresh)
+    found = info.with_maximum(cap, largest=largest, fresh=fresh)
     assert (found.maximum, found.maximum_known) == expected
 
 
@@ -146,7 +146,7 @@ def test_maximum_bandwidth(
     ],
 )
 def test_features_switched_by_the_command_line(machine: Rooted, line: str, features: dict[str, bool]) -> None:
-    assert resctrl_info.command_line(machine.plant({"/proc/cmdline": f"{line}\n"})) == features
+    assert info.command_line(machine.plant({"/proc/cmdline": f"{line}\n"})) == features
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.host import sentinel
 from koordlite.host.sentinel import Kept, Look
-from koordlite.model.reaction import FreshUse
+from koordlite.model.status.reaction import FreshUse
 
 
 @pytest.mark.parametrize(

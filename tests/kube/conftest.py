@@ -11,8 +11,8 @@ import pytest
 from apibench import Bench, opened
 from tinyapi import Reply, Request, TinyApi, client, serving
 
-from koordlite.kube import access
-from koordlite.kube.manifests import ManifestCluster
+from koordlite.kube.client import access
+from koordlite.kube.folder.manifests import ManifestCluster
 
 NODE = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 8}, allocatable: {cpu: 8}}\n"
 

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, kubeconfig, serving, status
 
-from koordlite.kube import access, credentials
-from koordlite.kube.access import ApiError, ApiUnreachable
-from koordlite.kube.answers import Answer, refusal, refusal_in_stream, retry_after
+from koordlite.kube.client import access, credentials
+from koordlite.kube.client.access import ApiError, ApiUnreachable
+from koordlite.kube.client.answers import Answer, refusal, refusal_in_stream, retry_after
 from koordlite.model.errors import ConfigError
 from koordlite.sandbox.apiserver import ApiServer
 from koordlite.sandbox.apiserver.users import ADMIN

@@ -8,12 +8,12 @@ from typing import Any
 
 from apibench import Bench, pod, until
 
-from koordlite.kube.reflector import Reflector, Source
-from koordlite.kube.watching import Watching
-from koordlite.model import wire
+from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.watcher import Watching
+from koordlite.model.wire import objects
 from koordlite.sandbox.apiserver import Fault
 
-SOURCE = Source(name="pods", kind="pod", shape=wire.PodObject, paths=("/api/v1/pods",))
+SOURCE = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
 FAULTS = (
     Fault(verb="watch", cut_after_lines=7, half_line=True),
     Fault(verb="watch", gone=True),
@@ -23,7 +23,7 @@ FAULTS = (
 )
 
 
-def _held(watching: Watching[wire.PodObject]) -> dict[str, str]:
+def _held(watching: Watching[objects.PodObject]) -> dict[str, str]:
     found = watching.view().objects.values()
     return {each.metadata.name: each.metadata.resource_version for each in found}
 

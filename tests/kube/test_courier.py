@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from koordlite.kube.access import ApiUnreachable
-from koordlite.kube.courier import Courier
+from koordlite.kube.client.access import ApiUnreachable
+from koordlite.kube.client.background import Courier
 
 
 def test_a_quick_answer_is_given_at_once() -> None:

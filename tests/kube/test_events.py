@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, status
 
-from koordlite.kube.event_series import BURST, COUNT_SECONDS, KEPT, SERIES_SECONDS, Aggregator, Event, Regarding
-from koordlite.kube.events import Events
+from koordlite.kube.publish.event_series import BURST, COUNT_SECONDS, KEPT, SERIES_SECONDS, Aggregator, Event, Regarding
+from koordlite.kube.publish.events import Events
 
 POD = Regarding(kind="Pod", namespace="default", name="p", uid="u")
 

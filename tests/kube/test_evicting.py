@@ -10,8 +10,8 @@ import pytest
 from apibench import Bench, pod, until
 from tinyapi import Reply, Request, client, status
 
-from koordlite.kube.access import ApiUnreachable
-from koordlite.kube.eviction_api import EvictionApi
+from koordlite.kube.client.access import ApiUnreachable
+from koordlite.kube.publish.evictions import EvictionApi
 from koordlite.model.decision import (
     EvictPod,
 )

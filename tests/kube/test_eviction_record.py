@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.kube.evictions import FILE, EvictionRecord
+from koordlite.kube.folder.evictions import FILE, EvictionRecord
 from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from koordlite.kube import kubelet
-from koordlite.kube.kubelet import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet import configz as kubelet
+from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.snapshot import PodCPUs

@@ -17,10 +17,10 @@ import pytest
 from apibench import NoFiles
 from tinyapi import Reply, Request, client
 
-from koordlite.kube import kubelet_http
-from koordlite.kube.access import ApiError, ApiUnreachable
-from koordlite.kube.kubelet_http import KubeletHttp
-from koordlite.kube.kubelet_state import KubeletState
+from koordlite.kube.client.access import ApiError, ApiUnreachable
+from koordlite.kube.kubelet import http as kubelet_http
+from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import Device

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.kube import manifest_files
+from koordlite.kube.folder import manifest_files
 from koordlite.model.cpuset import CPUSet
 
 POD = "kind: Pod\nmetadata: {name: p, namespace: d}\nspec: {nodeName: n1}\n"

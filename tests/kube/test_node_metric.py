@@ -10,15 +10,15 @@ from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
 
-from koordlite.kube.node_metric import NodeMetricReport, status
+from koordlite.kube.publish.node_metric import NodeMetricReport, status
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.pod import Pod
-from koordlite.model.qos import PriorityClass, QoSClass
-from koordlite.model.resctrl import Resctrl
-from koordlite.model.slo import SLO, HostApplication
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
 from koordlite.model.topology import Topology
+from koordlite.resctrl.values import Resctrl
 
 GIB = 1 << 30
 USAGE = Usage(Use(5000, 8 * GIB), {"u1": Use(1500, GIB), "u2": Use(200, GIB), "gone": Use(1, 1)}, {"yarn": Use(300, 5)})

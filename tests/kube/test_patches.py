@@ -9,9 +9,8 @@ from apibench import BATCH, Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube import node_patch, topology_patch
-from koordlite.kube.access import ApiError
-from koordlite.model import wire
+from koordlite.kube.client.access import ApiError
+from koordlite.kube.publish import node_patch, topology_patch
 from koordlite.model.decision import (
     NodeAnnotationChange,
     NodeResourceChange,
@@ -19,11 +18,12 @@ from koordlite.model.decision import (
     TopologyLabelChange,
     ZonesChange,
 )
+from koordlite.model.wire import objects
 
 
-def _node(**amounts: Any) -> wire.NodeObject:
-    status = wire.NodeStatus(capacity=amounts, allocatable=amounts)
-    return wire.NodeObject(metadata=wire.ObjectMeta(name="n1", annotations={"k": "v"}), status=status)
+def _node(**amounts: Any) -> objects.NodeObject:
+    status = objects.NodeStatus(capacity=amounts, allocatable=amounts)
+    return objects.NodeObject(metadata=objects.ObjectMeta(name="n1", annotations={"k": "v"}), status=status)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_a_node_made_anew_under_the_name_refuses_the_patch(bench: Bench) -> None
     assert BATCH not in bench.node()["status"]["capacity"]
 
 
-HELD = wire.NRTObject(
-    metadata=wire.ObjectMeta(name="n1", resource_version="7", labels={"l": "1"}, annotations={"a": "1"}),
+HELD = objects.NRTObject(
+    metadata=objects.ObjectMeta(name="n1", resource_version="7", labels={"l": "1"}, annotations={"a": "1"}),
     topology_policies=("None",),
-    zones=(wire.Zone(name="node-0", type="Node"),),
+    zones=(objects.Zone(name="node-0", type="Node"),),
 )
 
 
 def test_zones_are_locked_to_the_version_they_were_made_from() -> None:
-    body = topology_patch.patch(HELD, [ZonesChange((wire.Zone(name="node-1", type="Node"),), ("None",))])
+    body = topology_patch.patch(HELD, [ZonesChange((objects.Zone(name="node-1", type="Node"),), ("None",))])
     assert body["metadata"] == {"resourceVersion": "7"}
     assert [zone["name"] for zone in body["zones"]] == ["node-1"]
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube import checkpoints, pod_resources, protobuf
-from koordlite.kube.pod_resources import Devices, Given, MemoryBlock, PodGiven, PodResources
+from koordlite.kube.kubelet import checkpoints, pod_resources, protobuf
+from koordlite.kube.kubelet.pod_resources import Devices, Given, MemoryBlock, PodGiven, PodResources
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 

@@ -10,7 +10,7 @@ import pytest
 
 from koordlite.model.decision import NodeResourceChange, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 CPU = "kubernetes.io/batch-cpu"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koordlite.model.decision import NodeAnnotationChange, NodeResourceChange, ZoneResourceChange, ZonesChange
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 
 CPU = "kubernetes.io/batch-cpu"
 

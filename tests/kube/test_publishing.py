@@ -8,7 +8,7 @@ import time
 import pytest
 from apibench import Bench, until
 
-from koordlite.kube.access import ApiUnreachable
+from koordlite.kube.client.access import ApiUnreachable
 from koordlite.model.decision import (
     NodeAnnotationChange,
     NodeResourceChange,
@@ -18,7 +18,7 @@ from koordlite.model.decision import (
     ZonesChange,
 )
 from koordlite.model.errors import InputError
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.sandbox.apiserver import Fault
 
 BATCH = "kubernetes.io/batch-cpu"

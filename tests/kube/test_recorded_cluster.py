@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.kube.recorded import RecordedCluster
+from koordlite.kube.folder.recorded import RecordedCluster
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import NodeResourceChange
 from koordlite.model.errors import InputError

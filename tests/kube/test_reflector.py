@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube import backoff, reflector
-from koordlite.kube.answers import ApiError, ApiUnreachable
-from koordlite.kube.reflector import Reflector, Source
-from koordlite.model import wire
+from koordlite.kube.client import backoff
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.watch import reflector
+from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.model.wire import objects
 
 PODS = Source(
     name="pods",
     kind="pod",
-    shape=wire.PodObject,
+    shape=objects.PodObject,
     paths=("/api/v1/pods",),
     query=(("fieldSelector", "spec.nodeName=n1"),),
 )
 TOPOLOGY = Source(
-    name="topology", kind="nrt", shape=wire.NRTObject, paths=("/apis/t/v2/x", "/apis/t/v1/x"), optional=True
+    name="topology", kind="nrt", shape=objects.NRTObject, paths=("/apis/t/v2/x", "/apis/t/v1/x"), optional=True
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from koordlite.kube import access
-from koordlite.kube.reviews import ASKED_PER_SECOND, HELD, NO_SECONDS, YES_SECONDS, Reviewer
+from koordlite.kube.client import access
+from koordlite.kube.client.reviews import ASKED_PER_SECOND, HELD, NO_SECONDS, YES_SECONDS, Reviewer
 from koordlite.sandbox.apiserver import ApiServer, Fault
 from koordlite.sandbox.apiserver.users import ADMIN, User
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.kube.store import Store, is_older
-from koordlite.model import wire
+from koordlite.kube.watch.store import Store, is_older
+from koordlite.model.wire import objects
 
 
 def _raw(name: str, version: str = "1", **more: Any) -> msgspec.Raw:
@@ -19,8 +19,8 @@ def _raw(name: str, version: str = "1", **more: Any) -> msgspec.Raw:
     return msgspec.Raw(json.dumps({"metadata": meta, **more}).encode())
 
 
-def _pods() -> Store[wire.PodObject]:
-    return Store("pod", wire.PodObject)
+def _pods() -> Store[objects.PodObject]:
+    return Store("pod", objects.PodObject)
 
 
 BROKEN = {"spec": {"containers": "none"}}

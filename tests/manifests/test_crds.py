@@ -10,8 +10,8 @@ import pytest
 import yaml
 from apibench import NODE, config
 
-from koordlite.kube import access
-from koordlite.kube.access import ApiError
+from koordlite.kube.client import access
+from koordlite.kube.client.access import ApiError
 from koordlite.sandbox.apiserver import ApiServer
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -18,14 +18,14 @@ from apibench import NODE, NoFiles, config, pod, until
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
 from koordlite.clock import RealClock
-from koordlite.kube import access, reviews
-from koordlite.kube.access import Api, ApiError
+from koordlite.kube.client import access, reviews
+from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.client.lease import Candidate, LeaseSettings
 from koordlite.kube.cluster import KubeCluster
-from koordlite.kube.event_series import COUNT_SECONDS, Event, Regarding
-from koordlite.kube.events import Events
-from koordlite.kube.kubelet_http import KubeletHttp
-from koordlite.kube.lease import Candidate, LeaseSettings
-from koordlite.kube.node_metric import NodeMetricReport
+from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.publish.event_series import COUNT_SECONDS, Event, Regarding
+from koordlite.kube.publish.events import Events
+from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.decision import EvictPod, NodeResourceChange, TopologyChange
 from koordlite.model.errors import EvictionRefused

@@ -14,21 +14,22 @@ from emulated import Emulated
 
 from descheduler import cli as descheduler_cli
 from koordlite import cli, config
-from koordlite.model import declared, slo, slo_qos
+from koordlite.model.reading import declared
+from koordlite.model.slo import qos, settings
 
 ROOT = pathlib.Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
 EXAMPLE = MANIFESTS / "settings" / "slo-controller-config.yaml"
 _HOSTS = {"name", "priority", "qos", "cgroupPath", "base", "parentDir", "relativePath"}
-_MODULES = (slo.__name__, slo_qos.__name__)
+_MODULES = (settings.__name__, qos.__name__)
 _SECTIONS = {
-    "colocation-config": slo.Colocation,
-    "resource-threshold-config": slo.Threshold,
-    "resource-qos-config": slo_qos.ResourceQOS,
-    "cpu-burst-config": slo.CPUBurst,
-    "system-config": slo.System,
-    "cpu-normalization-config": slo.CPUNormalization,
-    "resource-amplification-config": slo.ResourceAmplification,
+    "colocation-config": settings.Colocation,
+    "resource-threshold-config": settings.Threshold,
+    "resource-qos-config": qos.ResourceQOS,
+    "cpu-burst-config": settings.CPUBurst,
+    "system-config": settings.System,
+    "cpu-normalization-config": settings.CPUNormalization,
+    "resource-amplification-config": settings.ResourceAmplification,
 }
 
 

@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model import declared
-from koordlite.model import given as documents
-from koordlite.model.lenient_json import Document
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import Colocation, CPUBurst, CPUNormalization, ResourceAmplification, System, Threshold
-from koordlite.model.slo_qos import ResourceQOS
+from koordlite.model.reading import declared
+from koordlite.model.reading import given as documents
+from koordlite.model.reading.lenient_json import Document
+from koordlite.model.slo.qos import ResourceQOS
+from koordlite.model.slo.settings import (
+    Colocation,
+    CPUBurst,
+    CPUNormalization,
+    ResourceAmplification,
+    System,
+    Threshold,
+)
 
 SHAPES = (Colocation, Threshold, CPUBurst, System, CPUNormalization, ResourceAmplification, ResourceQOS)
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from koordlite.model import duration, keys, node, node_notes, nrt, pod, qos, resource_spec, slo_config
+from koordlite.model import duration, keys, node, node_notes, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.pod import pod, qos, resource_spec
 from koordlite.model.quantity import Quantity
+from koordlite.model.slo import config as slo_config
 
 INPUTS = 100_000
 BATCHES = 10

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import pytest
 
-from koordlite.model import declared, given
-from koordlite.model.declared import OneOf, Within
-from koordlite.model.lenient_json import MOST_PROBLEMS, Document
+from koordlite.model.reading import declared, given
+from koordlite.model.reading.declared import OneOf, Within
+from koordlite.model.reading.lenient_json import MOST_PROBLEMS, Document
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

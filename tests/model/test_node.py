@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koordlite.model import keys, node, wire
+from koordlite.model import keys, node
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
 
 
 def test_sizes_and_bad_sizes() -> None:
     text = b'{"metadata":{"name":"n1"},"status":{"capacity":{"cpu":"8","memory":"many"},"allocatable":{"cpu":7.5}}}'
-    found = node.from_wire(msgspec.json.decode(text, type=wire.NodeObject))
+    found = node.from_wire(msgspec.json.decode(text, type=objects.NodeObject))
     assert (found.name, found.capacity_milli, found.capacity_memory) == ("n1", 8000, 0)
     assert found.allocatable["cpu"].milli == 7500
     assert [(problem.object, problem.field) for problem in found.problems] == [("node/n1", "status.capacity.memory")]

@@ -8,16 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from koordlite.model import keys, pod, wire
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.pod import Pod
-from koordlite.model.qos import KubeQoS, PriorityClass, QoSClass
+from koordlite.model.pod import pod
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
+from koordlite.model.wire import objects
 
 
 def read(**given: Any) -> Pod:
     metadata = {"namespace": "shop", "name": "cart", "uid": "u1", **given.pop("metadata", {})}
     text = json.dumps({"metadata": metadata, **given})
-    return pod.from_wire(msgspec.json.decode(text, type=wire.PodObject))
+    return pod.from_wire(msgspec.json.decode(text, type=objects.PodObject))
 
 
 def container(name: str = "main", **resources: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.model.qos import (
+from koordlite.model.pod.qos import (
     KubeQoS,
     PriorityClass,
     QoSClass,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.model import keys, pod, resource_spec, wire
+from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.model.resource_spec import ResourceSpec
+from koordlite.model.pod import pod, resource_spec
+from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.wire import objects
 
 
 def read(text: str | None) -> tuple[ResourceSpec, list[Problem]]:
@@ -52,5 +54,5 @@ def test_an_unknown_word_is_told() -> None:
 
 def test_a_pod_has_its_wishes() -> None:
     notes = {keys.RESOURCE_SPEC: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
-    found = pod.from_wire(wire.PodObject(metadata=wire.ObjectMeta(annotations=notes)))
+    found = pod.from_wire(objects.PodObject(metadata=objects.ObjectMeta(annotations=notes)))
     assert found.resource_spec.required_cpu_bind_policy == "FullPCPUs"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite.model import selector
-from koordlite.model.lenient_json import Document
+from koordlite.model.reading.lenient_json import Document
 
 LABELS = {"pool": "batch", "zone": "a"}
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model import keys, slo_config
-from koordlite.model.qos import PriorityClass, QoSClass
-from koordlite.model.slo import SLO, Colocation, HostApplication, ResctrlQOS, Threshold
+from koordlite.model import keys
+from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.slo import config
+from koordlite.model.slo.settings import SLO, Colocation, HostApplication, ResctrlQOS, Threshold
 
 COLOCATION, THRESHOLD, QOS, HOST = (
     "colocation-config",
@@ -31,7 +32,7 @@ def effective(
     previous: SLO | None = None,
 ) -> SLO:
     texts = data and {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
-    return slo_config.effective(texts, labels=LABELS | (labels or {}), annotations=annotations or {}, previous=previous)
+    return config.effective(texts, labels=LABELS | (labels or {}), annotations=annotations or {}, previous=previous)
 
 
 @pytest.mark.parametrize("data", [None, {}, {COLOCATION: ""}], ids=["no ConfigMap", "no keys", "an empty key"])
@@ -228,7 +229,7 @@ def test_a_document_that_cannot_be_used_leaves_the_last_good_values_of_its_key(k
     for other, part in held.items():
         assert part(found) == part(LAST_GOOD if other == key else plain)
     assert any("the last good values stay in force" in problem.do for problem in found.problems)
-    assert found.problems[0].object == slo_config.OWNER
+    assert found.problems[0].object == config.OWNER
     assert set(found.origins) <= set(LAST_GOOD.origins)
 
 
@@ -334,7 +335,7 @@ JSON = st.recursive(
     ratio=st.text(alphabet="0123456789.eE+-xNaInf_ ", max_size=6),
 )
 def test_never_raises_and_never_leaves_the_ranges(data: dict[str, str], annotation: str, ratio: str) -> None:
-    found = slo_config.effective(
+    found = config.effective(
         data,
         labels={"pool": "batch", keys.CPU_RECLAIM_RATIO: ratio},
         annotations={keys.COLOCATION_STRATEGY: annotation},

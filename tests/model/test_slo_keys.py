@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from koordlite.model import keys, slo_config, slo_qos
+from koordlite.model import keys
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, Colocation, CPUBurst, MetricPolicy, System, metric_policy
-from koordlite.model.slo_qos import CPUQOS, MemoryQOS, ResourceQOS
+from koordlite.model.slo import config, qos
+from koordlite.model.slo.qos import CPUQOS, MemoryQOS, ResourceQOS
+from koordlite.model.slo.settings import SLO, Colocation, CPUBurst, MetricPolicy, System, metric_policy
 
 QOS, SYSTEM, THRESHOLD = "resource-qos-config", "system-config", "resource-threshold-config"
 MINE = {"matchLabels": {"pool": "batch"}}
@@ -18,7 +19,7 @@ MINE = {"matchLabels": {"pool": "batch"}}
 
 def effective(data: Any, labels: Any = None, annotations: Any = None, previous: SLO | None = None) -> SLO:
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
-    return slo_config.effective(
+    return config.effective(
         texts, labels={"pool": "batch"} | (labels or {}), annotations=annotations or {}, previous=previous
     )
 
@@ -146,7 +147,7 @@ def test_a_list_of_a_group_takes_the_place_of_the_clusters() -> None:
     blocks = [{"name": "a", "type": "device", "ioCfg": {"readIOPS": 1}}, {"name": "b"}]
     cluster, group = ({"cgroupRoot": {"blkioQOS": {"blocks": each}}} for each in (blocks, [{"name": "c"}]))
     held = effective(in_layers(QOS, cluster, group)).resource_qos.cgroup_root.blkio_qos.blocks
-    assert held == (slo_qos.Block(name="c"),)
+    assert held == (qos.Block(name="c"),)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_the_last_good_document_is_read_for_the_node_as_it_is_today() -> None:
         THRESHOLD: {"clusterStrategy": {"enable": True}, "nodeStrategies": [{"nodeSelector": MINE, "enable": False}]}
     }
     held = effective(good)
-    elsewhere = slo_config.effective({THRESHOLD: "{"}, labels={"pool": "web"}, annotations={}, previous=held)
+    elsewhere = config.effective({THRESHOLD: "{"}, labels={"pool": "web"}, annotations={}, previous=held)
     assert (held.threshold.enable, elsewhere.threshold.enable) == (False, True)
     assert elsewhere.kept == {THRESHOLD: "the last good values stay in force"}
     assert len(elsewhere.problems) == 1

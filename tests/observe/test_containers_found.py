@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koordlite.host import cgroup_names
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model import pod, wire
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.pod import pod
 from koordlite.model.snapshot import Place
+from koordlite.model.wire import objects
 from koordlite.observe.places import Places
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -55,7 +56,7 @@ def found(driver: str, runtime: str) -> Place:
                 "containerStatuses": [{"name": "main", "containerID": f"{runtime}://abc"}],
             },
         },
-        wire.PodObject,
+        objects.PodObject,
     )
     seen = pod.from_wire(obj)
     group = cgroup_names.pod_group(names, UID, seen.kube_qos)

@@ -11,8 +11,8 @@ from emulated import Emulated
 from koordlite.formulas import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import HostApplication
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.observe import Observer
 from koordlite.observe.picture import rfc3339

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from emulated import Emulated
 
-from koordlite.host.cgroupfs import Cgroups
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, numa, pressure
 from koordlite.ports import Files

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from emulated import Emulated
 
-from koordlite.model.resctrl import Resctrl
 from koordlite.observe import Observer
+from koordlite.resctrl.values import Resctrl
 
 ROOT = "/sys/fs/resctrl"
 Look = Callable[[], Resctrl]

@@ -9,8 +9,8 @@ import pytest
 from emulated import Emulated
 
 from koordlite import strategies
-from koordlite.model.pod import Pod
-from koordlite.model.slo import SLO
+from koordlite.model.pod.pod import Pod
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Found, Snapshot
 from koordlite.observe import Observer, wants
 from koordlite.observe.wants import Wants

@@ -14,13 +14,14 @@ from koordlite.model import decision
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision
 from koordlite.model.snapshot import Cgroup
-from koordlite.sandbox import cgroup_v1, cgroup_v2, machines
-from koordlite.sandbox.cgroups import Cgroups, Group
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.tree import File
+from koordlite.sandbox.cgroups import v1, v2
+from koordlite.sandbox.cgroups.trees import Cgroups, Group
+from koordlite.sandbox.machine import shapes
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import File
 
 TREE = ("k", "k/be", "k/be/a", "k/be/a/x", "k/be/a/y", "k/be/b", "k/be/b/x", "k/ls", "k/ls/p", "k/ls/p/x")
-MACHINE = machines.machine("intel-2s-ht")
+MACHINE = shapes.machine("intel-2s-ht")
 IDS = CPUSet(range(8))
 PERIOD_US = 100_000
 
@@ -33,7 +34,7 @@ class Kernel:
     """The sandbox's rules of one cgroup version over TREE; `populated` puts a thread into every leaf."""
 
     def __init__(self, version: int, *, populated: bool = False) -> None:
-        build = cgroup_v1.build if version == 1 else cgroup_v2.build
+        build = v1.build if version == 1 else v2.build
         self.version, self.groups = version, build(MACHINE, Processes(1000))
         for group in TREE:
             self.groups.make(group)

@@ -14,13 +14,13 @@ from emulated import BOOT, Emulated
 
 from koordlite.agent import Agent
 from koordlite.apply import restore
-from koordlite.host import journal
-from koordlite.host.journal import FileEntry
+from koordlite.host.journal import journal
+from koordlite.host.journal.journal import FileEntry
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.outcome import AppliedStep
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.tick import Tick
 from koordlite.sandbox.chaos import Chaos, Rates
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.tree import Tree
 
 TICKS = 25
 RESERVED, EXCLUSIVE = CPUSet.parse("0"), CPUSet.parse("1")

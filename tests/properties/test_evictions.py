@@ -15,13 +15,13 @@ from koordlite.formulas.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
-from koordlite.model.resctrl import Resctrl
-from koordlite.model.slo import SLO, Threshold
+from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
 from koordlite.model.topology import Topology
+from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
 
 RULES: dict[Any, Any] = {

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from koordlite.apply import restore
-from koordlite.model.reaction import FreshUse
+from koordlite.model.status.reaction import FreshUse
 from koordlite.ports import Files
-from koordlite.report.metrics import Metrics
+from koordlite.report.metrics.collector import Metrics
 
 Spoil = Callable[[bytes], bytes]
 NUMBER = re.compile(rb"-?\d+(\.\d+)?")

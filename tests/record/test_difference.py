@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, EvictPod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.model.qos import QoSClass
 from koordlite.model.snapshot import Process, Usage, Use
 from koordlite.record import words
 from koordlite.record.damage import Damage

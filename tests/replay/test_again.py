@@ -41,7 +41,7 @@ def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
 
 
 def test_a_surge_is_remembered_until_the_next_tick(eventful: Eventful) -> None:
-    from koordlite.model.reaction import FreshUse
+    from koordlite.model.status.reaction import FreshUse
 
     moment = next(m for m in eventful[1] if not m.woken and m.seen.usage.node and m.seen.usage.best_effort_cpu)
     assert moment.seen.usage.node

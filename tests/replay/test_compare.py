@@ -16,7 +16,7 @@ from koordlite.replay import compare, html, text
 from koordlite.replay import json as as_json
 from koordlite.replay.again import Judge
 from koordlite.replay.otherwise import Course, Other
-from koordlite.report.json import encode
+from koordlite.report.json.run_report import encode
 
 
 def threshold(percent: int) -> dict[str, str]:

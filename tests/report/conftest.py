@@ -12,12 +12,10 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.model.pod import Pod, ResourceStatus
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod.pod import Pod, ResourceStatus
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.quantity import Quantity
-from koordlite.model.resctrl import Resctrl, ResctrlGroup
-from koordlite.model.slo import SLO, Threshold
+from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import (
     Cgroup,
     Kubelet,
@@ -28,10 +26,12 @@ from koordlite.model.snapshot import (
     Usage,
     Use,
 )
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.history import History
 from koordlite.report.present import CPUCell
 from koordlite.report.tick import Tick
+from koordlite.resctrl.values import Resctrl, ResctrlGroup
 
 BE_SET = "kubepods/besteffort/cpuset.cpus"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.report import canvas
-from koordlite.report.canvas import Series
+from koordlite.report.terminal import canvas
+from koordlite.report.terminal.canvas import Series
 
 
 def rows(series: Series, *, width: int = 2, height: int = 2, top: int = 7) -> list[str]:

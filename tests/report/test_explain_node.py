@@ -7,7 +7,7 @@ import json
 import pytest
 
 from koordlite.model.decision import Decision
-from koordlite.report.explain import explain
+from koordlite.report.explain.subject import explain
 from koordlite.report.history import History
 from koordlite.report.past import Past, Remembered
 from koordlite.report.present import CPUCell

@@ -9,9 +9,9 @@ import pytest
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
-from koordlite.model.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.model.snapshot import Snapshot
-from koordlite.report.explain import explain
+from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.report.explain.subject import explain
 from koordlite.report.past import Past, Remembered
 from koordlite.report.tick import Tick
 

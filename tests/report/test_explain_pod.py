@@ -7,8 +7,8 @@ import json
 import pytest
 
 from koordlite.model.decision import Decision, EvictPod
-from koordlite.report import pod
-from koordlite.report.explain import explain
+from koordlite.report.explain import pod
+from koordlite.report.explain.subject import explain
 from koordlite.report.history import DecisionEvent
 from koordlite.report.past import Remembered
 from koordlite.report.tick import Tick

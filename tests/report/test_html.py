@@ -10,9 +10,9 @@ import pytest
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.report import html
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import History
+from koordlite.report.html import run_report
 from koordlite.report.tick import Tick
 
 EVIL = '<script>alert("1")</script>&\'"><img src=x onerror=alert(1)>'
@@ -20,14 +20,14 @@ Read = Callable[[str], Any]
 
 
 def test_page_is_well_formed_and_needs_nothing_from_elsewhere(history: History, read_html: Read) -> None:
-    found = read_html(html.document(history))
+    found = read_html(run_report.document(history))
     assert {"svg", "path", "table", "title"} <= set(found.tags)
     assert not {"script", "link", "img", "iframe"} & set(found.tags)
     assert not [value for _, name, value in found.attributes if name in ("src", "href", "xlink:href")]
 
 
 def test_page_shows_what_the_summary_says(history: History, read_html: Read) -> None:
-    shown = read_html(html.document(history)).text
+    shown = read_html(run_report.document(history)).text
     for part in ("node node-a", "8.0 – 18.0", "cpuset.cpus 38", "L3:0=f;1=f MB:0=50;1=50", "the JSON ends too early"):
         assert part in shown
     assert "shrinks 18 → 17 CPUs" in shown
@@ -47,7 +47,7 @@ def test_hostile_names_stay_text(ticks: tuple[Tick, ...], read_html: Read) -> No
         problems=(Problem(EVIL, EVIL, EVIL, EVIL, EVIL),),
     )
     run.add(tick)
-    page = html.document(run, title=EVIL)
+    page = run_report.document(run, title=EVIL)
     found = read_html(page)
     assert not {"script", "img"} & set(found.tags)
     assert not [name for _, name, _ in found.attributes if name.startswith("on")]
@@ -55,14 +55,14 @@ def test_hostile_names_stay_text(ticks: tuple[Tick, ...], read_html: Read) -> No
 
 
 def test_a_run_without_ticks_has_a_page_too(read_html: Read) -> None:
-    assert "ended before its first tick" in read_html(html.document(History({}, {}))).text
+    assert "ended before its first tick" in read_html(run_report.document(History({}, {}))).text
 
 
 def test_unknown_values_leave_gaps_not_zeros(read_html: Read) -> None:
     run = History({}, {})
     for second, used in enumerate([1000, None, 2000]):
         run.add(Tick(time=float(second), node_cpu=used, capacity_milli=4000))
-    found = read_html(html.document(run))
+    found = read_html(run_report.document(run))
     paths = [value for tag, name, value in found.attributes if (tag, name) == ("path", "d")]
     assert "M0 225M1000 150" in paths
 
@@ -70,6 +70,6 @@ def test_unknown_values_leave_gaps_not_zeros(read_html: Read) -> None:
 @pytest.mark.parametrize(("count", "limit"), [(1, 10), (10, 10), (11, 10), (2000, 720), (7, 3)])
 def test_thinning_keeps_the_ends_and_the_limit(history: History, count: int, limit: int) -> None:
     rows = [dataclasses.replace(history.rows[0], time=float(i)) for i in range(count)]
-    chosen = html.thinned(rows, limit)
+    chosen = run_report.thinned(rows, limit)
     assert (chosen[0], chosen[-1]) == (rows[0], rows[-1])
     assert len(chosen) <= limit + 1

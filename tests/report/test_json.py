@@ -6,18 +6,18 @@ import json as plain_json
 import re
 from typing import Any
 
-from koordlite.report import json
 from koordlite.report.history import History
+from koordlite.report.json import run_report
 from koordlite.report.tick import Tick
 
 
 def read(run: History) -> dict[str, Any]:
-    document: dict[str, Any] = plain_json.loads(json.encode(json.document(run)))
+    document: dict[str, Any] = plain_json.loads(run_report.encode(run_report.document(run)))
     return document
 
 
 def test_every_documented_field_is_there_and_no_other(history: History) -> None:
-    documented = re.findall(r"^ {4}(\w+) {2,}", json.__doc__ or "", re.MULTILINE)
+    documented = re.findall(r"^ {4}(\w+) {2,}", run_report.__doc__ or "", re.MULTILINE)
     assert set(read(history)) == set(documented)
 
 
@@ -39,7 +39,7 @@ def test_decisions_carry_their_sentence_evidence_and_places(history: History) ->
 
 
 def test_state_is_one_whole_tick(ticks: tuple[Tick, ...]) -> None:
-    made = plain_json.loads(json.encode(json.state(ticks[40])))
+    made = plain_json.loads(run_report.encode(run_report.state(ticks[40])))
     assert (made["kind"], made["beLimit"], made["cpus"][0]["owner"]) == ("koordlite-state", 8000, "reserved")
     assert made["problems"][0]["why"] == "the JSON ends too early"
     assert made["decisions"][0]["sentence"]

@@ -8,10 +8,10 @@ import io
 import pytest
 from rich.console import Console
 
-from koordlite.model.outcome import AppliedStep
-from koordlite.report import screen
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.history import History
-from koordlite.report.live import LiveView
+from koordlite.report.terminal import screen
+from koordlite.report.terminal.live import LiveView
 from koordlite.report.tick import Tick
 
 

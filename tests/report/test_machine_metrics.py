@@ -6,10 +6,10 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from koordlite.model.outcome import AppliedStep
 from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.snapshot import Use
-from koordlite.report.metrics import Metrics
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
 
 WAITING = Pressure(Stall(12.5, 3.0, 1.0, 2_500_000), None)

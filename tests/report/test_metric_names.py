@@ -13,15 +13,15 @@ from emulated import Emulated
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from koordlite.kube.answers import ApiError
-from koordlite.kube.request_times import RequestTimes
-from koordlite.model.outcome import AppliedStep
+from koordlite.kube.client.answers import ApiError
+from koordlite.kube.client.request_times import RequestTimes
+from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.model.qos import PriorityClass, QoSClass
-from koordlite.model.slo import HostApplication
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Process, Use
-from koordlite.report.kubelet_metrics import KubeletMetrics
-from koordlite.report.metrics import Metrics
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.report.metrics.collector import Metrics
+from koordlite.report.metrics.kubelet import KubeletMetrics
 from koordlite.report.tick import Tick
 
 NAMES = {

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from koordlite.model.outcome import AppliedStep
-from koordlite.report.metrics import Metrics
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.report import chart, page
-from koordlite.report.chart import Line
-from koordlite.report.page import el
+from koordlite.report.html import chart, page
+from koordlite.report.html.chart import Line
+from koordlite.report.html.page import el
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import pytest
 
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
-from koordlite.model.pause import Pause
 from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.settings import Mode
-from koordlite.report import page_agent, status
+from koordlite.model.status.pause import Pause
 from koordlite.report.history import DecisionEvent, History
+from koordlite.report.html import agent_page
 from koordlite.report.past import NOTHING, Past, Remembered
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 
@@ -32,7 +33,7 @@ def test_the_page_has_the_map_the_pools_pressure_decisions_and_disputes(
 ) -> None:
     stall = Stall(12.5, 0.0, 0.0, 0)
     tick = dataclasses.replace(ticks[-1], pressure={"node": {"cpu": Pressure(stall, None)}})
-    made = page_agent.served(tick, past, links=("/metrics",), refresh=True)
+    made = agent_page.served(tick, past, links=("/metrics",), refresh=True)
     read = read_html(made.text)
     for part in ("node-a", "enforcing", "2-3,8-31", "12.5 %", "BECPUBudget", "Disputed files", "NUMA node 1"):
         assert part in read.text
@@ -43,19 +44,19 @@ def test_the_page_has_the_map_the_pools_pressure_decisions_and_disputes(
 
 @pytest.mark.parametrize(("refresh", "times"), [(True, 1), (False, 0)])
 def test_it_refreshes_by_itself_unless_told_otherwise(ticks: tuple[Tick, ...], refresh: bool, times: int) -> None:
-    made = page_agent.served(ticks[0], NOTHING, links=(), refresh=refresh)
+    made = agent_page.served(ticks[0], NOTHING, links=(), refresh=refresh)
     assert made.text.count('http-equiv="refresh"') == times
 
 
 def test_before_the_first_tick_there_is_a_page(read_html: Callable[[str], Any]) -> None:
-    made = page_agent.served(None, NOTHING, links=("/metrics",), refresh=True)
+    made = agent_page.served(None, NOTHING, links=("/metrics",), refresh=True)
     assert "No tick has ended yet" in read_html(made.text).text
 
 
 def test_names_from_the_cluster_are_text(ticks: tuple[Tick, ...], read_html: Callable[[str], Any]) -> None:
     evil = Decision('pod/<script>alert(1)</script>" style="x', "hold", "ManyPods", {"why": "<img src=x onerror=y>"})
     tick = dataclasses.replace(ticks[0], decisions=(evil,), modes={"x": "observe"})
-    made = page_agent.served(tick, Remembered((DecisionEvent(0.0, 0.0, evil),)), links=(), refresh=False)
+    made = agent_page.served(tick, Remembered((DecisionEvent(0.0, 0.0, evil),)), links=(), refresh=False)
     read = read_html(made.text)
     assert "script" not in read.tags and "img" not in read.tags
     assert "alert(1)" in read.text
@@ -67,24 +68,24 @@ def test_what_is_wrong_and_a_pause_are_told_at_the_top(
     wrong = Problem("node/node-a", "reservation", "{", "not JSON", "mend it")
     pause = Pause(until=ticks[-1].wall + 3600, because="a new disk")
     tick = dataclasses.replace(ticks[-1], status="paused", pause=pause, problems=(wrong, wrong))
-    made = page_agent.served(tick, past, links=(), refresh=False)
+    made = agent_page.served(tick, past, links=(), refresh=False)
     top = read_html(made.text).text.partition("Node uses")[0]
     assert "2 problems" in top
     assert "(1:00:00 left) by koordlite pause: a new disk; what is in force stays" in top
     assert 'href="#problems"' in made.text and 'id="problems"' in made.text
-    calm = page_agent.served(dataclasses.replace(ticks[-1], problems=()), past, links=(), refresh=False)
+    calm = agent_page.served(dataclasses.replace(ticks[-1], problems=()), past, links=(), refresh=False)
     assert 'href="#problems"' not in calm.text
 
 
 @pytest.mark.parametrize(("mode", "told"), [("enforce", True), ("observe", True), ("off", False)])
 def test_nothing_gives_way_while_suppression_is_off(ticks: tuple[Tick, ...], mode: Mode, told: bool) -> None:
     tick = dataclasses.replace(ticks[-1], modes={"cpuSuppress": mode})
-    made = page_agent.served(tick, NOTHING, links=(), refresh=False)
+    made = agent_page.served(tick, NOTHING, links=(), refresh=False)
     assert ("BE gives way above" in made.text) is told
     assert ("BE gives way" in status.screen(tick)) is told
 
 
 def test_the_age_of_our_own_report_is_no_age_of_input(ticks: tuple[Tick, ...]) -> None:
     tick = dataclasses.replace(ticks[-1], ages={"node": 1.0, "placement": 300.0})
-    assert "placement 300" not in page_agent.served(tick, NOTHING, links=(), refresh=False).text
+    assert "placement 300" not in agent_page.served(tick, NOTHING, links=(), refresh=False).text
     assert "1.0 s at most (node)" in status.screen(tick)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.report import page
-from koordlite.report.page import el
-from koordlite.report.page_strict import strict
+from koordlite.report.html import page
+from koordlite.report.html.page import el
+from koordlite.report.html.strict import strict
 
 
 def test_equal_styles_share_a_class_and_an_element_keeps_its_own() -> None:

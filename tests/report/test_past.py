@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
-from koordlite.model.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report import past as pasts
 from koordlite.report.history import History
 from koordlite.report.past import ForeignWrites, Past

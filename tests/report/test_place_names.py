@@ -8,9 +8,9 @@ import json
 import pytest
 from emulated import Emulated
 
-from koordlite.report.explain import explain
+from koordlite.report.explain.subject import explain
 from koordlite.report.tick import Tick
-from koordlite.sandbox import machines
+from koordlite.sandbox.machine import shapes
 
 UID = "7f3a-11"
 
@@ -18,7 +18,7 @@ UID = "7f3a-11"
 @pytest.fixture(scope="module", params=["cgroupfs", "systemd"])
 def tick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tick:
     """A node with one best-effort pod, observed twice."""
-    machine = dataclasses.replace(machines.machine("small"), driver=request.param)
+    machine = dataclasses.replace(shapes.machine("small"), driver=request.param)
     node = Emulated(machine, tmp_path_factory.mktemp("node"))
     node.pod("crunch", "BE", "greedy", uid=UID)
     agent = node.agent(None, "observe")

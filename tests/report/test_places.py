@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.report import places
+from koordlite.report.explain import places
 
 POD = "kubepods/burstable/pod1"
 GROUPS = {"shop/web-0": POD, "shop/web-01": "kubepods/burstable/pod2"}

@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.report import explain, promises
+from koordlite.report.explain import allocatable, subject
 from koordlite.report.tick import Tick
 
 GIB = 2**30
@@ -43,7 +43,7 @@ MID = Decision(
 
 
 def test_a_term_stands_beside_its_other_names() -> None:
-    (table,) = promises.tables([CPU, MEMORY])
+    (table,) = allocatable.tables([CPU, MEMORY])
     rows = {row.term: row for row in table.rows}
     assert (rows["hp"].document, rows["hp"].cpu, rows["hp"].memory) == ("pod(LS).used", 9500, 80 * GIB)
     assert rows["capacity"].koordinator == "nodeCapacity"
@@ -52,16 +52,18 @@ def test_a_term_stands_beside_its_other_names() -> None:
 
 
 def test_every_term_has_a_name_of_koordinator() -> None:
-    assert [term for names in (promises.BATCH, promises.MID) for term, (name, _) in names.items() if not name] == []
+    assert [
+        term for names in (allocatable.BATCH, allocatable.MID) for term, (name, _) in names.items() if not name
+    ] == []
 
 
 def test_no_term_of_the_decisions_is_lost() -> None:
-    (table,) = promises.tables([CPU, MEMORY])
+    (table,) = allocatable.tables([CPU, MEMORY])
     assert {row.term for row in table.rows} == {*CPU.evidence, *MEMORY.evidence}
 
 
 def test_zones_and_mid_have_tables_of_their_own() -> None:
-    found = promises.tables([CPU, MEMORY, ZONE, MID])
+    found = allocatable.tables([CPU, MEMORY, ZONE, MID])
     assert [table.title for table in found] == ["node, batch", "zone/node-1, batch", "node, mid"]
     assert {row.term: (row.cpu, row.memory) for row in found[1].rows} == {
         "result": (6000, 40 * GIB),
@@ -71,7 +73,7 @@ def test_zones_and_mid_have_tables_of_their_own() -> None:
 
 
 def test_as_text_it_lines_up_and_has_the_units_people_read() -> None:
-    lines = promises.text(promises.tables([CPU, MEMORY, ZONE, MID])).splitlines()
+    lines = allocatable.text(allocatable.tables([CPU, MEMORY, ZONE, MID])).splitlines()
     assert lines[0] == "node, batch: result = min(max(capacity − margin − system − hp, 0), cap)"
     assert lines[2].split() == ["result", "batchAllocatable", "BE.alloc", "12.523", "85.0", "GiB"]
     assert len({len(line) for line in lines[1:7]}) == 1
@@ -80,19 +82,19 @@ def test_as_text_it_lines_up_and_has_the_units_people_read() -> None:
 
 def test_what_is_withheld_is_said_in_words() -> None:
     gone = Decision("node", "hold", "NoMetrics", {"ageSeconds": 5, "degradeTimeMinutes": 15}, strategy="beAllocatable")
-    (table,) = promises.tables([gone])
+    (table,) = allocatable.tables([gone])
     assert table.rows == ()
-    assert "use is unknown for 5 s" in promises.text([table])
+    assert "use is unknown for 5 s" in allocatable.text([table])
 
 
 def test_without_zones_that_is_said() -> None:
-    assert promises.NO_ZONES in promises.text(promises.tables([CPU, MEMORY]))
+    assert allocatable.NO_ZONES in allocatable.text(allocatable.tables([CPU, MEMORY]))
 
 
 def test_explain_has_it_as_text_and_as_json() -> None:
     tick = Tick(time=1.0, node="n", decisions=(CPU, MEMORY))
-    assert explain.explain("allocatable", tick).startswith("node, batch")
-    found = json.loads(explain.explain("allocatable", tick, output="json"))
+    assert subject.explain("allocatable", tick).startswith("node, batch")
+    found = json.loads(subject.explain("allocatable", tick, output="json"))
     assert (found["kind"], found["node"]) == ("koordlite-allocatable", "n")
     row = next(row for row in found["tables"][0]["rows"] if row["term"] == "result")
     assert (row["cpu"], row["memory"], row["document"]) == (12523, 85 * GIB, "BE.alloc")
@@ -100,4 +102,4 @@ def test_explain_has_it_as_text_and_as_json() -> None:
 
 def test_without_such_decisions_it_says_what_may_be_wrong() -> None:
     with pytest.raises(ValueError, match="may be off"):
-        explain.explain("allocatable", Tick(time=1.0))
+        subject.explain("allocatable", Tick(time=1.0))

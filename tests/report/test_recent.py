@@ -7,14 +7,14 @@ import json as jsons
 import pytest
 
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.report import json, recent
 from koordlite.report.history import History
+from koordlite.report.json import recent, run_report
 from koordlite.report.past import Past
 from koordlite.report.tick import Tick, build
 
 
 def through(tick: Tick) -> Tick:
-    return recent.tick(jsons.loads(json.encode(json.state(tick))))
+    return recent.tick(jsons.loads(run_report.encode(run_report.state(tick))))
 
 
 def test_a_tick_comes_back_with_all_that_a_screen_shows(ticks: tuple[Tick, ...]) -> None:
@@ -53,7 +53,7 @@ def test_rows_and_news_come_back(ticks: tuple[Tick, ...]) -> None:
     past, run = Past(), History({}, {})
     for tick in ticks:
         past.add(tick, run.add(tick))
-    document = jsons.loads(json.encode(recent.document(past.remembered())))
+    document = jsons.loads(run_report.encode(recent.document(past.remembered())))
     rows, events = recent.rows(document), recent.events(document)
     assert [row.be_limit for row in rows] == [tick.be_limit for tick in ticks]
     assert len(events) == min(recent.MAX_EVENTS, len(run.decisions)) > 30
@@ -74,6 +74,6 @@ def test_what_is_no_state_is_refused(state: dict[str, object]) -> None:
 
 
 def test_a_field_of_another_type_is_refused() -> None:
-    state = jsons.loads(json.encode(json.state(Tick(time=1.0)))) | {"beLimit": "many"}
+    state = jsons.loads(run_report.encode(run_report.state(Tick(time=1.0)))) | {"beLimit": "many"}
     with pytest.raises(ValueError, match="int"):
         recent.tick(state)

@@ -17,7 +17,11 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.model.resctrl import (
+from koordlite.report.explain import resctrl_overlap, resctrl_plan
+from koordlite.report.metrics import resctrl
+from koordlite.report.resctrl_use import OwnedUse
+from koordlite.report.terminal import resctrl_map
+from koordlite.resctrl.values import (
     BandwidthCapability,
     CacheCapability,
     CacheUse,
@@ -25,8 +29,6 @@ from koordlite.model.resctrl import (
     Resctrl,
     ResctrlGroup,
 )
-from koordlite.report import resctrl_map, resctrl_metrics, resctrl_overlap, resctrl_plan
-from koordlite.report.resctrl_use import OwnedUse
 
 
 def machine(ways: int = 12, shareable: int = 0, absent: str = "") -> Resctrl:
@@ -173,7 +175,7 @@ class Rows(Collector):
         self.rows = rows
 
     def collect(self):  # type: ignore[no-untyped-def]
-        return resctrl_metrics.families("node-a", self.rows)
+        return resctrl.families("node-a", self.rows)
 
 
 def test_use_has_koordinators_names_and_labels_for_classes_and_ours_for_pods() -> None:

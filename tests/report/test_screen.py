@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.report import screen
 from koordlite.report.history import DecisionEvent
+from koordlite.report.terminal import screen
 from koordlite.report.tick import Tick
 
 STALL = Stall(12.0, 0.0, 0.0, 0)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from koordlite.model import keys, slo_config
-from koordlite.model.slo import SLO
-from koordlite.report import settings
+from koordlite.model import keys
+from koordlite.model.slo import config
+from koordlite.model.slo.settings import SLO
 from koordlite.report.endpoints import Endpoints
-from koordlite.report.explain import explain
-from koordlite.report.json import encode, state
+from koordlite.report.explain import settings
+from koordlite.report.explain.subject import explain
+from koordlite.report.json.run_report import encode, state
 from koordlite.report.tick import Tick
 
 DATA = {
@@ -31,7 +32,7 @@ PREVIOUS = SLO(good={"resource-threshold-config": '{"clusterStrategy":{"cpuSuppr
 @pytest.fixture(scope="module")
 def tick() -> Tick:
     """A node with something from every layer."""
-    held = slo_config.effective(
+    held = config.effective(
         DATA,
         labels={keys.CPU_RECLAIM_RATIO: "0.7"},
         annotations={keys.NETWORK_BANDWIDTH: "10G"},

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from koordlite.model.decision import Decision
-from koordlite.model.pause import Pause
-from koordlite.report import status
+from koordlite.model.status.pause import Pause
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 IDLE = Decision("node", "hold", "BurstOff", strategy="cpuBurst")

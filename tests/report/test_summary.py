@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from koordlite.model.decision import Decision
-from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.report import text
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.summary import Totals, kind
+from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from koordlite.model.outcome import AppliedStep, ForeignWrite
-from koordlite.report import status, text
+from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import History
+from koordlite.report.terminal import status, text
 from koordlite.report.tick import Tick
 
 

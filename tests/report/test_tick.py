@@ -10,10 +10,10 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.node import SystemQoS
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import HostApplication
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.report import tick
 
 ROOT, POD = "kubepods/besteffort", "kubepods/besteffort/podb1"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from koordlite.model.outcome import FileTrouble
-from koordlite.report import json, status
+from koordlite.model.status.outcome import FileTrouble
+from koordlite.report.json import run_report
+from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup/x)"
@@ -32,7 +33,7 @@ def test_the_screen_shows_the_worst_and_state_has_all() -> None:
         True,
         False,
     ]
-    told = msgspec.json.decode(json.encode(json.state(tick)))["troubles"]
+    told = msgspec.json.decode(run_report.encode(run_report.state(tick)))["troubles"]
     assert len(told) == 20
     assert told[0] == {
         "place": "p0/cpu.quota",

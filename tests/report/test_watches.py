@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.model.watch import WatchState
-from koordlite.report import text
+from koordlite.model.status.watch import WatchState
+from koordlite.report.terminal import text
 
 
 @pytest.mark.parametrize(

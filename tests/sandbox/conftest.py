@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.model import wire
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.tree import Tree
 
 Attempt = Callable[[Tree, str, str], str]
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 @pytest.fixture
@@ -33,16 +33,18 @@ def attempt() -> Attempt:
 def make_pod() -> MakePod:
     """A pod with one container: `make_pod("web", requests={"cpu": "4"}, cpu="greedy")`."""
 
-    def make(name: str, *, containers: int = 1, labels: dict[str, str] | None = None, **more: object) -> wire.PodObject:
+    def make(
+        name: str, *, containers: int = 1, labels: dict[str, str] | None = None, **more: object
+    ) -> objects.PodObject:
         notes = {f"sandbox.koordlite.io/{key}": str(more.pop(key)) for key in list(more) if key in _NOTES}
         notes = {key.replace("_", "-"): value for key, value in notes.items()}
-        resources = wire.Resources(requests=more.get("requests"), limits=more.get("limits"))  # type: ignore[arg-type]
-        return wire.PodObject(
-            metadata=wire.ObjectMeta(name=name, namespace="d", uid=f"uid-{name}", annotations=notes, labels=labels),
-            spec=wire.PodSpec(
-                containers=tuple(wire.Container(name=f"c{n}", resources=resources) for n in range(containers))
+        resources = objects.Resources(requests=more.get("requests"), limits=more.get("limits"))  # type: ignore[arg-type]
+        return objects.PodObject(
+            metadata=objects.ObjectMeta(name=name, namespace="d", uid=f"uid-{name}", annotations=notes, labels=labels),
+            spec=objects.PodSpec(
+                containers=tuple(objects.Container(name=f"c{n}", resources=resources) for n in range(containers))
             ),
-            status=wire.PodStatus(phase="Running"),
+            status=objects.PodStatus(phase="Running"),
         )
 
     return make

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.tree import Tree
 
 Attempt = Callable[[Tree, str, str], str]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.model import wire
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
 from koordlite.sandbox.chaos import CALM, Chaos, Rates
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 def story(make_pod: MakePod, seed: int, rates: Rates | None = None) -> tuple[list[str], Sandbox, Chaos]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.model import wire
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine.tree import Tree
 
 Attempt = Callable[[Tree, str, str], str]
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 MiB = 2**20
 ROOT = "/sys/fs/cgroup"
 

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.snapshot import Kubelet
+from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.cluster import SandboxCluster
+from koordlite.sandbox.cluster.cluster import SandboxCluster
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 @dataclasses.dataclass
 class Fixed:
     """A cluster of these pods."""
 
-    pods: tuple[wire.PodObject, ...]
+    pods: tuple[objects.PodObject, ...]
 
     def view(self) -> ClusterView:
         return ClusterView(node=None, pods=self.pods, config=None, topology=None, kubelet=Kubelet())
@@ -40,7 +40,7 @@ class Fixed:
 def noted(make_pod: MakePod) -> MakePod:
     """A pod with annotations of the sandbox besides."""
 
-    def make(name: str, **notes: str) -> wire.PodObject:
+    def make(name: str, **notes: str) -> objects.PodObject:
         pod: Any = make_pod(name, cpu="1")
         pod.metadata.annotations.update({f"sandbox.koordlite.io/{key}": text for key, text in notes.items()})
         return pod  # type: ignore[no-any-return]

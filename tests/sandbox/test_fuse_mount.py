@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from koordlite.sandbox import fuse_mount, machines
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox import fuse_mount
+from koordlite.sandbox.machine import shapes
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
 
 SHAPE = "amd-genoa"
 SECONDS = 20
@@ -159,7 +160,7 @@ def play(read: object, act: object) -> list[tuple[str, str, str]]:
 
 
 def test_system_calls_answer_as_the_emulation_does(mounted: pathlib.Path) -> None:
-    machine = machines.machine(SHAPE)
+    machine = shapes.machine(SHAPE)
     assert machine.rdt is not None
     tree = Tree()
     tree.place(POINT, Resctrl(machine, machine.rdt, Processes(1)).folder)

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordlite.host import procfs
-from koordlite.model import wire
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.cgroups import Group
+from koordlite.sandbox.cgroups.trees import Group
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 GiB = 2**30
 MiB = 2**20
 ROOT = "/sys/fs/cgroup"
@@ -29,7 +29,7 @@ def write(sandbox: Sandbox, name: str, file: str, value: object) -> None:
     sandbox.files.write(f"{ROOT}/{group(sandbox, name).path}/{file}", str(value).encode())
 
 
-def restarts(sandbox: Sandbox, pod: wire.PodObject) -> int:
+def restarts(sandbox: Sandbox, pod: objects.PodObject) -> int:
     (reported,) = sandbox.reported([pod])
     return (reported.status.container_statuses or ())[0].restart_count
 
@@ -173,7 +173,7 @@ def test_protection_below_an_unprotected_group_protects_nothing(v2: Sandbox, mak
     assert group(v2, "a").cache < cached
 
 
-def _sources(sandbox: Sandbox) -> list[wire.PodObject]:
+def _sources(sandbox: Sandbox) -> list[objects.PodObject]:
     return [each.source for each in sandbox.kubelet.running.values()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordlite.host import psi
-from koordlite.sandbox.pressure import Pressure, Waits
+from koordlite.sandbox.machine.pressure import Pressure, Waits
 
 SECOND = 1_000_000
 

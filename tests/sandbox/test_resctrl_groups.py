@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox import machines
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.resctrl_hardware import RDT, Cache, Monitoring
-from koordlite.sandbox.resctrl_state import Caller
-from koordlite.sandbox.resctrl_vfs import ResctrlVFS
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine import shapes
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.hardware import RDT, Cache, Monitoring
+from koordlite.sandbox.resctrl.state import Caller
+from koordlite.sandbox.resctrl.vfs import ResctrlVFS
 
 Attempt = Callable[[Tree, str, str], str]
 
@@ -28,7 +28,7 @@ class Node:
         self.now = 0.0
         self.processes = Processes(500)
         self.first, self.second, self.third = self.processes.spawn("p", threads=3, now=0).tids
-        self.resctrl = Resctrl(machines.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
+        self.resctrl = Resctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
         self.files = Tree()
         self.files.place(POINT, self.resctrl.folder)
 
@@ -181,7 +181,7 @@ def test_lines_in_a_cache_keep_its_rmid_in_limbo() -> None:
 )
 def test_limbo_by_kernel_and_caches(kernel: tuple[int, int], caches: int, answer: str) -> None:
     rdt = RDT(kernel=kernel, monitoring=Monitoring(rmids=2))
-    resctrl = Resctrl(machines.machine("intel-1s" if caches == 1 else "intel-2s-ht"), rdt, Processes(1))
+    resctrl = Resctrl(shapes.machine("intel-1s" if caches == 1 else "intel-2s-ht"), rdt, Processes(1))
     tree = Tree()
     tree.place(POINT, resctrl.folder)
     tree.mkdir(f"{POINT}/g")
@@ -292,7 +292,7 @@ def test_a_cache_that_comes_back_is_open_to_everybody(old: Node, attempt: Attemp
     old.make("g")
     old.files.write(f"{POINT}/g/schemata", b"L3:0=3;1=3\nMB:0=50;1=50\n")
     old.files.write(f"{POINT}/g/cpus_list", b"8\n")
-    away = [cpu.id for cpu in machines.machine("intel-2s-ht").cpus if cpu.l3 == 1]
+    away = [cpu.id for cpu in shapes.machine("intel-2s-ht").cpus if cpu.l3 == 1]
     for cpu in away:
         old.resctrl.offline(cpu)
     assert old.text("g/schemata") == "    MB:0= 50\n    L3:0=003\n"

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.sandbox import machines, shapes
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.resctrl_hardware import RDT, Bandwidth, Cache, Monitoring, amd, flags
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox import shapes
+from koordlite.sandbox.machine import shapes as machines
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring, amd, flags
 
 Attempt = Callable[[Tree, str, str], str]
 

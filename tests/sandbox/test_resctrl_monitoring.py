@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.model import wire
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.resctrl import POINT
-from koordlite.sandbox.resctrl_counters import Counters
-from koordlite.sandbox.resctrl_hardware import Monitoring
+from koordlite.sandbox.resctrl.counters import Counters
+from koordlite.sandbox.resctrl.filesystem import POINT
+from koordlite.sandbox.resctrl.hardware import Monitoring
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 TOTAL, LOCAL, CACHE = "mbm_total_bytes", "mbm_local_bytes", "llc_occupancy"
 PLACE = (0, 5, TOTAL)

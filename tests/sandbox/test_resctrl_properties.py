@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox import machines
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import POINT, Resctrl
-from koordlite.sandbox.resctrl_hardware import RDT, Bandwidth, Cache, Monitoring, amd
-from koordlite.sandbox.resctrl_schema import closids
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox.machine import shapes
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring, amd
+from koordlite.sandbox.resctrl.schema import closids
 
 NAMES = st.sampled_from(["a", "b"])
 PICK = st.integers(0, 60)
@@ -40,7 +40,7 @@ INTEL = st.builds(
 AMD = st.builds(amd, KERNELS, bits=st.integers(2, 6), monitoring=MONITORS)
 HARDWARE = INTEL | AMD
 LINE = re.compile(r" *[A-Z0-9]+:\d+= *[0-9a-f]+(;\d+= *[0-9a-f]+)*\Z")
-SIZE = len(machines.machine("intel-2s-ht").cpus)
+SIZE = len(shapes.machine("intel-2s-ht").cpus)
 
 
 class Anything(RuleBasedStateMachine):
@@ -51,7 +51,7 @@ class Anything(RuleBasedStateMachine):
         self.now, self.reopened = 0.0, False
         self.processes = Processes(100)
         self.processes.spawn("p", threads=3, now=0)
-        self.resctrl = Resctrl(machines.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
+        self.resctrl = Resctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
         self.options = options
         self.tree = Tree()
         self.tree.place(POINT, self.resctrl.folder)

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.sandbox import Sandbox, machines, resctrl_rules
-from koordlite.sandbox.processes import Processes
-from koordlite.sandbox.resctrl import Resctrl
-from koordlite.sandbox.resctrl_hardware import RDT, Bandwidth, Cache
-from koordlite.sandbox.tree import Tree
+from koordlite.sandbox import Sandbox
+from koordlite.sandbox.machine import shapes
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.tree import Tree
+from koordlite.sandbox.resctrl import rules
+from koordlite.sandbox.resctrl.filesystem import Resctrl
+from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache
 
 Attempt = Callable[[Tree, str, str], str]
 
@@ -38,7 +40,7 @@ def amd() -> Tree:
 def files_of(rdt: RDT) -> Tree:
     """A machine with other cache hardware."""
     tree = Tree()
-    tree.place(ROOT, Resctrl(machines.machine("intel-2s-ht"), rdt, Processes(10)).folder)
+    tree.place(ROOT, Resctrl(shapes.machine("intel-2s-ht"), rdt, Processes(10)).folder)
     return tree
 
 
@@ -146,15 +148,15 @@ def test_without_cdp_names_are_narrow() -> None:
 def test_every_run_of_ones_is_a_mask_and_nothing_else_is(mask: int) -> None:
     contiguous = "01" not in f"{mask:b}".strip("0") and mask != 0
     try:
-        accepted = resctrl_rules.mask(f"{mask:x}", Cache()) == mask
-    except resctrl_rules.Rejected:
+        accepted = rules.mask(f"{mask:x}", Cache()) == mask
+    except rules.Rejected:
         accepted = False
     assert accepted == contiguous
 
 
 @given(st.integers(0, 2**16 - 1))
 def test_the_lowest_run_is_contiguous_and_starts_at_the_lowest_bit(bits: int) -> None:
-    run = resctrl_rules.lowest_run(bits)
+    run = rules.lowest_run(bits)
     assert run & ~bits == 0
     assert run & -run == bits & -bits
     assert "0" not in f"{run:b}".rstrip("0") or not run

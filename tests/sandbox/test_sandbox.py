@@ -9,16 +9,17 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from koordlite.host import procfs, sysfs
-from koordlite.host.resctrlfs import ResctrlFS
-from koordlite.model import wire
 from koordlite.model.decision import ClusterChange, EvictPod, NodeResourceChange
 from koordlite.model.snapshot import Kubelet
+from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
-from koordlite.sandbox import Sandbox, machines, shapes
-from koordlite.sandbox.clock import SandboxClock
-from koordlite.sandbox.cluster import SandboxCluster
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.sandbox import Sandbox, shapes
+from koordlite.sandbox.cluster.cluster import SandboxCluster
+from koordlite.sandbox.machine import shapes as machines
+from koordlite.sandbox.machine.clock import SandboxClock
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 @pytest.mark.parametrize("shape", shapes())
@@ -152,7 +153,7 @@ def test_a_node_object_fits_the_machine() -> None:
 
 
 def test_a_node_without_a_status_gets_the_machines(v1: Sandbox) -> None:
-    node, problems = v1.reported_node(wire.NodeObject(metadata=wire.ObjectMeta(name="n1")))
+    node, problems = v1.reported_node(objects.NodeObject(metadata=objects.ObjectMeta(name="n1")))
     assert node.status == v1.node_object("n1").status
     assert problems == ()
 
@@ -165,9 +166,9 @@ def test_a_node_that_is_right_is_not_touched(v1: Sandbox) -> None:
 
 def test_a_node_of_another_size_becomes_the_machines(v1: Sandbox) -> None:
     capacity: dict[str, str | int | float] = {"cpu": "32", "memory": "8388608Ki", "example.com/gpu": "1"}
-    written = wire.NodeObject(
-        metadata=wire.ObjectMeta(name="n1"),
-        status=wire.NodeStatus(capacity=capacity, allocatable={**capacity, "cpu": "31500m"}),
+    written = objects.NodeObject(
+        metadata=objects.ObjectMeta(name="n1"),
+        status=objects.NodeStatus(capacity=capacity, allocatable={**capacity, "cpu": "31500m"}),
     )
     node, (problem,) = v1.reported_node(written)
     assert node.status.capacity == {**capacity, "cpu": "4", "pods": "110"}

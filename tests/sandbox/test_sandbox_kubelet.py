@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model import wire
+from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.qos import KubeQoS
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.snapshot import Kubelet as KubeletState
-from koordlite.sandbox import Sandbox, pod_spec, shapes
+from koordlite.model.wire import objects
+from koordlite.sandbox import Sandbox, shapes
+from koordlite.sandbox.pods import pod_spec
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 @pytest.mark.parametrize("shape", shapes())
@@ -103,7 +104,7 @@ def test_a_deleted_pod_leaves_nothing(v2: Sandbox, make_pod: MakePod) -> None:
 def test_a_finished_pod_is_stopped(v2: Sandbox, make_pod: MakePod) -> None:
     pod = make_pod("a")
     v2.sync([pod])
-    v2.sync([wire.PodObject(metadata=pod.metadata, spec=pod.spec, status=wire.PodStatus(phase="Succeeded"))])
+    v2.sync([objects.PodObject(metadata=pod.metadata, spec=pod.spec, status=objects.PodStatus(phase="Succeeded"))])
     assert not v2.kubelet.running
 
 

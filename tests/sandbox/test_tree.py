@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.tree import File, Folder, Link, Tree, constant
+from koordlite.sandbox.machine.tree import File, Folder, Link, Tree, constant
 
 
 @pytest.fixture

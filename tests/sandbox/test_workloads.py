@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from koordlite.host import procfs
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model import wire
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox, shapes
 
-MakePod = Callable[..., wire.PodObject]
+MakePod = Callable[..., objects.PodObject]
 
 
 def used(sandbox: Sandbox, name: str) -> int:
@@ -75,7 +75,7 @@ def test_a_pod_on_taken_cpus_is_hungry(v2: Sandbox, make_pod: MakePod) -> None:
 
 
 def test_system_processes_use_the_node_but_not_kubepods(v2: Sandbox) -> None:
-    node = wire.NodeObject(metadata=wire.ObjectMeta(annotations={"sandbox.koordlite.io/system-cpu": "1500m"}))
+    node = objects.NodeObject(metadata=objects.ObjectMeta(annotations={"sandbox.koordlite.io/system-cpu": "1500m"}))
     v2.sync([], node)
     v2.advance(10)
     assert procfs.node_cpu_ticks(v2.files).busy == pytest.approx(1500, abs=32)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite.report.history import Row
-from koordlite.sandbox.scenario import Expectation
+from koordlite.sandbox.cluster.scenario import Expectation
 from koordlite.simulation import measures
 from koordlite.simulation.samples import Amount, Sample
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koordlite.model import strict
-from koordlite.sandbox import scenario
+from koordlite.model.reading import strict
+from koordlite.sandbox.cluster import scenario
 from koordlite.simulation import reading, runner
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ import pytest
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.pod import Pod, ResourceStatus
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod.pod import Pod, ResourceStatus
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, Colocation, Threshold
+from koordlite.model.slo.settings import SLO, Colocation, Threshold
 from koordlite.model.snapshot import Cgroup, Kubelet, Layout, Place, Published, Resctrl, Snapshot, Usage, Use
 from koordlite.model.topology import CPU, NUMANode, Topology
 

@@ -12,9 +12,9 @@ from koordlite.model.decision import Decision, NodeAnnotationChange, NodeResourc
 from koordlite.model.node import Node, ResolvedReservation
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, Colocation
+from koordlite.model.slo.settings import SLO, Colocation
 from koordlite.model.snapshot import Published, Snapshot
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies import be_allocatable
 
 GIB = 2**30

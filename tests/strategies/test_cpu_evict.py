@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot, Usage, Use
 from koordlite.strategies import cpu_evict

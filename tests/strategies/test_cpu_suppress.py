@@ -13,7 +13,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, HostApplication, Threshold
+from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Found, Kubelet, PodCPUs, Snapshot, Usage, Use
 from koordlite.model.topology import CPU, Topology
 from koordlite.strategies import cpu_suppress

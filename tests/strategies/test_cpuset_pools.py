@@ -11,9 +11,9 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.pod import ResourceStatus
-from koordlite.model.qos import QoSClass
-from koordlite.model.slo import SLO, HostApplication
+from koordlite.model.pod.pod import ResourceStatus
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Cgroup, Found, Kubelet, PodCPUs, Published
 from koordlite.strategies import cpuset_pools
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koordlite import strategies
-from koordlite.model import documented, strict
+from koordlite.model.reading import documented, strict
 from koordlite.model.settings import StrategySettings
 
 ALL = strategies.discover()

@@ -10,7 +10,7 @@ from koordlite import strategies
 from koordlite.model import keys
 from koordlite.model.decision import EvictPod
 from koordlite.model.node import Node
-from koordlite.model.pod import ContainerInfo
+from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot, Usage, Use

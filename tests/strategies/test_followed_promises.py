@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation
-from koordlite.model.pod import ResourceStatus
+from koordlite.model.pod.pod import ResourceStatus
 from koordlite.model.snapshot import Kubelet, Place
 from koordlite.strategies import cpu_suppress
 

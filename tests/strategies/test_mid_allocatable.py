@@ -9,7 +9,7 @@ import pytest
 from koordlite.model import keys
 from koordlite.model.decision import Decision, NodeResourceChange
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, Colocation
+from koordlite.model.slo.settings import SLO, Colocation
 from koordlite.model.snapshot import Published, Snapshot
 from koordlite.strategies import mid_allocatable
 

@@ -13,11 +13,11 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation, ResolvedReservation
-from koordlite.model.pod import ResourceStatus
+from koordlite.model.pod.pod import ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Kubelet, MemoryPlace, PodCPUs, Published, Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
-from koordlite.model.wire import Zone, ZoneResource
+from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies import node_reservation, topology_report
 
 GROUP = "kubepods/burstable/podp"

@@ -11,7 +11,7 @@ from koordlite.model.decision import Decision, NodeAnnotationChange
 from koordlite.model.node import Node
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.slo import SLO, CPUNormalization, ResourceAmplification
+from koordlite.model.slo.settings import SLO, CPUNormalization, ResourceAmplification
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_normalization, resource_amplification
 

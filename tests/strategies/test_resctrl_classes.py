@@ -9,9 +9,9 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision, ResctrlGroupChange, ResctrlReturn, SchemataChange, TasksChange
-from koordlite.model.resctrl import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.slo.settings import SLO
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
 from koordlite.strategies import resctrl
 
 FULL = {"L3": {0: 0xFFF, 4: 0xFFF}, "MB": {0: 100, 4: 100}}

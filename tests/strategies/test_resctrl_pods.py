@@ -16,17 +16,11 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.model.qos import QoSClass
-from koordlite.model.resctrl import (
-    BandwidthCapability,
-    CacheCapability,
-    MonitorCapability,
-    Resctrl,
-    ResctrlGroup,
-)
-from koordlite.model.slo import SLO, HostApplication
-from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.report.sentence import sentence
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, MonitorCapability, Resctrl, ResctrlGroup
 from koordlite.strategies import resctrl
 
 GROUP = "koordlet-p"

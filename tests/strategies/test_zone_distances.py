@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from koordlite.kube import published
-from koordlite.model import wire
+from koordlite.kube.folder import published
 from koordlite.model.decision import ZonesChange
 from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
 from koordlite.strategies import topology_report
 
 COSTS = ({"name": "node-0", "value": 10}, {"name": "node-1", "value": 21})
 
 
-def zones(build: Any, *distances: tuple[tuple[int, int], ...]) -> tuple[wire.Zone, ...]:
+def zones(build: Any, *distances: tuple[tuple[int, int], ...]) -> tuple[objects.Zone, ...]:
     seen = build.snapshot()
     nodes = tuple(
         dataclasses.replace(node, distances=far) for node, far in zip(seen.topology.nodes, distances, strict=True)
@@ -37,8 +37,8 @@ def test_a_machine_that_does_not_say_publishes_none(build: Any) -> None:
 
 def test_costs_that_stand_there_stay_and_missing_ones_are_filled_in() -> None:
     theirs = ({"name": "node-1", "value": 40},)
-    wanted = (wire.Zone(name="node-0", type="Node", costs=COSTS),)
+    wanted = (objects.Zone(name="node-0", type="Node", costs=COSTS),)
     for held, expected in ((theirs, theirs), (None, COSTS)):
-        topology = wire.NRTObject(zones=(wire.Zone(name="node-0", type="Node", costs=held),))
+        topology = objects.NRTObject(zones=(objects.Zone(name="node-0", type="Node", costs=held),))
         found = published.changed(topology, ZonesChange(wanted, ("None",))).zones
         assert found is not None and found[0].costs == expected

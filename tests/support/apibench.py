@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from koordlite.clock import RealClock
-from koordlite.kube import access
+from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
-from koordlite.kube.events import Events
+from koordlite.kube.publish.events import Events
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.topology import CPU, Topology
 from koordlite.sandbox.apiserver import ApiServer

@@ -13,14 +13,14 @@ from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host import bundle
 from koordlite.host.bundle import Host
-from koordlite.host.journal import Journal
-from koordlite.kube.manifests import ManifestCluster
+from koordlite.host.journal.journal import Journal
+from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model.settings import Mode
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.cluster import SandboxCluster
-from koordlite.sandbox.machines import Machine
+from koordlite.sandbox.cluster.cluster import SandboxCluster
+from koordlite.sandbox.machine.shapes import Machine
 
 SHAPES = ("intel-2s-ht", "amd-ccd", "arm", "small")
 EFFECTIVE = "cpuset.cpus.effective"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from descheduler.evictor_args import Args
-from descheduler.fit import Rooms
+from descheduler.arguments.evictor import Args
+from descheduler.cycle.handle import ProfileHandle
+from descheduler.fit.search import Rooms
 from descheduler.framework import Finding, Note, View
-from descheduler.handle import ProfileHandle
 
 
 def handle(view: View, args: Args | None = None, **changes: Any) -> ProfileHandle:

@@ -14,10 +14,10 @@ from emulated import Emulated
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from descheduler.metrics import Metrics as DeschedulerMetrics
-from koordlite.model.outcome import AppliedStep
-from koordlite.model.watch import WatchState
-from koordlite.report.metrics import Metrics as AgentMetrics
+from descheduler.serve.metrics import Metrics as DeschedulerMetrics
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.model.status.watch import WatchState
+from koordlite.report.metrics.collector import Metrics as AgentMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _SUFFIXES = {"counter": "_total", "histogram": ""}

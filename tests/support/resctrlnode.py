@@ -13,9 +13,9 @@ from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
 from koordlite.host import bundle
-from koordlite.host.journal import Journal
-from koordlite.model.qos import KubeQoS
-from koordlite.sandbox import machines
+from koordlite.host.journal.journal import Journal
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.sandbox.machine import shapes
 
 ROOT = "/sys/fs/resctrl"
 WISH = "node.koordinator.sh/resctrl"
@@ -43,7 +43,7 @@ class Node:
     """An emulated node with one best-effort pod, and the agent on it."""
 
     def __init__(self, folder: Path, shape: str = "intel-2s-ht", **machine: Any) -> None:
-        self.emulated = Emulated(dataclasses.replace(machines.machine(shape), **machine), folder)
+        self.emulated = Emulated(dataclasses.replace(shapes.machine(shape), **machine), folder)
         self.emulated.pod("crunch", "BE", "100m")
         self.files = self.emulated.sandbox.files
         self.host = self.emulated.host()

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from koordlite.kube import access
+from koordlite.kube.client import access
 
 
 @dataclasses.dataclass(frozen=True)

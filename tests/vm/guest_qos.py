@@ -26,11 +26,12 @@ from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
 from koordlite.clock import RealClock
 from koordlite.formulas import blkio
-from koordlite.host import block_devices, block_files, bundle
+from koordlite.host import bundle
+from koordlite.host.block import devices, files
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
-from koordlite.host.journal import Journal
-from koordlite.kube.manifests import ManifestCluster
+from koordlite.host.journal.journal import Journal
+from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model.blocks import ROOT
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import BlockChange, BlockField, CgroupChange, CgroupField, Decision
@@ -193,14 +194,14 @@ def check_disks(guest: Guest) -> None:
 
 def lines(guest: Guest, change: BlockChange) -> dict[str, str] | None:
     """The file of a change, by disk."""
-    return block_files.read(guest.host.files, guest.host.cgroups, change.group, change.field)
+    return files.read(guest.host.files, guest.host.cgroups, change.group, change.field)
 
 
 def some_disk() -> str:
     """The number of a disk that nobody uses, else of the first."""
     names = sorted(path.name for path in pathlib.Path("/sys/block").iterdir())
     name = "loop0" if "loop0" in names else names[0]
-    (number,) = block_devices.of_device(RealFiles(), name)
+    (number,) = devices.of_device(RealFiles(), name)
     return number
 
 

@@ -8,10 +8,11 @@ import msgspec
 
 from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import BATCH_AND_BELOW
-from koordlite.kube import published
-from koordlite.model import keys, node_notes, wire
+from koordlite.kube.folder import published
+from koordlite.model import keys, node_notes
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
+from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter, node_metric, prepared, shapes, slo
 from tests.conformance.adapters.node_metric import Case
 
@@ -112,7 +113,7 @@ def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
         for zone, amounts in (worked_out.get("zoneResources") or {}).items()
     }
     changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
-    topology = wire.NRTObject(zones=zones)
+    topology = objects.NRTObject(zones=zones)
     for change in changes:
         topology = published.changed(topology, change)
     found = {"needUpdate": bool(changes), "zones": _numbers(topology.zones or ())}
@@ -122,11 +123,11 @@ def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     return {name: found[name] for name in named}, {name: wanted[name] for name in named}
 
 
-def _zones(given: Any) -> tuple[wire.Zone, ...]:
-    return msgspec.convert(given or [], tuple[wire.Zone, ...])
+def _zones(given: Any) -> tuple[objects.Zone, ...]:
+    return msgspec.convert(given or [], tuple[objects.Zone, ...])
 
 
-def _numbers(zones: tuple[wire.Zone, ...]) -> list[Any]:
+def _numbers(zones: tuple[objects.Zone, ...]) -> list[Any]:
     return [
         (
             zone.name,

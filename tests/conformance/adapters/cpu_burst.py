@@ -6,16 +6,16 @@ import dataclasses
 from typing import Any
 
 from koordlite.formulas import burst
-from koordlite.model import pod_wishes
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.declared import settings
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import QoSClass
-from koordlite.model.resctrl import Resctrl
-from koordlite.model.slo import SLO, CPUBurst
+from koordlite.model.pod import requests_by_annotation
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.reading.declared import settings
+from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Cgroup, Found, Kubelet, Layout, Place, Published, Snapshot, Usage, Use
 from koordlite.model.topology import CPU, Topology
+from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_burst
 from tests.conformance.adapters import adapter, shapes
 
@@ -95,7 +95,7 @@ def expiry(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cpu_burst.merge_config")
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = Pod(namespace="n", name="p", uid="p", annotations=given["podAnnotation"] or {})
-    found, _ = pod_wishes.cpu_burst(pod, _settings(given["nodeConfig"]))
+    found, _ = requests_by_annotation.cpu_burst(pod, _settings(given["nodeConfig"]))
     # What nobody set is nothing there, and the default here.
     wanted = {name: value for name, value in (expect["config"] or {}).items() if value is not None}
     return {"config": {name: _shown(found, name) for name in wanted}}, {"config": wanted}

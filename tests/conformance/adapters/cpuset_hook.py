@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import host_place, pools
-from koordlite.host import cgroup_names
-from koordlite.model import keys, node, pod, qos
+from koordlite.host.cgroups import names
+from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.slo import HostApplication
+from koordlite.model.pod import pod, qos
+from koordlite.model.slo.settings import HostApplication
 from tests.conformance.adapters import adapter, shapes
 
 
@@ -56,7 +57,7 @@ def host_application(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("GetHostAppCgroupRelativePath")
 def host_group(given: Any, expect: Any) -> tuple[Any, Any]:
     app, driver = given.get("hostApp"), given.get("cgroupDriver", "systemd")
-    layout = cgroup_names.layout(1, "kubepods.slice" if driver == "systemd" else "kubepods")
+    layout = names.layout(1, "kubepods.slice" if driver == "systemd" else "kubepods")
     return host_place.group(_application(app), layout) if app else "", expect
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from descheduler import node_index, pod_order
-from descheduler.fit import Rooms
-from koordlite.model import wire
+from descheduler.fit.search import Rooms
+from descheduler.picture import node_index, pod_order
+from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
 
@@ -28,7 +28,7 @@ def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("preferredNodeAffinityWeight")
 def weighed(given: Any, expect: Any) -> tuple[Any, Any]:
     view = picture({"nodes": [{"metadata": {"name": "n", "labels": given.get("nodeLabels") or {}}}]})
-    affinity = msgspec.json.decode(json.dumps(given.get("affinity") or {}), type=wire.Affinity).node_affinity
+    affinity = msgspec.json.decode(json.dumps(given.get("affinity") or {}), type=objects.Affinity).node_affinity
     preferred = (affinity.preferred if affinity else None) or ()
     return node_index.weight(preferred, view.nodes["n"]), expect["weight"]
 
@@ -46,7 +46,7 @@ def alike(given: Any, expect: Any) -> tuple[Any, Any]:
     nodes = [{"metadata": {"name": f"n{i}"}, "spec": {"taints": [taint]}} for i, taint in enumerate(taints)]
     index = node_index.NodeIndex(picture({"nodes": nodes}).nodes.values())
     written = (json.dumps(given.get(side) or []) for side in ("left", "right"))
-    sides = (msgspec.json.decode(text, type=tuple[wire.Toleration, ...]) for text in written)
+    sides = (msgspec.json.decode(text, type=tuple[objects.Toleration, ...]) for text in written)
     left, right = (set(index.allowed_by_taints(side)) for side in sides)
     return left == right, expect["equal"]
 

@@ -7,11 +7,13 @@ import itertools
 import json
 from typing import Any
 
-from descheduler import config, durations, guards
-from descheduler.evictor_args import SYSTEM_CRITICAL, Args, PriorityThreshold
-from descheduler.policy import EVICTOR
-from koordlite.model import strict
+from descheduler.arguments import durations
+from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, PriorityThreshold
+from descheduler.filters import default_evictor
+from descheduler.policy import reader
+from descheduler.policy.upstream import EVICTOR
 from koordlite.model.errors import ConfigError, InputError
+from koordlite.model.reading import strict
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture, written
 
@@ -24,10 +26,10 @@ def decoded(given: Any, expect: Any) -> tuple[Any, Any]:
     asked = [_arguments(profile) for profile in _listed(expect)]
     wanted = REFUSED if expect.get("error") else [_profile(profile) for profile in _listed(expect)]
     try:
-        policy = config.parse(given["policy"], "policy.yaml")
+        policy = reader.parse(given["policy"], "policy.yaml")
         classes = picture({"priorityClasses": given.get("priorityClasses")})
-        for profile in config.setup(policy).profiles:
-            guards.check(classes, profile.args)
+        for profile in reader.setup(policy).profiles:
+            default_evictor.check(classes, profile.args)
     except (ConfigError, InputError):
         return REFUSED, wanted
     named = asked or [{}] * len(policy.profiles)
@@ -42,7 +44,7 @@ def validated(given: Any, expect: Any) -> tuple[Any, Any]:
     if args.get("profiles"):
         args["profiles"] = [*args["profiles"], {"name": "conformance"}]
     try:
-        config.parse(json.dumps({**meta, **args}), "configuration")
+        reader.parse(json.dumps({**meta, **args}), "configuration")
     except ConfigError:
         return False, expect["valid"]
     return True, expect["valid"]

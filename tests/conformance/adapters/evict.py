@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from koordlite.formulas import evict_config, evict_order, evict_past, evict_release, evict_requests
-from koordlite.model import eviction, keys
+from koordlite.model import keys
 from koordlite.model.decision import Decision, EvictPod
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.resctrl import Resctrl
+from koordlite.model.pod import eviction
+from koordlite.model.reading.strict import camel
 from koordlite.model.settings import EvictionSettings
-from koordlite.model.slo import SLO, Threshold
+from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
-from koordlite.model.strict import camel
 from koordlite.model.topology import Topology
+from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
 from tests.conformance.adapters import adapter, shapes
 

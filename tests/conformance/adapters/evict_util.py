@@ -8,11 +8,12 @@ from typing import Any
 from koordlite.apply.evictions import Evictions
 from koordlite.formulas import evict_walk
 from koordlite.formulas.evict_walk import Task
-from koordlite.model import eviction, keys
+from koordlite.model import keys
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.pod import ContainerInfo, Pod
-from koordlite.model.qos import QoSClass
+from koordlite.model.pod import eviction
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.ports import ClusterView
 from tests.conformance.adapters import adapter, shapes

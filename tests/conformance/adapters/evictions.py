@@ -6,13 +6,13 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from descheduler import limits
-from descheduler.evictor_args import Args
+from descheduler.arguments.evictor import Args
 from descheduler.evictors import api, dry_run, events
+from descheduler.filters import limits
+from descheduler.filters.limits import Budget, Limits
 from descheduler.framework import Finding, PodView, Refusal, View
-from descheduler.limits import Budget, Limits
-from descheduler.outcome import EvictionPlan, Outcome, Profile
-from koordlite.kube.answers import Answer, ApiError
+from descheduler.plan.outcome import EvictionPlan, Outcome, Profile
+from koordlite.kube.client.answers import Answer, ApiError
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from descheduler.evictor_args import Args
+from descheduler.arguments.evictor import Args
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView, View
-from descheduler.migration_args import MigrationControllerArgs
-from koordlite.model import strict
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture, written

@@ -11,14 +11,17 @@ from koordlite import plan
 from koordlite.apply import writer
 from koordlite.clock import RealClock
 from koordlite.formulas import system_settings
-from koordlite.host import bundle, cgroup_fields, system_files
-from koordlite.host.cgroup_fields import NUMBERS
-from koordlite.host.cgroup_versions import Version
-from koordlite.model import pod, slo, wire
+from koordlite.host import bundle, system_files
+from koordlite.host.cgroups import fields
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.host.cgroups.versions import Version
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import CgroupChange
+from koordlite.model.pod import pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.slo import settings
 from koordlite.model.snapshot import Cgroup
+from koordlite.model.wire import objects
 from tests.conformance.adapters import NotCovered, adapter, machine
 
 SETTING = system_settings.MIN_FREE
@@ -31,7 +34,7 @@ FIELDS = {"cpu.cfs_quota_us": "cpu.quota", "cpu.cfs_burst_us": "cpu.burst"}
 PROTECTIONS = ("memory.min", "memory.low", "memory.high")
 NEVER_WRITTEN = ("memory.limit_in_bytes", "net_cls.classid")
 LIMITS: Mapping[str, Callable[[bytes], int]] = {
-    "memory.limit_in_bytes": cgroup_fields.parse_bytes,
+    "memory.limit_in_bytes": fields.parse_bytes,
     "memory.usage_in_bytes": int,
     "cpuacct.usage": Version(1).usage_ns,
 }
@@ -136,7 +139,7 @@ def parsed(version: Version, field: str, text: str) -> Any:
     value = int(text)
     if field in PROTECTIONS and value < 0:
         raise ValueError(f"{value} are no bytes")
-    return cgroup_fields.UNLIMITED if field in PROTECTIONS and value == _GREATEST else value
+    return fields.UNLIMITED if field in PROTECTIONS and value == _GREATEST else value
 
 
 @adapter("executor.cgroup_update")
@@ -174,7 +177,7 @@ def _file(name: str, given: Any) -> machine.Memory:
 def _without_end(answer: Any, limited: bool) -> Any:
     """Every way to write "no limit" as one."""
     value = answer["value"]
-    no_limit = limited and value is not None and not 0 <= value < cgroup_fields.UNLIMITED_BYTES
+    no_limit = limited and value is not None and not 0 <= value < fields.UNLIMITED_BYTES
     return {**answer, "value": "no limit" if no_limit else value}
 
 
@@ -206,7 +209,7 @@ def spec(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("nodemetric.pod_entry")
 def entry(given: Any, expect: Any) -> tuple[Any, Any]:
     """The classes of the pod are judged; its use is the case's own."""
-    seen = pod.from_wire(msgspec.convert(given["pod"], wire.PodObject))
+    seen = pod.from_wire(msgspec.convert(given["pod"], objects.PodObject))
     cores, memory = given["cpuUsageCores"], given["memoryUsedBytes"]
     resources = {"cpu": str(Quantity.of_milli(round(cores * 1000))), "memory": str(memory)}
     names = {"name": seen.name, "namespace": seen.namespace}
@@ -214,10 +217,10 @@ def entry(given: Any, expect: Any) -> tuple[Any, Any]:
     return {**names, **classes, "podUsage": {"resources": resources}}, expect
 
 
-def _policy(wish: Any) -> slo.MetricPolicy:
+def _policy(wish: Any) -> settings.MetricPolicy:
     """What is out of range is refused, so that the default stays."""
     wishes = {ours: wish[name] for name, ours in POLICY.items() if wish.get(name) is not None}
     values = {name: value for name, value in wishes.items() if not isinstance(value, int) or value > 0}
-    found = slo.metric_policy(slo.Colocation(enable=True, **values))
+    found = settings.metric_policy(settings.Colocation(enable=True, **values))
     assert found is not None
     return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import allocatable
-from koordlite.host import cgroup_fields, cgroup_names, cgroup_versions, numa_memory, procfs, psi
-from koordlite.host.cgroup_versions import Version
+from koordlite.host import numa_memory, procfs, psi
+from koordlite.host.cgroups import fields, versions
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups.versions import Version
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU, Topology
 from tests.conformance.adapters import adapter, machine
@@ -109,7 +111,7 @@ def process(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("parse.kv_map")
 def keyed(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"map": cgroup_versions.keyed(given["content"].encode())}, expect
+    return {"map": versions.keyed(given["content"].encode())}, expect
 
 
 @adapter("cgroup.parse_container_id")
@@ -158,7 +160,7 @@ def limit(given: Any, expect: Any) -> tuple[Any, Any]:
     """Read as every limit in bytes is."""
     name = "memory.limit_in_bytes" if given["cgroupVersion"] == 1 else "memory.max"
     files = machine.Memory({name: text.encode() for name, text in given["files"].items()})
-    return machine.attempt(lambda: cgroup_fields.parse_bytes(files.read(name)), -1), expect
+    return machine.attempt(lambda: fields.parse_bytes(files.read(name)), -1), expect
 
 
 @adapter("reader.ReadColdPageUsage")

@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
-from descheduler import amounts, plugins, times
+from descheduler import plugins
 from descheduler.framework import View
 from descheduler.metrics_sources import node_metric
+from descheduler.picture import amounts, times
 from descheduler.utilization import koord_order
 from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
 from descheduler.utilization.load_args import Config, NodePool
 from descheduler.utilization.relieve import overused
-from koordlite.model import strict, wire_metrics
+from koordlite.model.reading import strict
+from koordlite.model.wire import metrics
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import NotCovered, adapter, shapes
 from tests.conformance.descheduler_view import NOW, picture, written
@@ -31,9 +33,7 @@ def run(given: Any, expect: Any) -> tuple[Any, Any]:
 def measured(given: Any) -> View:
     """The picture with the NodeMetrics of the case."""
     now = times.parse(given.get("now") or NOW)
-    objects = [
-        msgspec.convert(obj, wire_metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()
-    ]
+    objects = [msgspec.convert(obj, metrics.NodeMetricObject, strict=False) for obj in given.get("nodeMetrics") or ()]
     return dataclasses.replace(picture(given), usage={node_metric.SOURCE: node_metric.usage(objects, now, [])})
 
 

@@ -11,12 +11,17 @@ from typing import Any
 import msgspec
 
 from koordlite.formulas import host_place, measured
-from koordlite.host import cgroup_fields, cgroup_names, procfs
-from koordlite.host.cgroup_versions import Version
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model import keys, pod, slo_config, wire
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.host import procfs
+from koordlite.host.cgroups import fields
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.cgroups.versions import Version
+from koordlite.model import keys
+from koordlite.model.pod import pod
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.slo import config
 from koordlite.model.snapshot import Cgroup, Layout
+from koordlite.model.wire import objects
 from koordlite.observe.counters import Counter, Throttling
 from tests.conformance.adapters import adapter
 
@@ -155,12 +160,12 @@ def usage_v2(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("parse.shares_to_weight")
 def weight(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: cgroup_fields.weight_of_shares(int(given["input"])), expect["value"]), expect
+    return attempt(lambda: fields.weight_of_shares(int(given["input"])), expect["value"]), expect
 
 
 @adapter("parse.weight_to_shares")
 def shares_again(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None), expect
+    return attempt(lambda: fields.shares_of_weight(given["input"]), None), expect
 
 
 @adapter("parse.throttled_ratio")
@@ -190,7 +195,7 @@ def percentile(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("validate.range")
 def valid(given: Any, expect: Any) -> tuple[Any, Any]:
-    number = cgroup_fields.Number(v1=None, v2="x", minimum=given["min"], maximum=given["max"])
+    number = fields.Number(v1=None, v2="x", minimum=given["min"], maximum=given["max"])
     found = attempt(lambda: INTEGER.fullmatch(given["value"]) and number.allows(int(given["value"])), None)
     return {"valid": bool(found["value"])}, expect
 
@@ -262,7 +267,7 @@ def limit(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("metric.be_request_milli")
 def request(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = [pod.from_wire(msgspec.convert(each, wire.PodObject)) for each in given["pods"] or []]
+    pods = [pod.from_wire(msgspec.convert(each, objects.PodObject)) for each in given["pods"] or []]
     asked = sum(each.request_value(keys.BATCH_CPU) for each in pods if each.raw_qos is QoSClass.BE)
     return {"milliRequest": asked}, expect
 
@@ -296,6 +301,6 @@ def _container_group(driver: str, parent: str, container: str) -> Any:
 def host_dir(given: Any, expect: Any) -> tuple[Any, Any]:
     document = {"applications": [given.get("hostApplication")]}
     data = {"host-application-config": json.dumps(document)}
-    held = slo_config.effective(data, labels={}, annotations={}, previous=None, node_owner="node")
+    held = config.effective(data, labels={}, annotations={}, previous=None, node_owner="node")
     names = layout(1, given["driver"])
     return {"dir": "".join(host_place.group(one, names) for one in held.host_applications)}, expect

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from descheduler.migration_args import MigrationControllerArgs
-from koordlite.model import strict
+from descheduler.arguments.migration import MigrationControllerArgs
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import written
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 
-from descheduler import times
+from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
 from descheduler.migration import arbitration, filters, pods, reconcile, shares
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
-from descheduler.migration_args import MigrationControllerArgs
-from koordlite.model import strict, wire
+from descheduler.picture import times
+from koordlite.model.reading import strict
+from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
 from tests.support.handles import handle
@@ -34,7 +35,7 @@ def stepped(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = before.get("pod")
     seen = Seen(
         now=times.parse(given["now"]),
-        pod=msgspec.convert(pod, wire.PodObject, strict=False) if pod else None,
+        pod=msgspec.convert(pod, objects.PodObject, strict=False) if pod else None,
         pod_raw=pod,
         reservation=_reservation(before.get("reservation")),
         default_mode=args.default_job_mode,
@@ -152,7 +153,7 @@ def _waiting(entry: Any) -> Waiting:
 
 
 def _pod(raw: Any) -> PodView:
-    return pods.view(msgspec.convert(raw, wire.PodObject, strict=False), now=0.0)
+    return pods.view(msgspec.convert(raw, objects.PodObject, strict=False), now=0.0)
 
 
 def _args(written: Any) -> MigrationControllerArgs:

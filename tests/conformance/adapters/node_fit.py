@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from descheduler.fit import Rooms
+from descheduler.fit.search import Rooms
 from descheduler.framework import PodView, View
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture

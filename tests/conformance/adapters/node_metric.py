@@ -11,10 +11,10 @@ from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
-from koordlite.model.pod import Pod
-from koordlite.model.qos import PriorityClass
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import SLO, Colocation, HostApplication
+from koordlite.model.slo.settings import SLO, Colocation, HostApplication
 from koordlite.model.snapshot import Kubelet, Layout, Published, Resctrl, Snapshot, Usage, Use
 from koordlite.model.topology import Topology
 from tests.conformance.adapters import shapes, slo

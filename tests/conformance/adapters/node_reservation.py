@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from descheduler.room import Room
+from descheduler.fit.free_capacity import Room
 from descheduler.snapshot import assemble, files
 from koordlite.formulas import reservation
 from koordlite.model.cpuset import EMPTY, CPUSet

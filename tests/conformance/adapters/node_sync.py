@@ -8,7 +8,7 @@ from koordlite.formulas import node_sync, normalization, offer
 from koordlite.model import keys, node_notes
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo import Colocation
+from koordlite.model.slo.settings import Colocation
 from tests.conformance.adapters import adapter, allocatable, mid, node_metric, prepared, shapes, slo
 
 TEST_LABEL = "expect-to-change-label"

@@ -7,8 +7,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from descheduler import amounts
 from descheduler.framework import Usage, View
+from descheduler.picture import amounts
 from descheduler.utilization import levels
 from tests.conformance import descheduler_cases
 from tests.conformance.adapters import ADAPTERS, adapter, shapes

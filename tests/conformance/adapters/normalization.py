@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 from koordlite.formulas import normalization
-from koordlite.model import keys, node_notes, nrt, slo_config
+from koordlite.model import keys, node_notes, nrt
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node
-from koordlite.model.slo import SLO
+from koordlite.model.slo import config as slo_config
+from koordlite.model.slo.settings import SLO
 from tests.conformance.adapters import adapter, shapes
 
 RATIO, AMPLIFICATION = "cpu-normalization-ratio", "resource-amplification-ratio"

@@ -10,14 +10,15 @@ import msgspec
 
 from koordlite import strategies
 from koordlite.formulas import pools, topology_diff, zones
-from koordlite.kube import kubelet
-from koordlite.kube.published import Published
-from koordlite.model import keys, node, nrt, snapshot, wire
+from koordlite.kube.folder.published import Published
+from koordlite.kube.kubelet import configz
+from koordlite.model import keys, node, nrt, snapshot
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode, Topology
+from koordlite.model.wire import objects
 from koordlite.observe.inputs import Inputs
 from koordlite.ports import ClusterView
 from tests.conformance.adapters import adapter, shapes
@@ -35,7 +36,7 @@ def report(given: Any, expect: Any) -> tuple[Any, Any]:
         change for d in strategies.decide_all(seen, {}) for change in d.changes if isinstance(change, PUBLISHING)
     ]
     published.publish(changes, node=described, topology=before)
-    topology = published.topology or wire.NRTObject()
+    topology = published.topology or objects.NRTObject()
     said = {
         **{name: json.loads(text) for name, key in ANNOTATIONS.items() if (text := _note(topology, key))},
         "topologyPolicies": list(topology.topology_policies or ()),
@@ -50,7 +51,7 @@ def report(given: Any, expect: Any) -> tuple[Any, Any]:
 def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     pods = [shapes.pod_of(item) for item in given["pods"]]
     try:
-        state = kubelet.decode_cpu_manager_state(given["checkpoint"].encode())
+        state = configz.decode_cpu_manager_state(given["checkpoint"].encode())
     except InputError:
         return {"error": True}, {"error": expect.get("error", False)}
     named = {pod.uid: (pod.namespace, pod.name) for pod in pods}
@@ -86,13 +87,13 @@ def numa_reservation(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("nodeTopologyStatus.isChanged")
 def changed(given: Any, expect: Any) -> tuple[Any, Any]:
     old, new = given.get("oldTopo") or {}, given["newTopoStatus"]
-    before = msgspec.convert(old, wire.NRTObject, strict=False)
+    before = msgspec.convert(old, objects.NRTObject, strict=False)
     notes, labels = new.get("Annotations") or {}, new.get("Labels") or {}
     wanted = topology_diff.Report(
         annotations={key: notes.get(key) for key in topology_diff.ANNOTATIONS},
         labels={keys.NUMA_RESERVATION: labels.get(keys.NUMA_RESERVATION)},
         policies=(new.get("TopologyPolicy", ""),),
-        zones=msgspec.convert(new.get("Zones") or (), tuple[wire.Zone, ...], strict=False),
+        zones=msgspec.convert(new.get("Zones") or (), tuple[objects.Zone, ...], strict=False),
     )
     difference = topology_diff.difference(_published(before), wanted)
     found = {"changed": bool(difference), "reason": difference}
@@ -100,15 +101,15 @@ def changed(given: Any, expect: Any) -> tuple[Any, Any]:
     return {name: found[name] for name in wanted_answer}, wanted_answer
 
 
-def _picture(given: Any) -> tuple[snapshot.Snapshot, wire.NodeObject, wire.NRTObject | None]:
+def _picture(given: Any) -> tuple[snapshot.Snapshot, objects.NodeObject, objects.NRTObject | None]:
     topology, before = _topology(given), _existing(given)
-    described = wire.NodeObject(
-        metadata=wire.ObjectMeta(
+    described = objects.NodeObject(
+        metadata=objects.ObjectMeta(
             name="node", annotations=given.get("nodeAnnotations") or {}, labels=given.get("nodeLabels") or {}
         ),
-        status=msgspec.convert(given.get("nodeStatus") or {}, wire.NodeStatus, strict=False),
+        status=msgspec.convert(given.get("nodeStatus") or {}, objects.NodeStatus, strict=False),
     )
-    pods = msgspec.convert(given.get("pods") or (), tuple[wire.PodObject, ...], strict=False)
+    pods = msgspec.convert(given.get("pods") or (), tuple[objects.PodObject, ...], strict=False)
     seen_by_kubelet = _kubelet(given, topology)
     view = ClusterView(node=described, pods=pods, config=None, topology=before, kubelet=seen_by_kubelet)
     known = Inputs().read(view, topology)
@@ -145,9 +146,9 @@ def _topology(given: Any) -> Topology:
 def _kubelet(given: Any, topology: Topology) -> snapshot.Kubelet:
     if given.get("disableQueryKubeletConfig"):
         return snapshot.Kubelet()
-    config = kubelet.parse_configz(json.dumps({"kubeletconfig": given.get("kubelet") or {}}).encode())
-    state = kubelet.parse_cpu_manager_state(_checkpoint(given))
-    return kubelet.combine(config, state, topology)[0]
+    config = configz.parse_configz(json.dumps({"kubeletconfig": given.get("kubelet") or {}}).encode())
+    state = configz.parse_cpu_manager_state(_checkpoint(given))
+    return configz.combine(config, state, topology)[0]
 
 
 def _checkpoint(given: Any) -> bytes:
@@ -160,16 +161,16 @@ def _checkpoint(given: Any) -> bytes:
     return json.dumps(held if "entries" in held else {"policyName": "static", "entries": held}).encode()
 
 
-def _existing(given: Any) -> wire.NRTObject | None:
+def _existing(given: Any) -> objects.NRTObject | None:
     """What stands on the object before, when the case gives it: the object, or its zones alone."""
     held = next((v for k, v in given.items() if "zones" in k.lower() or (isinstance(v, dict) and "zones" in v)), None)
     if not held:
         return None
-    return msgspec.convert({"zones": held} if isinstance(held, list) else held, wire.NRTObject, strict=False)
+    return msgspec.convert({"zones": held} if isinstance(held, list) else held, objects.NRTObject, strict=False)
 
 
-def _published(before: wire.NRTObject | None) -> snapshot.Published:
-    before = before or wire.NRTObject()
+def _published(before: objects.NRTObject | None) -> snapshot.Published:
+    before = before or objects.NRTObject()
     return snapshot.Published(
         node_resources={},
         topology=before.metadata.annotations or {},
@@ -185,7 +186,7 @@ def _managed(labels: Mapping[str, str], expect: Any) -> dict[str, str]:
     return {name: text for name, text in labels.items() if name in names}
 
 
-def _note(topology: wire.NRTObject, key: str) -> str | None:
+def _note(topology: objects.NRTObject, key: str) -> str | None:
     return (topology.metadata.annotations or {}).get(key)
 
 

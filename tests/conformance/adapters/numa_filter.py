@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from descheduler import fit_numa
-from descheduler.room import Room
+from descheduler.fit import numa
+from descheduler.fit.free_capacity import Room
 from descheduler.snapshot import topology_manager
 from koordlite.formulas import numa_fit, numa_zones
-from koordlite.model.qos import KubeQoS
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
@@ -28,11 +28,11 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
     report = [{**given["nrt"], "metadata": {"name": NODE}}] if given.get("nrt") else []
     view = picture({"nodes": [node], "pods": [_pod(given["pod"])], "topologies": report})
     pod, room = view.unbound[0], Room.of(view.nodes[NODE])
-    why, _ = fit_numa.answer(pod, room, fit_numa.ask(pod))
+    why, _ = numa.answer(pod, room, numa.ask(pod))
     if not why and pod.pod.kube_qos is KubeQoS.BURSTABLE and room.node.topology_policy == "single-numa-node":
         # The descheduler does not ask for these: only resources that nobody has could keep them off.
         scope = room.node.topology_scope
-        why = numa_fit.align(fit_numa.ask(pod), zones=room.zones, allocatable=room.allocatable, scope=scope).why_not
+        why = numa_fit.align(numa.ask(pod), zones=room.zones, allocatable=room.allocatable, scope=scope).why_not
     found = {"code": "Unschedulable", "message": why.removeprefix(PREFIX)} if why else {"code": "Success"}
     return found, expect
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from koordlite.host import cgroup_names
-from koordlite.host.cgroupfs import Cgroups
-from koordlite.model.qos import KubeQoS
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.snapshot import Layout
 from tests.conformance.adapters import adapter
 

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from koordlite.formulas import node_sync
-from koordlite.kube.published import Published
-from koordlite.model import keys, node_notes, wire
+from koordlite.kube.folder.published import Published
+from koordlite.model import keys, node_notes
 from koordlite.model.decision import NodeResourceChange
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
 from tests.conformance.adapters import shapes
 
 Status = dict[str, dict[str, Quantity]]
@@ -41,7 +42,7 @@ def prepare(node: Any, worked_out: Any, names: tuple[str, ...]) -> Prepared:
 
 def show(node: Any, amounts: dict[str, int | None]) -> Status:
     """Capacity and allocatable of the node once these amounts are published."""
-    obj = msgspec.convert(node, wire.NodeObject)
+    obj = msgspec.convert(node, objects.NodeObject)
     shown = Published("n", None)
     shown.publish([NodeResourceChange(name, amount) for name, amount in amounts.items()], node=obj, topology=None)
     return status({"status": msgspec.to_builtins(shown.over_node(obj).status)})

@@ -9,16 +9,18 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from koordlite.formulas import schemata, schemata_bandwidth, schemata_overlay, schemata_wanted, schemata_ways
-from koordlite.formulas.schemata_wanted import Asked
-from koordlite.host import procfs, resctrl_info
-from koordlite.host.resctrlfs import ResctrlFS
+from koordlite.host import procfs
 from koordlite.model.decision import TasksChange
-from koordlite.model.qos import QoSClass
-from koordlite.model.resctrl import CACHES, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
-from koordlite.model.slo import SLO
-from koordlite.model.slo_qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
+from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Place
+from koordlite.resctrl import bandwidth as schemata_bandwidth
+from koordlite.resctrl import info as resctrl_info
+from koordlite.resctrl import masks, overlay, schemata, shares
+from koordlite.resctrl.filesystem import ResctrlFS
+from koordlite.resctrl.shares import Asked
+from koordlite.resctrl.values import CACHES, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
 from koordlite.strategies import resctrl
 from tests.conformance.adapters import adapter, shapes
 
@@ -69,7 +71,7 @@ def recorded_mask(given: Any, expect: Any) -> tuple[Any, Any]:
 def _mask(cbm: int, start: int, end: int) -> str:
     try:
         cap = CacheCapability(cbm_mask=cbm, min_cbm_bits=1)
-        return f"{schemata_ways.cache_mask(start_percent=start, end_percent=end, cap=cap):x}"
+        return f"{masks.cache_mask(start_percent=start, end_percent=end, cap=cap):x}"
     except ValueError:
         return ""
 
@@ -79,9 +81,9 @@ def part_of_a_part(given: Any, expect: Any) -> tuple[Any, Any]:
     base, least = int(given["base"], 16), given["min_bits"]
     try:
         if "absolute" in given:
-            found = schemata_overlay.absolute_part(base=base, mask=int(given["absolute"], 16), min_bits=least)
+            found = overlay.absolute_part(base=base, mask=int(given["absolute"], 16), min_bits=least)
         else:
-            found = schemata_overlay.percent_part(base=base, low=given["low"], high=given["high"], min_bits=least)
+            found = overlay.percent_part(base=base, low=given["low"], high=given["high"], min_bits=least)
     except ValueError:
         return "error", expect if given["error"] is None else "error"
     return f"{found:x}", "error" if given["error"] else expect
@@ -147,8 +149,8 @@ def _to_write(given: Any, resource: str, ids: Iterable[int], group: ResctrlGroup
         bandwidths={"MB": limit} if resource == "MB" else {},
         groups={"": ResctrlGroup({resource: dict.fromkeys(ids, whole)})},
     )
-    wanted = schemata_wanted.wanted(machine, asked).values
-    return wanted, schemata_wanted.to_write(machine, group, wanted)
+    wanted = shares.wanted(machine, asked).values
+    return wanted, shares.to_write(machine, group, wanted)
 
 
 @adapter("resctrl.write_tasks")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from koordlite.formulas import cpu_assign, reservation
-from koordlite.kube import kubelet
+from koordlite.kube.kubelet import configz
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.topology import Topology
@@ -64,11 +64,11 @@ def resolved(given: Any, expect: Any) -> tuple[Any, Any]:
 def kept_by_kubelet(given: Any, expect: Any) -> tuple[Any, Any]:
     raw = json.dumps({"kubeletconfig": given["kubeletConfig"]}).encode()
     try:
-        config = kubelet.parse_configz(raw)
+        config = configz.parse_configz(raw)
     except InputError:
         return "", expect
     cpus = tuple(shapes.cpus(given["topology"]))
-    seen, _ = kubelet.combine(config, kubelet.CPUManagerState(), Topology(cpus, ()))
+    seen, _ = configz.combine(config, configz.CPUManagerState(), Topology(cpus, ()))
     return str(seen.reserved_cpus), expect
 
 

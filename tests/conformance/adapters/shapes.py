@@ -9,12 +9,14 @@ import msgspec
 
 from koordlite.formulas import reservation as reservations
 from koordlite.formulas.pools import Pool, Pools
-from koordlite.model import node, pod, wire
+from koordlite.model import node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.pod import pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU
+from koordlite.model.wire import objects
 
 PoolRow = tuple[int, int, CPUSet]
 
@@ -38,13 +40,13 @@ def use(resources: dict[str, Any] | None) -> Use:
 
 def pod_of(given: dict[str, Any]) -> pod.Pod:
     """A pod from trimmed Kubernetes JSON; its uid is `namespace/name` when it has none."""
-    read = pod.from_wire(msgspec.convert(given or {}, wire.PodObject, strict=False))
+    read = pod.from_wire(msgspec.convert(given or {}, objects.PodObject, strict=False))
     return read if read.uid else dataclasses.replace(read, uid=read.key)
 
 
 def node_of(given: dict[str, Any] | None) -> node.Node:
     """A node from trimmed Kubernetes JSON."""
-    return node.from_wire(msgspec.convert(given or {}, wire.NodeObject))
+    return node.from_wire(msgspec.convert(given or {}, objects.NodeObject))
 
 
 def reservation(annotations: dict[str, str] | None) -> node.Reservation | None:

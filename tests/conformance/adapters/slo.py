@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koordlite.model import declared, slo, slo_config
-from koordlite.model import given as documents
-from koordlite.model.declared import Values
-from koordlite.model.lenient_json import Document
-from koordlite.model.slo import SLO, Colocation
-from koordlite.model.slo_layers import Reading, Section
+from koordlite.model.reading import declared
+from koordlite.model.reading import given as documents
+from koordlite.model.reading.declared import Values
+from koordlite.model.reading.lenient_json import Document
+from koordlite.model.slo import config, settings
+from koordlite.model.slo.layers import Reading, Section
+from koordlite.model.slo.settings import SLO, Colocation
 from tests.conformance.adapters import NotCovered, adapter, shapes
 
-SECTIONS = {section.key: section for section in slo_config.SECTIONS}
+SECTIONS = {section.key: section for section in config.SECTIONS}
 COLOCATION, HOST = "colocation-config", "host-application-config"
 KINDS = {
     "threshold": "resource-threshold-config",
@@ -59,7 +60,7 @@ def disabled(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("getNodeMetricCollectPolicy")
 def metric_policy(given: Any, expect: Any) -> tuple[Any, Any]:
-    found = slo.metric_policy(colocation(given.get("config")))
+    found = settings.metric_policy(colocation(given.get("config")))
     if found is None:
         return {"error": True}, expect
     names = ("aggregateDurationSeconds", "reportIntervalSeconds", "nodeMemoryCollectPolicy")
@@ -131,7 +132,7 @@ def _of_kind(kind: str) -> Section:
 
 def _effective(data: Any, node: Any = None) -> SLO:
     read = shapes.node_of(node)
-    return slo_config.effective(data, labels=read.labels, annotations=read.annotations)
+    return config.effective(data, labels=read.labels, annotations=read.annotations)
 
 
 def _strategies(section: Section, data: Any, like: Any, old: Any = None) -> dict[str, Any]:

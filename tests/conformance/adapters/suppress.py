@@ -8,7 +8,7 @@ from koordlite.formulas import cpu_select, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.qos import KubeQoS, QoSClass
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from tests.conformance.adapters import adapter, shapes, suppress_rounds
 
 

@@ -11,8 +11,8 @@ from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.qos import PriorityClass, QoSClass, raw_priority_class
-from koordlite.model.slo import SLO, HostApplication, Threshold
+from koordlite.model.pod.qos import PriorityClass, QoSClass, raw_priority_class
+from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Cgroup, Kubelet, Layout, Place, Published, Resctrl, Snapshot, Usage, Use
 from koordlite.model.topology import Topology
 from koordlite.strategies import cpu_suppress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import system_settings
-from koordlite.model.declared import settings
-from koordlite.model.slo import System
+from koordlite.model.reading.declared import settings
+from koordlite.model.slo.settings import System
 from tests.conformance.adapters import adapter
 
 _NAMES = {

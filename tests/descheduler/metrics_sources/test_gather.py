@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from descheduler import plugins
-from descheduler.evictor_args import Args
-from descheduler.limits import Limits
+from descheduler.arguments.evictor import Args
+from descheduler.filters.limits import Limits
 from descheduler.metrics_sources import gather
 from descheduler.metrics_sources.gather import Gatherer
 from descheduler.metrics_sources.resource_metrics import Smoothed, smooth
-from descheduler.outcome import Profile, Setup
-from descheduler.picture import Usage
-from descheduler.policy import MetricsProvider
-from koordlite.kube.answers import Answer, ApiError
-from koordlite.model import strict
+from descheduler.picture.cluster import Usage
+from descheduler.plan.outcome import Profile, Setup
+from descheduler.policy.upstream import MetricsProvider
+from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.model.reading import strict
 
 PAIR = "thresholds: {cpu: 20}\ntargetThresholds: {cpu: 50}\n"
 BY_METRICS = PAIR + "metricsUtilization: {source: KubernetesMetrics}\n"

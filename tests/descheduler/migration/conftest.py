@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from descheduler import config, cycle
+from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.cycle import planner
 from descheduler.evictors.migration import Migrations, Progress
-from descheduler.migration_args import MigrationControllerArgs
-from descheduler.outcome import Attempt, EvictionPlan
+from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
-from koordlite.kube import access
+from koordlite.kube.client import access
 from koordlite.sandbox.apiserver import ApiServer, ManualClock
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -151,7 +152,7 @@ class World:
 
     def plan(self) -> EvictionPlan:
         view = assemble.view(cluster.read(self.api))
-        return cycle.plan(view, config.setup(config.parse(POLICY, "policy")))
+        return planner.plan(view, reader.setup(reader.parse(POLICY, "policy")))
 
     def controller(self, **args: Any) -> Migrations:
         return Migrations(self.api, MigrationControllerArgs(**args), creator="me")

@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from descheduler import config, cycle
+from descheduler.cycle import planner
 from descheduler.evictors import cordons, dry_run
 from descheduler.evictors.carrier import Carrier
 from descheduler.evictors.migration import Progress
-from descheduler.leading import LeaderApi
-from descheduler.narrate import Lines
-from descheduler.outcome import EvictionPlan
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
+from descheduler.serve.leadership import LeaderApi
+from descheduler.serve.log_lines import Lines
 from descheduler.snapshot import assemble, cluster
-from koordlite.kube.paging import Page
+from koordlite.kube.client.paging import Page
 from koordlite.sandbox.apiserver import Fault
 
 World = Any
@@ -55,7 +56,7 @@ def carrier(world: World, told: list[Progress], **more: Any) -> Carrier:
 
 def plan(world: World) -> EvictionPlan:
     view = assemble.view(cluster.read(world.api))
-    return cycle.plan(view, config.setup(config.parse(TWO_WAYS, "policy")))
+    return planner.plan(view, reader.setup(reader.parse(TWO_WAYS, "policy")))
 
 
 def test_each_profile_has_its_own_way(world: World, told: list[Progress]) -> None:
@@ -302,7 +303,7 @@ def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: lis
     ref = world.job()["spec"]["podRef"]
     assert one.moving() == frozenset((ref["uid"],))
     view = dataclasses.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
-    again = cycle.plan(view, config.setup(config.parse(TWO_WAYS, "policy")))
+    again = planner.plan(view, reader.setup(reader.parse(TWO_WAYS, "policy")))
     spared = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.spare}
     assert spared[ref["uid"]] == "MigrationJobExists"
     world.server.faults.add(Fault(verb="list", resource="podmigrationjobs", status=500, times=1))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from descheduler.arguments.migration import ObjectLimiter
 from descheduler.migration.objects import JOBS
-from descheduler.migration_args import ObjectLimiter
 from koordlite.sandbox.apiserver import Fault
 
 World = Any

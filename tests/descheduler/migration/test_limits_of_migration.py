@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
+from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
 from descheduler.migration import arbitration, asking, filters, object_limiter, pods, shares
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.object_limiter import Rate
 from descheduler.migration.objects import PASSED_ARBITRATION, MigrationJob
-from descheduler.migration_args import MigrationControllerArgs, ObjectLimiter
-from koordlite.model import wire
+from koordlite.model.wire import objects
 
 MINUTE = "1970-01-01T00:01:00Z"
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -27,7 +27,7 @@ def pod(name: str, *, owner: str = "rs", kind: str = "ReplicaSet", node: str = "
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "ownerReferences": owners}
     meta |= more.pop("metadata", {})
     spec = {"nodeName": node, "schedulerName": "koord-scheduler", **more.pop("spec", {})}
-    return pods.view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, wire.PodObject), 0.0)
+    return pods.view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, objects.PodObject), 0.0)
 
 
 def job(name: str, *, passed: bool = False, made: str | None = None, **status: Any) -> MigrationJob:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from descheduler.migration import objects, reconcile
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
-from koordlite.model import wire
+from koordlite.model.wire import objects as wire
 
 NOW = 1_000_000.0
 REF = {"namespace": "default", "name": "p", "uid": "u1"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from descheduler.evictor_args import PriorityThreshold
+from descheduler.arguments.evictor import PriorityThreshold
+from descheduler.arguments.migration import Arbitration, MigrationControllerArgs
 from descheduler.evictors.migration import Migrations
 from descheduler.migration.objects import JOBS
-from descheduler.migration_args import Arbitration, MigrationControllerArgs
 
 World = Any
 ROOT = pathlib.Path(__file__).parents[3]

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from descheduler import cycle, plugins
-from descheduler.evictor_args import Args
+from descheduler import plugins
+from descheduler.arguments.evictor import Args
+from descheduler.cycle import planner
+from descheduler.filters.limits import Limits
 from descheduler.framework import Plugin
-from descheduler.limits import Limits
-from descheduler.outcome import EvictionPlan, Profile, Setup
-from koordlite.model import strict
+from descheduler.plan.outcome import EvictionPlan, Profile, Setup
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 
 Work = Callable[..., EvictionPlan]
 Entries = tuple[tuple[str, object], ...]
@@ -37,7 +38,7 @@ def work(cluster: Any) -> Work:
         entries = tuple(entry(one, given) for one, given in (*before, (name, args)))
         rules = strict.load(json.dumps(evictor or {}), Args, "evictor")
         profile = Profile("test", entries, rules)
-        return cycle.plan(cluster.view(), Setup(profiles=(profile,), limits=Limits(**limits)))
+        return planner.plan(cluster.view(), Setup(profiles=(profile,), limits=Limits(**limits)))
 
     return make
 

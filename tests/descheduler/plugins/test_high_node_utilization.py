@@ -9,8 +9,8 @@ from handles import handle
 
 from descheduler.framework import Finding, Note, Verdict, View
 from descheduler.plugins import high_node_utilization as plugin
-from koordlite.model import strict
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from handles import handle
 from descheduler.framework import Finding, Note, Remember, Verdict, View
 from descheduler.plugins import low_node_load as plugin
 from descheduler.utilization.load_args import Config
-from koordlite.model import keys, strict
+from koordlite.model import keys
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 
 AT_ONCE = "anomalyCondition: {consecutiveAbnormalities: 1}\n"
 BOUNDS = "highThresholds: {cpu: 50}\nlowThresholds: {cpu: 30}\n"

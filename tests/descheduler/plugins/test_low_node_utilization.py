@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from handles import handle
 
-from descheduler.common_args import Namespaces
+from descheduler.arguments.common import Namespaces
 from descheduler.framework import Finding, Note, Usage, Verdict, View
 from descheduler.plugins import low_node_utilization as plugin
 from descheduler.utilization import args
-from koordlite.model import strict
 from koordlite.model.errors import ConfigError
+from koordlite.model.reading import strict
 
 BOUNDS: dict[str, Any] = {"thresholds": {"cpu": 20}, "target_thresholds": {"cpu": 50}}
 

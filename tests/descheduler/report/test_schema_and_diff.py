@@ -10,12 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from descheduler import config
-from descheduler import report_folder as folder
 from descheduler.evictors import dry_run
-from descheduler.loop import Round
-from descheduler.outcome import EvictionPlan
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.policy import reader
 from descheduler.report import diff, document, html, text
+from descheduler.serve import report_folder as folder
+from descheduler.serve.loop import Round
 from koordlite.model.nrt import ContainerPlacement
 
 Place = Callable[..., ContainerPlacement]
@@ -94,7 +94,7 @@ def test_a_loop_goes_on_when_its_report_cannot_be_written(
 ) -> None:
     (tmp_path / "full").write_text("no folder")
     reports = folder.Folder(tmp_path / "full")
-    setup = config.setup(config.default())
+    setup = reader.setup(reader.default())
     told = Round(number=1, began=0.0, seconds=0.0, setup=setup, leader=True, dry_run=True, plan=troubled.plan(POLICY))
     reports.tell_on(told)
     (said,) = [record.getMessage() for record in caplog.records]

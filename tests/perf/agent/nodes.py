@@ -18,8 +18,8 @@ from koordlite.agent import Agent
 from koordlite.clock import RealClock
 from koordlite.host import bundle
 from koordlite.host.files import RealFiles
-from koordlite.host.journal import Journal
-from koordlite.kube.manifests import ManifestCluster
+from koordlite.host.journal.journal import Journal
+from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.ports import Files
 
 KINDS = (("BestEffort", "BE"), ("Burstable", "LS"))

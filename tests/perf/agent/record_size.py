@@ -17,7 +17,7 @@ import time
 from emulated import RESCTRL, Emulated
 
 from koordlite.agent import Agent
-from koordlite.host.journal import Journal
+from koordlite.host.journal.journal import Journal
 from koordlite.record.segment import Head
 from koordlite.record.store import PIECES, Recorder
 

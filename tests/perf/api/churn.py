@@ -26,11 +26,12 @@ from typing import Any
 
 import msgspec
 
-from koordlite.kube import access, sources
-from koordlite.kube.access import Api
-from koordlite.kube.reflector import Reflector, Source
-from koordlite.kube.watching import Watching
-from koordlite.model import wire
+from koordlite.kube.client import access
+from koordlite.kube.client.access import Api
+from koordlite.kube.watch import sources
+from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.watcher import Watching
+from koordlite.model.wire import objects as wire
 from koordlite.sandbox.apiserver import ApiServer, Fault
 
 PODS_A_NODE = 10

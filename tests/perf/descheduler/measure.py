@@ -29,15 +29,16 @@ COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "dec
 def one(source: list[str], only: str) -> dict[str, float]:
     """One cycle in this process, and what it cost. `only`: a single plugin of the policy."""
     began = time.perf_counter()
-    from descheduler import config, cycle
     from descheduler.cli import parser, picture
+    from descheduler.cycle import planner
+    from descheduler.policy import reader
 
-    document = config.load(str(POLICY))
-    setup = _only(config.setup(document), only)
+    document = reader.load(str(POLICY))
+    setup = _only(reader.setup(document), only)
     with picture.no_collection():
         view = picture.Pictures(parser().parse_args(["plan", *source])).view(document, setup)
         read, cpu_read = time.perf_counter(), time.process_time()
-        plan = cycle.plan(view, setup)
+        plan = planner.plan(view, setup)
         done, cpu_done = time.perf_counter(), time.process_time()
     return {
         "pods": sum(len(node.all_pods) for node in view.nodes.values()),
@@ -71,9 +72,9 @@ def _only(setup: Any, name: str) -> Any:
 
 def plugins() -> list[str]:
     """Names of the policy's plugins."""
-    from descheduler import config
+    from descheduler.policy import reader
 
-    return [plugin.name for profile in config.setup(config.load(str(POLICY))).profiles for plugin, _ in profile.plugins]
+    return [plugin.name for profile in reader.setup(reader.load(str(POLICY))).profiles for plugin, _ in profile.plugins]
 
 
 def measured(source: list[str], only: str = "") -> dict[str, float]:

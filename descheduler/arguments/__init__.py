@@ -1,0 +1,1 @@
+"""Arguments of plugins, filters and cycles as checked values."""

@@ -1,0 +1,70 @@
+"""Arguments that many plugins take: label selectors and namespaces, checked when they are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Literal
+
+from descheduler.picture import selectors
+from koordlite.model.wire import objects
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One line of matchExpressions."""
+
+    key: str = ""
+    """Label key."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "In"
+    """How the label is compared."""
+    values: tuple[str, ...] = ()
+    """For In and NotIn."""
+
+    def __post_init__(self) -> None:
+        selectors.check_requirement(self.key, self.operator, self.values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelSelector:
+    """A label selector as Kubernetes writes it; empty selects everything."""
+
+    match_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Labels that must be equal."""
+    match_expressions: tuple[Requirement, ...] = ()
+    """Requirements that must all hold."""
+
+    def __post_init__(self) -> None:
+        for key, value in self.match_labels.items():
+            selectors.check_requirement(key, "In", (value,))
+
+    @functools.cached_property
+    def compiled(self) -> objects.LabelSelector:
+        """The same selector as the API server writes it."""
+        lines = (
+            objects.LabelRequirement(key=r.key, operator=r.operator, values=r.values) for r in self.match_expressions
+        )
+        return objects.LabelSelector(match_labels=dict(self.match_labels), match_expressions=tuple(lines))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Does it select an object with these labels?"""
+        return selectors.labels_match(self.compiled, labels)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Namespaces:
+    """Namespaces by name: those to look at, or those to leave out."""
+
+    include: tuple[str, ...] = ()
+    """Only these; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """All but these."""
+
+    def __post_init__(self) -> None:
+        if self.include and self.exclude:
+            raise ValueError("namespaces takes include or exclude, not both")
+
+    def chosen(self, namespace: str) -> bool:
+        """Is it one of those to look at?"""
+        return namespace in self.include if self.include else namespace not in self.exclude

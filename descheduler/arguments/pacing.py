@@ -1,0 +1,39 @@
+"""What keeps evictions calm beyond the limits of one cycle: windows, pauses for one owner, and loops that end."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from descheduler.arguments import durations
+from descheduler.arguments.windows import Window
+from koordlite.model.settings import bounded
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loops:
+    """How often an owner's pods are moved when they come back wrong each time. The history is kept on the cluster."""
+
+    max_rounds: int = bounded(2, ge=1)
+    """Times they are moved by one plugin; then they are left alone."""
+    back_off: str = durations.field("10m")
+    """Wait before the second time; before each further one twice as long."""
+    forget_after: str = durations.field("24h")
+    """An owner with nothing wrong for so long starts afresh."""
+
+
+LOOPS = Loops()
+"""What holds when a policy says nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calm:
+    """All of it, as a policy asks for it."""
+
+    windows: tuple[Window, ...] = ()
+    loops: Loops = LOOPS
+    owner_delay_seconds: float = 0
+    """Least time between two evictions among the pods of one owner."""
+
+
+CALM = Calm()
+"""No windows, no pauses, and loops end as by default."""

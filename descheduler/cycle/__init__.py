@@ -1,0 +1,1 @@
+"""One cycle: picture and policy in, plan out."""

@@ -1,0 +1,83 @@
+"""What plugins of one profile may ask: the guards, the fit and the plan so far, each answer worked out once a cycle."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterable, Mapping
+
+from descheduler.arguments.evictor import Args
+from descheduler.filters import default_evictor
+from descheduler.fit.search import Rooms
+from descheduler.framework import NodeView, PodView, Refusal, Usage, View
+
+NOT_MEASURED = Usage(absent="nobody measured it: the picture holds no such usage")
+_NAMES_KEPT = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProfileHandle:
+    """`framework.Handle` for one plugin of one profile."""
+
+    view: View
+    args: Args
+    more_args: tuple[Args, ...] = ()
+    rooms: Rooms
+    nodes: tuple[NodeView, ...]
+    taken: Collection[str]
+    """uids of the pods that the plan takes; grows while the plan is made."""
+    recalled: object = None
+    shared_guards: default_evictor.Guards | None = None
+    """Guards that remember, shared by the plugins of the profile; without them the handle has its own."""
+    names: dict[int, tuple[tuple[NodeView, ...], frozenset[str]]] = dataclasses.field(default_factory=dict)
+    """Names of the nodes that were asked about, by the identity of their tuple: plugins ask about the same ones for
+    thousands of pods."""
+
+    def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
+        """Every guard that speaks against evicting the pod."""
+        return self._guards.refusals(pod)
+
+    @functools.cached_property
+    def _guards(self) -> default_evictor.Guards:
+        return self.shared_guards or default_evictor.Guards(self.view, (self.args, *self.more_args))
+
+    def evictable(self, pod: PodView) -> bool:
+        """No guard speaks against it."""
+        return not self._guards.refusals(pod)
+
+    def movable(self, pod: PodView) -> bool:
+        """The questions that are asked last have no objection either."""
+        if default_evictor.late_refusals(pod, self.view, self.args):
+            return False
+        return not self.args.node_fit or self.rooms.fits(pod, self.args.node_selector)
+
+    def fits(self, pod: PodView, nodes: Iterable[NodeView]) -> bool:
+        """It would fit on one of the nodes."""
+        asked = nodes if isinstance(nodes, tuple) else tuple(nodes)
+        if id(asked) not in self.names:
+            if len(self.names) >= _NAMES_KEPT:
+                self.names.clear()
+            self.names[id(asked)] = asked, frozenset(node.name for node in asked)
+        return self.rooms.fits_on(pod, self.names[id(asked)][1])
+
+    def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
+        """The first of the nodes that it would fit on."""
+        found = self.rooms.first_fit(pod, (node.name for node in nodes))
+        return self.view.nodes[found] if found else None
+
+    def kind(self, pod: PodView) -> object | None:
+        """What pods are alike to nodes."""
+        return self.rooms.kind(pod)
+
+    def going(self, pod: PodView) -> bool:
+        """The plan takes it already."""
+        return pod.uid in self.taken
+
+    def usage(self, source: str, query: str = "") -> Usage:
+        """What was measured; with the reason when there is nothing."""
+        return usage_of(self.view.usage, source, query)
+
+
+def usage_of(measured: Mapping[str, Usage], source: str, query: str) -> Usage:
+    """The measurement of a source; a Prometheus query has one of its own."""
+    return measured.get(f"{source}:{query}" if query else source, NOT_MEASURED)

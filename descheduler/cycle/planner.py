@@ -1,0 +1,287 @@
+"""One cycle: picture and policy in, plan out. Pure; what carries a plan out is in `evictors`.
+
+Plugins work in the order of upstream: `deschedule` of every profile, then `balance` of every profile, each in the
+order of the policy. A pod that a plugin named is asked in this order: is the finding ripe, does a guard speak against
+it, would it fit elsewhere, is there room in the limits. Each answer counts on what the plan has decided so far, and the
+plugin hears it at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from descheduler.cycle.handle import ProfileHandle
+from descheduler.cycle.node_changes import changes
+from descheduler.cycle.pacing import Restraint
+from descheduler.filters import default_evictor, limits
+from descheduler.filters.limits import Budget
+from descheduler.fit.search import Place, Rooms, Search
+from descheduler.framework import (
+    POINTS,
+    Conversation,
+    Cordon,
+    Finding,
+    NodeView,
+    Note,
+    Plugin,
+    PodView,
+    Point,
+    Refusal,
+    Remember,
+    Verdict,
+    View,
+)
+from descheduler.history import past_evictions
+from descheduler.picture import times
+from descheduler.picture.selectors import labels_match
+from descheduler.plan import candidate
+from descheduler.plan.background import Requests, counted
+from descheduler.plan.candidate import Candidate, Sightings
+from descheduler.plan.outcome import EvictionPlan, Outcome, Profile, Setup
+from koordlite.model.quantity import Quantity
+
+Memory = Mapping[tuple[str, str], object]
+"""What plugins wanted to know again, by profile and plugin."""
+
+_STOPS: Mapping[str, Literal["node", "namespace", "total"]] = {
+    limits.TOTAL: "total",
+    limits.PER_NODE: "node",
+    limits.PER_NAMESPACE: "namespace",
+}
+
+
+def plan(
+    view: View,
+    setup: Setup,
+    sightings: Sightings | None = None,
+    memory: Memory | None = None,
+    background: Requests | None = None,
+    *,
+    history: past_evictions.History | None = None,
+) -> EvictionPlan:
+    """The plan for this picture. InputError when the policy names what is not in the picture.
+
+    What earlier cycles left: without `sightings` this picture is all there is and no finding waits to be seen again,
+    without `memory` plugins remember nothing, without `background` no pod goes already,
+    without `history` no owner was ever moved.
+    """
+    for profile in setup.profiles:
+        default_evictor.check(view, profile.args)
+    draft = _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {}))
+    for point in POINTS:
+        for profile in setup.profiles:
+            draft.work(profile, point)
+    return draft.finished()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier cycles left."""
+
+    sightings: Sightings | None
+    memory: Memory
+    background: Requests
+    history: past_evictions.History
+
+
+class _Draft:
+    """A plan while it is made."""
+
+    def __init__(self, view: View, setup: Setup, past: Past) -> None:
+        self._view = view
+        self._setup = setup
+        self._past = past
+        self._remembered: dict[tuple[str, str], object] = {}
+        self._budget = Budget(setup.limits, view, counted(past.background.values()))
+        self._rooms = Rooms(view)
+        now = times.parse(view.time)
+        self._restraint = Restraint(setup.calm, past.history, now)
+        self._expect(past_evictions.outstanding(past.history, view.unbound, now))
+        self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
+        self._decided: dict[str, Outcome] = {}
+        self._taken: set[str] = set()
+        self._notes: list[Note] = []
+        self._cordons: list[str] = []
+        self._guards = {id(p): default_evictor.Guards(view, (p.args, *p.more_args)) for p in setup.profiles}
+        self._scope = {id(p): in_scope(view, setup, p) for p in setup.profiles}
+
+    def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
+        """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
+        for pod, move in coming if self._setup.fit == "plan" else ():
+            if move.target in self._rooms.by_node:
+                booked = [(zone, {n: Quantity.parse(t) for n, t in amounts.items()}) for zone, amounts in move.booked]
+                self._rooms.move(pod, Place(move.target, bookings=tuple(booked)))
+
+    def work(self, profile: Profile, point: Point) -> None:
+        """Let the profile's plugins of this point judge."""
+        chosen = [entry for entry in profile.plugins if entry[0].point == point]
+        if self._view.nodes and not self._scope[id(profile)]:
+            self._notes += [_nowhere(profile, plugin) for plugin, _ in chosen]
+        for order, entries in itertools.groupby(chosen, key=lambda entry: entry[0].order):
+            if order == "cycle":
+                self._together(profile, list(entries))
+            else:
+                for plugin, config in entries:
+                    self._converse(profile, plugin, self._conversation(profile, plugin, config))
+
+    def _conversation(self, profile: Profile, plugin: Plugin, config: object) -> Conversation:
+        return plugin.judge(self._view, config, self._handle(profile, plugin))
+
+    def _handle(self, profile: Profile, plugin: Plugin) -> ProfileHandle:
+        return ProfileHandle(
+            view=self._view,
+            args=profile.args,
+            more_args=profile.more_args,
+            rooms=self._rooms,
+            nodes=self._scope[id(profile)],
+            taken=self._taken,
+            recalled=self._past.memory.get((profile.name, plugin.name)),
+            shared_guards=self._guards[id(profile)],
+        )
+
+    def _converse(self, profile: Profile, plugin: Plugin, conversation: Conversation) -> None:
+        verdict: Verdict | None = None
+        while (said := _next(conversation, verdict)) is not None:
+            verdict = None
+            if isinstance(said, Finding):
+                finding = dataclasses.replace(said, plugin=plugin.name)
+                verdict = self._answer(profile, self._view.by_uid[finding.pod], (finding,))
+            else:
+                self._keep(profile, plugin, said)
+
+    def _together(self, profile: Profile, entries: Iterable[tuple[Plugin, Any]]) -> None:
+        """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
+        findings: dict[str, list[Finding]] = defaultdict(list)
+        for plugin, config in entries:
+            for said in self._conversation(profile, plugin, config):
+                if isinstance(said, Finding):
+                    findings[said.pod].append(dataclasses.replace(said, plugin=plugin.name))
+                else:
+                    self._keep(profile, plugin, said)
+        for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
+            self._answer(profile, self._view.by_uid[uid], tuple(findings[uid]))
+
+    def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember | Cordon) -> None:
+        if isinstance(said, Note):
+            self._notes.append(dataclasses.replace(said, plugin=plugin.name))
+        elif isinstance(said, Cordon):
+            self._cordons.append(said.node)
+        else:
+            self._remembered[(profile.name, plugin.name)] = said.value
+
+    def _answer(self, profile: Profile, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
+        before = self._decided.get(pod.uid)
+        if before and before.verdict == "evict":
+            self._decided[pod.uid] = _merged(before, dataclasses.replace(before, findings=findings))
+            return Verdict(evicted=False, reason="GoesAlready")
+        outcome = self._decide(Candidate(pod, findings, profile, self._past.sightings))
+        self._decided[pod.uid] = _merged(before, outcome)
+        if outcome.verdict == "evict":
+            self._taken.add(pod.uid)
+            return Verdict(evicted=True)
+        reason = outcome.reasons[0].reason
+        return Verdict(evicted=False, reason=reason, stop=_STOPS.get(reason, ""))
+
+    def _decide(self, asked: Candidate) -> Outcome:
+        pod, profile = asked.pod, asked.profile
+        refusals = self._refusals(asked)
+        if refusals:
+            return asked.spared(refusals)
+        reason, text = self._budget.refusal(pod)
+        if reason == limits.TOTAL:
+            # Nothing goes after this, so where it would fit is not worth asking every node.
+            return asked.spared((Refusal(reason, text),))
+        found = self._rooms.search(pod, profile.args.node_selector)
+        home = asked.home
+        if home == "elsewhere":
+            found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))
+        must_fit = profile.args.node_fit or bool(home) or (self._alone and pod.pod.active)
+        if must_fit and not found.places:
+            return asked.spared((Refusal("FitsNowhere", found.sentence),), found)
+        if reason:
+            return asked.spared((Refusal(reason, text),), found)
+        return self._take(asked, found)
+
+    def _refusals(self, asked: Candidate) -> tuple[Refusal, ...]:
+        pod, args = asked.pod, asked.profile.args
+        if pod.uid in self._past.background:
+            return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
+        unripe = asked.unripe()
+        said = self._guards[id(asked.profile)].refusals(pod)
+        late = default_evictor.late_refusals(pod, self._view, args)
+        return ((unripe,) if unripe else ()) + said + late + self._restraint.refusals(pod, asked.findings)
+
+    def _take(self, asked: Candidate, found: Search) -> Outcome:
+        pod, place = asked.pod, found.places[0] if found.places else None
+        self._budget.take(pod)
+        self._restraint.take(pod)
+        if self._setup.fit == "plan":
+            self._go(pod, place)
+        target = place.node if place else ""
+        return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target)
+
+    def _go(self, pod: PodView, place: Place | None) -> None:
+        # A pod that has ended was replaced when it did: nobody comes for it, and it takes no room anywhere.
+        if place and pod.pod.active:
+            self._rooms.move(pod, place)
+        else:
+            self._rooms.leave(pod)
+
+    def finished(self) -> EvictionPlan:
+        """The plan."""
+        decided = self._decided
+        if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is told.
+            for outcome in (o for o in decided.values() if o.verdict == "evict"):
+                self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
+        return EvictionPlan(
+            view=self._view,
+            evict=tuple(o for o in decided.values() if o.verdict == "evict"),
+            spare=tuple(o for o in decided.values() if o.verdict == "spare"),
+            notes=tuple(dict.fromkeys(self._notes)),
+            nodes=tuple(changes(self._view, decided, self._rooms)),
+            plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
+            grace_period_seconds=self._setup.grace_period_seconds,
+            memory=self._remembered,
+            migration=self._setup.migration,
+            cordon=tuple(dict.fromkeys(self._cordons)),
+        )
+
+
+def in_scope(view: View, setup: Setup, profile: Profile) -> tuple[NodeView, ...]:
+    """Nodes whose pods are judged: ready, and selected by policy and profile. The others only take pods in."""
+    selectors = [s for s in (setup.node_selector, profile.node_selector) if s is not None]
+    return tuple(
+        node
+        for node in view.nodes.values()
+        if node.ready and all(labels_match(selector, node.node.labels) for selector in selectors)
+    )
+
+
+def _nowhere(profile: Profile, plugin: Plugin) -> Note:
+    text = f"profile {profile.name} judges no node: none is ready and selected by nodeSelector"
+    return Note(node="", reason="NoNodeInScope", text=text, plugin=plugin.name)
+
+
+def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | Cordon | None:
+    try:
+        return conversation.send(verdict)
+    except StopIteration:
+        return None
+
+
+def _merged(before: Outcome | None, outcome: Outcome) -> Outcome:
+    """One answer a pod: the later one when it evicts, else the first one; all findings are kept."""
+    if before is None:
+        return outcome
+    chosen = outcome if outcome.verdict == "evict" and before.verdict == "spare" else before
+    known = set(map(_identity, before.findings))
+    more = tuple(f for f in outcome.findings if _identity(f) not in known)
+    return dataclasses.replace(chosen, findings=(*before.findings, *more))
+
+
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.plugin, finding.reason, finding.container

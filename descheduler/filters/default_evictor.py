@@ -1,0 +1,313 @@
+"""Why a pod may not be evicted: the protections of DefaultEvictor, each a function that says its reason.
+
+Source: upstream DefaultEvictor (docs/compatibility.md lists what differs: a mirror or static pod, or one that is
+already going, is never evicted, whatever its annotations say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from descheduler.arguments import durations
+from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
+from descheduler.framework import PodView, Refusal, View
+from descheduler.picture.pod_order import PREFER_NO_EVICTION
+from koordlite.model.errors import InputError, Problem
+
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+_MIRROR = "kubernetes.io/config.mirror"
+_SOURCE = "kubernetes.io/config.source"
+_EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+_COST_NEVER = 2**31 - 1
+
+
+Guard = Callable[[PodView, View, Args], str]
+
+
+def refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
+    """Every reason that speaks against evicting `pod`, not only the first; empty when there is none.
+
+    The annotation `descheduler.alpha.kubernetes.io/evict`, with any value, overrules the protections, but not what the
+    API refuses or what the operator's namespaces forbid.
+    """
+    always = _collect(_ALWAYS, pod, view, args)
+    if always or EVICT in pod.pod.annotations:
+        return always
+    return _collect(_PROTECTIONS, pod, view, args)
+
+
+def late_refusals(pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
+    """What is asked after everything else (upstream PreEvictionFilter, without nodeFit). No annotation overrules it."""
+    return _collect(_LATE, pod, view, args)
+
+
+def check(view: View, args: Args) -> None:
+    """InputError when the arguments name something that is not in the picture."""
+    name = args.priority_threshold.name
+    if name and name not in view.priority_classes:
+        known = ", ".join(sorted(view.priority_classes)) or "none"
+        do = f"add the PriorityClass to the snapshot (there: {known}) or give a value"
+        field = "DefaultEvictor.priorityThreshold.name"
+        raise InputError(Problem("policy", field, name, "no such PriorityClass in the snapshot", do))
+
+
+_Question = tuple[int, str, Args]
+"""Its number, the protection that is asked, and with which arguments."""
+_Said = list[tuple[int, Refusal]]
+"""Refusals, by the number of the question."""
+
+
+class Guards:
+    """The guards of a profile's filters for one picture. Only what the arguments ask for is asked, and what a
+    pod's template decides is asked once for all pods that share it."""
+
+    def __init__(self, view: View, every: Iterable[Args]) -> None:
+        self._view = view
+        every = tuple(every)
+        self._first = every[0]
+        asked = [(reason, args) for args in every for reason in _PROTECTIONS if _on(reason, args)]
+        questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
+        self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
+        self._of_pods = [question for question in questions if question[1] in _PERSONAL]
+        self._shared: dict[tuple[object, ...], tuple[PodView, _Said]] = {}
+        """What was said of a template, and the pod it was said of, which keeps the parts that are the key."""
+
+    def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
+        """What `refusals` says for each of the filters, each reason once."""
+        notes = pod.pod.annotations
+        if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes or pod.uid in self._view.moving:
+            always = _collect(_ALWAYS, pod, self._view, self._first)
+            if always:
+                return always
+        if EVICT in notes:
+            return ()
+        said = self._said_of_template(pod)
+        if self._of_pods:
+            said = sorted(said + self._say(pod, self._of_pods), key=lambda one: one[0])
+        return tuple(dict.fromkeys([refusal for _, refusal in said])) if said else ()
+
+    def _said_of_template(self, pod: PodView) -> _Said:
+        """The key holds all that the protections look at, but for those that are `_PERSONAL`."""
+        meta, spec = pod.object.metadata, pod.object.spec
+        key = (
+            meta.namespace,
+            id(meta.owner_references),
+            id(meta.labels),
+            *[pod.pod.annotations.get(note) for note in _NOTES],
+            id(spec.volumes),
+            id(spec.resource_claims),
+            pod.pod.priority,
+            pod.pod.phase,
+        )
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = pod, self._say(pod, self._of_templates)
+        return known[1]
+
+    def _say(self, pod: PodView, questions: Iterable[_Question]) -> _Said:
+        said = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
+        return [(number, Refusal(reason, text)) for number, reason, text in said if text]
+
+
+def _on(reason: str, args: Args) -> bool:
+    """Can this guard speak at all, with these arguments?"""
+    return _OPTIONAL.get(reason, _always)(args)
+
+
+def _always(_args: Args) -> bool:
+    return True
+
+
+def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> tuple[Refusal, ...]:
+    found = [(reason, guard(pod, view, args)) for reason, guard in guards.items()]
+    return tuple([Refusal(reason, text) for reason, text in found if text])
+
+
+def _mirror(pod: PodView, _view: View, _args: Args) -> str:
+    return "it mirrors a static pod: only its file on the node removes it" if _MIRROR in pod.pod.annotations else ""
+
+
+def _static(pod: PodView, _view: View, _args: Args) -> str:
+    source = pod.pod.annotations.get(_SOURCE, "api")
+    return f"kubelet runs it from {source}: the API cannot remove it" if source != "api" else ""
+
+
+def _terminating(pod: PodView, _view: View, _args: Args) -> str:
+    return "it is being deleted already" if pod.pod.deleting else ""
+
+
+def _migrating(pod: PodView, view: View, _args: Args) -> str:
+    return "it has a migration job already" if pod.uid in view.moving else ""
+
+
+def _opted_out(pod: PodView, _view: View, args: Args) -> str:
+    mandatory = args.no_eviction_policy == "Mandatory" and PREFER_NO_EVICTION in pod.pod.annotations
+    return "it asks not to be evicted, and noEvictionPolicy is Mandatory" if mandatory else ""
+
+
+def _cost(pod: PodView, _view: View, _args: Args) -> str:
+    text = pod.pod.annotations.get(_EVICTION_COST, "")
+    never = text == str(_COST_NEVER)
+    return f"its annotation {_EVICTION_COST} says never" if never else ""
+
+
+def _critical(pod: PodView, _view: View, args: Args) -> str:
+    priority = pod.pod.priority
+    if "SystemCriticalPods" not in args.protections or priority is None or priority < SYSTEM_CRITICAL:
+        return ""
+    return f"its priority {priority} is that of a system-critical pod"
+
+
+def _threshold(pod: PodView, view: View, args: Args) -> str:
+    limit = _priority_limit(view, args)
+    priority = pod.pod.priority
+    if "SystemCriticalPods" not in args.protections or priority is None:
+        return ""
+    return f"its priority {priority} is not below the threshold {limit}" if limit <= priority < SYSTEM_CRITICAL else ""
+
+
+def _priority_limit(view: View, args: Args) -> int:
+    wanted = args.priority_threshold
+    if wanted.name:
+        return view.priority_classes[wanted.name]
+    return SYSTEM_CRITICAL if wanted.value is None else wanted.value
+
+
+def _bare(pod: PodView, _view: View, args: Args) -> str:
+    if pod.object.metadata.owner_references or args.evict_all_bare_pods:
+        return ""
+    failed = pod.pod.phase == "Failed" and "FailedBarePods" not in args.protections
+    return "" if failed else "it has no owner: nobody would make it again"
+
+
+def _local_storage(pod: PodView, _view: View, args: Args) -> str:
+    volumes = pod.object.spec.volumes
+    if not volumes:
+        return ""
+    local = [v.name for v in volumes if v.host_path is not None or v.empty_dir is not None]
+    on = "PodsWithLocalStorage" in args.protections and local
+    return f"its local storage would be lost: {', '.join(local)}" if on else ""
+
+
+def _daemon_set(pod: PodView, _view: View, args: Args) -> str:
+    owned = any(owner.kind == "DaemonSet" for owner in pod.object.metadata.owner_references or ())
+    return (
+        "its DaemonSet would start it on the same node again" if owned and "DaemonSetPods" in args.protections else ""
+    )
+
+
+def _claims(pod: PodView, view: View, args: Args) -> str:
+    if "PodsWithPVC" not in args.protections:
+        return ""
+    claims = [
+        v.persistent_volume_claim.get("claimName", "")
+        for v in pod.object.spec.volumes or ()
+        if v.persistent_volume_claim is not None
+    ]
+    protected = {c.name for c in args.pod_protections.config.pods_with_pvc.protected_storage_classes}
+    held = [claim for claim in claims if _is_protected(view, f"{pod.pod.namespace}/{claim}", protected)]
+    return f"it holds the claims {', '.join(held)}" if held else ""
+
+
+def _is_protected(view: View, claim: str, classes: set[str]) -> bool:
+    """Any claim without a list of classes; with one, a claim of these, and one whose class nobody knows."""
+    known = view.storage_classes.get(claim, "")
+    return not classes or not known or known in classes
+
+
+def _no_budget(pod: PodView, view: View, args: Args) -> str:
+    on = "PodsWithoutPDB" in args.protections and pod.uid not in view.budgets_by_pod
+    return "no PodDisruptionBudget covers it" if on else ""
+
+
+def _resource_claims(pod: PodView, _view: View, args: Args) -> str:
+    on = "PodsWithResourceClaims" in args.protections and pod.object.spec.resource_claims
+    return "it holds resource claims" if on else ""
+
+
+def _labels(pod: PodView, _view: View, args: Args) -> str:
+    wanted = args.label_selector
+    return "its labels are not those of labelSelector" if wanted and not wanted.matches(pod.pod.labels) else ""
+
+
+def _namespace(pod: PodView, view: View, args: Args) -> str:
+    wanted = args.namespace_label_selector
+    if wanted is None or wanted == LabelSelector():
+        return ""
+    labels = view.namespaces.get(pod.pod.namespace)
+    if labels is None:
+        return f"namespaceLabelSelector is set and the namespace {pod.pod.namespace} is not in the snapshot"
+    return "" if wanted.matches(labels) else f"the namespace {pod.pod.namespace} is not one of namespaceLabelSelector"
+
+
+def _chosen_namespace(pod: PodView, _view: View, args: Args) -> str:
+    namespace = pod.pod.namespace
+    left_out = args.namespaces is not None and not args.namespaces.chosen(namespace)
+    return f"the namespace {namespace} is not one of namespaces" if left_out else ""
+
+
+def _replicas(pod: PodView, view: View, args: Args) -> str:
+    owners = pod.object.metadata.owner_references or ()
+    if args.min_replicas < 2 or len(owners) != 1:
+        return ""
+    count = view.replicas.get(owners[0].uid, 0)
+    few = count < args.min_replicas
+    return f"its {owners[0].kind} has {count} pods, minReplicas is {args.min_replicas}" if few else ""
+
+
+def _age(pod: PodView, _view: View, args: Args) -> str:
+    if args.min_pod_age is None:
+        return ""
+    started = pod.age_seconds if pod.object.status.start_time else None
+    young = started is None or started < durations.seconds(args.min_pod_age)
+    shown = "at an unknown time" if started is None else f"{durations.show(started)} ago"
+    return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
+
+
+def _many_budgets(pod: PodView, view: View, _args: Args) -> str:
+    keys = [budget.key for budget in view.budgets_by_pod.get(pod.uid, ())]
+    return f"{len(keys)} budgets cover it, the API refuses that: {', '.join(keys)}" if len(keys) > 1 else ""
+
+
+_ALWAYS: dict[str, Guard] = {
+    "MirrorPod": _mirror,
+    "StaticPod": _static,
+    "Terminating": _terminating,
+    "MigrationJobExists": _migrating,
+}
+_LATE: dict[str, Guard] = {"NamespaceSelector": _namespace, "ManyDisruptionBudgets": _many_budgets}
+_PROTECTIONS: dict[str, Guard] = {
+    "PrefersNoEviction": _opted_out,
+    "EvictionCostIsNever": _cost,
+    "SystemCritical": _critical,
+    "PriorityThreshold": _threshold,
+    "BarePod": _bare,
+    "LocalStorage": _local_storage,
+    "DaemonSet": _daemon_set,
+    "HasPVC": _claims,
+    "NoDisruptionBudget": _no_budget,
+    "HasResourceClaims": _resource_claims,
+    "LabelSelector": _labels,
+    "Namespace": _chosen_namespace,
+    "TooFewReplicas": _replicas,
+    "PodTooYoung": _age,
+}
+_NOTES = (PREFER_NO_EVICTION, _EVICTION_COST)
+"""Annotations that the protections look at; many pods have others of their own, such as their address."""
+_PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
+"""Protections that ask for more of a pod than it shares with others of its template."""
+_OPTIONAL: dict[str, Callable[[Args], bool]] = {
+    "PrefersNoEviction": lambda args: args.no_eviction_policy == "Mandatory",
+    "LocalStorage": lambda args: "PodsWithLocalStorage" in args.protections,
+    "DaemonSet": lambda args: "DaemonSetPods" in args.protections,
+    "SystemCritical": lambda args: "SystemCriticalPods" in args.protections,
+    "PriorityThreshold": lambda args: "SystemCriticalPods" in args.protections,
+    "HasPVC": lambda args: "PodsWithPVC" in args.protections,
+    "NoDisruptionBudget": lambda args: "PodsWithoutPDB" in args.protections,
+    "HasResourceClaims": lambda args: "PodsWithResourceClaims" in args.protections,
+    "LabelSelector": lambda args: args.label_selector is not None,
+    "Namespace": lambda args: args.namespaces is not None,
+    "TooFewReplicas": lambda args: args.min_replicas > 1,
+    "PodTooYoung": lambda args: args.min_pod_age is not None,
+}
+"""When a guard is not always asked."""

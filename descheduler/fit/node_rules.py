@@ -1,0 +1,132 @@
+"""What nodes say to a pod whatever else is on them: their state, labels and taints, and where its volumes can be.
+
+Pods that ask the same get the same answer, and nodes that look the same to them give the same: both are asked once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from descheduler.framework import NodeView, PodView, View
+from descheduler.picture import selectors
+from koordlite.model.wire import objects
+
+_NAME = "metadata.name"
+_OUTSIDE = "outside the evictor's nodeSelector"
+_Key = tuple[object, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """Nodes that may take pods of one kind as far as they themselves go, and what the others say."""
+
+    names: Mapping[str, None]
+    """Nodes that have nothing against them, by name; a set that keeps its order."""
+    refusals: Mapping[str, str]
+    """What each other node says."""
+    allowed: Mapping[str, None]
+    """Nodes that the pod's own selector and affinity allow, whatever the nodes say."""
+    tolerated: frozenset[str]
+    """Nodes whose taints the pod tolerates, whatever else they say."""
+
+
+class Shapes:
+    """Static answers for a picture."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._shapes: dict[_Key, Shape] = {}
+        self._by_keys: dict[tuple[str, ...], list[tuple[NodeView, list[str]]]] = {}
+
+    def of(self, pod: PodView, inside: objects.LabelSelector) -> tuple[_Key, Shape]:
+        """The shape of `pod` among the nodes that `inside` selects, with the key that like pods share."""
+        spec = pod.object.spec
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        volumes = tuple(self._volumes(pod))
+        key: _Key = (
+            tuple(sorted((spec.node_selector or {}).items())),
+            affinity.required if affinity else None,
+            spec.tolerations,
+            volumes,
+            selectors.key(inside),
+        )
+        if key not in self._shapes:
+            self._shapes[key] = self._shape(spec, volumes, inside)
+        return key, self._shapes[key]
+
+    def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
+        """Where each volume of the pod can be reached."""
+        for volume in pod.object.spec.volumes or ():
+            name = (volume.persistent_volume_claim or {}).get("claimName")
+            yield from self._view.volume_nodes.get(f"{pod.pod.namespace}/{name}", ()) if name else ()
+
+    def _shape(
+        self, spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
+    ) -> Shape:
+        names: list[str] = []
+        refusals: dict[str, str] = {}
+        allowed: list[str] = []
+        tolerated: list[str] = []
+        for node, members in self._buckets(_keys(spec, volumes, inside)):
+            chosen = selectors.node_matches(spec, node.name, node.node.labels)
+            taint = selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
+            why = _refusal(node, taint, volumes, chosen=chosen)
+            if not selectors.labels_match(inside, node.node.labels):
+                why = _OUTSIDE
+            allowed += members if chosen else ()
+            tolerated += members if taint is None else ()
+            if why:
+                refusals.update(dict.fromkeys(members, why))
+            else:
+                names += members
+        return Shape(dict.fromkeys(sorted(names)), refusals, dict.fromkeys(sorted(allowed)), frozenset(tolerated))
+
+    def _buckets(self, keys: tuple[str, ...]) -> list[tuple[NodeView, list[str]]]:
+        """Nodes that agree in these labels, their taints and their state, each group with one that stands for it."""
+        if keys not in self._by_keys:
+            groups: dict[object, tuple[NodeView, list[str]]] = {}
+            for name, node in self._view.nodes.items():
+                labels, spec = node.node.labels, node.object.spec
+                own = tuple(name if key == _NAME else labels.get(key) for key in keys)
+                alike = (own, spec.taints, bool(spec.unschedulable), node.ready)
+                groups.setdefault(alike, (node, []))[1].append(name)
+            self._by_keys[keys] = list(groups.values())
+        return self._by_keys[keys]
+
+
+def _refusal(
+    node: NodeView, taint: objects.Taint | None, volumes: Iterable[objects.NodeSelector], *, chosen: bool
+) -> str:
+    """The first objection, in the order and the words of upstream NodeFit; volumes are ours."""
+    if not node.ready:
+        return "node is not ready"
+    if node.object.spec.unschedulable:
+        return "node is not schedulable"
+    if not chosen:
+        return "pod node selector does not match the node label"
+    if taint:
+        return f"pod does not tolerate the taint {taint.key}:{taint.effect}"
+    if not all(_reaches(node, volume) for volume in volumes):
+        return "a volume of the pod cannot be reached from the node"
+    return ""
+
+
+def _reaches(node: NodeView, volume: objects.NodeSelector) -> bool:
+    terms = volume.node_selector_terms or ()
+    return any(selectors.term_matches(term, node.name, node.node.labels) for term in terms)
+
+
+def _keys(
+    spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
+) -> tuple[str, ...]:
+    """Labels that anybody here asks for; the name of the node among them where a field selector does."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = (affinity.required,) if affinity and affinity.required else ()
+    found = {*(spec.node_selector or {}), *(inside.match_labels or {})}
+    found.update(line.key for line in inside.match_expressions or ())
+    for selector in (*required, *volumes):
+        for term in selector.node_selector_terms or ():
+            found.update(line.key for line in term.match_expressions or ())
+            found.update(_NAME for _ in term.match_fields or ())
+    return tuple(sorted(found))

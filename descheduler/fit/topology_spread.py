@@ -1,0 +1,126 @@
+"""Topology spread constraints that forbid: would one more pod there lie too unevenly? Kept up to date with the plan.
+
+Source: kube-scheduler's PodTopologySpread filter. The pod itself is leaving, so where it is it does not count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from descheduler.fit.matching_pods import Crowd, Selected
+from descheduler.fit.node_rules import Shape
+from descheduler.framework import PodView, View
+from descheduler.picture import selectors
+from koordlite.model.wire import objects
+
+
+def constraints(pod: PodView) -> tuple[objects.TopologySpreadConstraint, ...]:
+    """The pod's constraints that keep it off nodes."""
+    found = pod.object.spec.topology_spread_constraints or ()
+    return tuple(one for one in found if one.when_unsatisfiable != "ScheduleAnyway")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One constraint as it stands for one pod."""
+
+    key: str
+    counts: Mapping[str, int]
+    """Pods by domain, without the pod itself."""
+    most: int
+    """A domain that has more already takes no further one."""
+
+    def refusal(self, labels: Mapping[str, str]) -> str:
+        """What a node with these labels says; empty when nothing."""
+        value = labels.get(self.key)
+        if value is None:
+            return f"node has no label {self.key} to spread over"
+        return f"pods would lie too unevenly over {self.key}" if self.closes(value) else ""
+
+    def closes(self, value: str | None) -> bool:
+        """A domain takes no further pod; a node without a domain never does."""
+        return value is None or self.counts.get(value, 0) > self.most
+
+
+class Spread:
+    """What constraints say in a picture, as the plan has left it."""
+
+    def __init__(self, view: View, crowd: Crowd) -> None:
+        self._view = view
+        self._crowd = crowd
+        self._known_domains: dict[object, tuple[Mapping[str, str], Mapping[str, int]]] = {}
+        self._counted: dict[object, tuple[int, Mapping[str, str], Counter[str]]] = {}
+
+    def rules(self, pod: PodView, shape_key: object, shape: Shape) -> list[Rule]:
+        """Every constraint of the pod, worked out."""
+        wanted = constraints(pod)
+        keys = tuple(one.topology_key for one in wanted)
+        return [self._rule(pod, one, keys, (shape_key, shape)) for one in wanted]
+
+    def _rule(
+        self,
+        pod: PodView,
+        constraint: objects.TopologySpreadConstraint,
+        keys: tuple[str, ...],
+        shaped: tuple[object, Shape],
+    ) -> Rule:
+        selector = selectors.with_label_keys(constraint, pod.pod.labels)
+        selected = self._crowd.selected(pod.pod.namespace, selector)
+        own = selectors.labels_match(selector, pod.pod.labels)
+        eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, shaped)
+        counts, here = dict(known), selected.where.get(pod.uid, "")
+        if here in eligible:
+            counts[eligible[here]] -= 1
+        least = min(counts.values(), default=0)
+        if constraint.min_domains is not None and len(counts) < constraint.min_domains:
+            least = 0
+        return Rule(constraint.topology_key, counts, constraint.max_skew + least - own)
+
+    def _counts(
+        self,
+        namespace: str,
+        constraint: objects.TopologySpreadConstraint,
+        selected: Selected,
+        keys: tuple[str, ...],
+        shaped: tuple[object, Shape],
+    ) -> tuple[Mapping[str, str], Counter[str]]:
+        """Domain by node, and pods by domain; worked out once for all pods that have the constraint, until one of
+        those it selects moves."""
+        policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
+        about = (namespace, selectors.key(selected.selector), constraint.topology_key, keys, policies, shaped[0])
+        known = self._counted.get(about)
+        if known is None or known[0] != selected.version:
+            eligible, empty = self._domains(constraint, keys, shaped)
+            counts = Counter(empty)
+            counts.update([eligible[node] for node in selected.where.values() if node in eligible])
+            known = self._counted[about] = (selected.version, eligible, counts)
+        return known[1:]
+
+    def _domains(
+        self, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], shaped: tuple[object, Shape]
+    ) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        """Domain by node, of the nodes that count, and an empty count of each domain."""
+        policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
+        about = (constraint.topology_key, keys, policies, shaped[0])
+        if about not in self._known_domains:
+            names = self._eligible(constraint, keys, shaped[1])
+            domains = {name: self._domain(name, constraint.topology_key) for name in names}
+            self._known_domains[about] = (domains, dict.fromkeys(domains.values(), 0))
+        return self._known_domains[about]
+
+    def _eligible(
+        self, constraint: objects.TopologySpreadConstraint, keys: Iterable[str], shape: Shape
+    ) -> Iterator[str]:
+        """Nodes that make up the domains."""
+        names: Iterable[str] = self._view.nodes if constraint.node_affinity_policy == "Ignore" else shape.allowed
+        for name in names:
+            labels = self._view.nodes[name].node.labels
+            counted = constraint.node_taints_policy != "Honor" or name in shape.tolerated
+            if counted and all(key in labels for key in keys):
+                yield name
+
+    def _domain(self, node: str, key: str) -> str:
+        view = self._view.nodes.get(node)
+        return view.node.labels.get(key, "") if view else ""

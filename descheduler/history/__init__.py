@@ -1,0 +1,1 @@
+"""What cycles remember: earlier evictions and findings that are not ripe yet."""

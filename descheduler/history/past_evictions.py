@@ -1,0 +1,219 @@
+"""What became of earlier evictions, by owner: whoever came back wrong is moved again later and later, and then no more.
+
+A pod that was started after pods of its owner were moved by the same plugin may be the successor of one of them. When
+it has the same thing wrong, moving did not help. Each time it comes back is a round; a round waits twice as long as the
+one before, and after the last round the owner is left alone until nothing was found with it for a while. Pods that
+were there all along are no successors, however many of them there are.
+
+What a cycle is about to do is kept before it is done (`intents`), so that a process that ends in the middle forgets
+nothing: the next one asks the picture which of the pods went (`resumed`).
+
+Pure: the history is a value that goes into a cycle and comes out of it; `memory_store` keeps it on the cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from descheduler.arguments import durations
+from descheduler.arguments.pacing import Loops
+from descheduler.framework import Finding, PodView, Refusal, View
+from descheduler.picture import times
+from descheduler.plan import background
+from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+
+RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")
+"""Plugins whose findings come again by their nature: there is no loop to end."""
+LOAD_DRIVEN = ("LowNodeUtilization", "HighNodeUtilization", "LowNodeLoad", "FragmentationAware", "CustomPriority")
+"""Plugins whose findings come and go with the load: what they find again does not prolong the time an owner is left
+alone."""
+OUTSTANDING_SECONDS = 600.0
+"""So long after an eviction a pod of the owner that waits for a node counts as the successor on its way."""
+CLOCKS_SECONDS = 5.0
+"""So much earlier than an eviction its successor may seem to start: ages are in whole seconds, and the clock of this
+machine, by which evictions are remembered, may be ahead of the server's."""
+MOST_OWNERS = 2000
+"""More are forgotten, those first that were not seen for longest: a ConfigMap holds one MiB."""
+MOST_MOVES = 10
+"""Of one owner's moves the latest are kept one by one."""
+MOST_INTENTS = 1000
+"""Of one cycle's evictions so many are kept before they are asked for, the first ones: they have to fit beside the
+history."""
+
+
+class Round(msgspec.Struct, frozen=True, gc=False):
+    """Pods of an owner that one plugin moved for the same time."""
+
+    first: float
+    """Seconds since the epoch."""
+    last: float
+    count: int
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One eviction, and the place the plan counted on."""
+
+    at: float
+    pod: str
+    node: str
+    target: str = ""
+    booked: tuple[tuple[int, dict[str, str]], ...] = ()
+    """Amounts by NUMA node of the target."""
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What is known of one owner."""
+
+    seen: float
+    """When something was last found with it."""
+    rounds: dict[str, tuple[Round, ...]] = {}
+    """By plugin."""
+    moves: tuple[Move, ...] = ()
+    """The latest, oldest first."""
+
+    @property
+    def last_move(self) -> float | None:
+        """When a pod of it was evicted last."""
+        return self.moves[-1].at if self.moves else None
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """An eviction that is about to be asked for: what the history would say of it."""
+
+    uid: str
+    owner: str
+    move: Move
+    rounds: dict[str, int] = {}
+    """By plugin: in how many rounds the owner was moved before."""
+
+
+History = Mapping[str, Past]
+"""By owner, `Kind/namespace/name`."""
+
+
+def generation(pod: PodView, plugin: str, past: Past | None, now: float) -> int:
+    """How many rounds of moves by `plugin` this pod may have come back from; 0 for a pod that was there before."""
+    rounds = past.rounds.get(plugin, ()) if past else ()
+    if pod.age_seconds is None:
+        return len(rounds)
+    return sum(one.first <= now - pod.age_seconds + CLOCKS_SECONDS for one in rounds)
+
+
+def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
+    """Why moving this pod again would not help, or not yet; None when nothing speaks against it."""
+    past = history.get(pod.owner)
+    if not past or now - past.seen > durations.seconds(rules.forget_after):
+        return None
+    plugins = dict.fromkeys(f.plugin for f in findings if f.severity == "hard")
+    said = [_refusal(pod, plugin, past, rules, now) for plugin in plugins]
+    # A finding that has no such past is a reason of its own.
+    return said[0] if said and all(said) else None
+
+
+def _refusal(pod: PodView, plugin: str, past: Past, rules: Loops, now: float) -> Refusal | None:
+    came_back = 0 if plugin in RECURRING else generation(pod, plugin, past, now)
+    if not came_back:
+        return None
+    rounds = past.rounds[plugin]
+    last = rounds[came_back - 1].last
+    if came_back >= rules.max_rounds:
+        span = durations.show(last - rounds[0].first)
+        times_moved = f"moved {came_back} {'time' if came_back == 1 else 'times'}"
+        quiet = durations.show(durations.seconds(rules.forget_after))
+        text = f"{pod.owner} was {times_moved} for {plugin} within {span} and came back; it is left alone until nothing"
+        return Refusal("MovedAndCameBack", f"{text} was found with it for {quiet}")
+    left = durations.seconds(rules.back_off) * 2 ** (came_back - 1) - (now - last)
+    if left <= 0:
+        return None
+    text = f"a pod of {pod.owner} was moved {durations.show(now - last)} ago for {plugin} and came back; next try in"
+    return Refusal("BackOff", f"{text} {durations.show(left)}")
+
+
+def outstanding(history: History, waiting: Iterable[PodView], now: float) -> Iterator[tuple[PodView, Move]]:
+    """Pods that wait for a node and follow a recent eviction of ours, with that move: its place is still taken."""
+    left = {
+        owner: [move for move in past.moves if move.target and now - move.at <= OUTSTANDING_SECONDS]
+        for owner, past in history.items()
+    }
+    for pod in waiting:
+        moves = left.get(pod.owner)
+        if (
+            moves
+            and pod.pod.active
+            and (pod.age_seconds is None or now - pod.age_seconds + CLOCKS_SECONDS >= moves[0].at)
+        ):
+            yield pod, moves.pop()
+
+
+def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rules: Loops) -> dict[str, Past]:
+    """The history with what this cycle found and did; what is too old, or too much, is left out.
+
+    `attempts` that evicted nothing leave no trace. Owners are remembered from their first eviction on.
+    """
+    now = times.parse(plan.view.time)
+    forget = durations.seconds(rules.forget_after)
+    known = {owner: past for owner, past in history.items() if now - past.seen <= forget}
+    for outcome in plan.outcomes:
+        past = known.get(outcome.pod.owner)
+        if past and any(f.severity == "hard" and f.plugin not in LOAD_DRIVEN for f in outcome.findings):
+            known[outcome.pod.owner] = msgspec.structs.replace(past, seen=now)
+    gone = {attempt.uid for attempt in attempts if attempt.goes}
+    known = _with(known, (intent for intent in _intents(history, plan) if intent.uid in gone))
+    newest = sorted(known, key=lambda owner: (-known[owner].seen, owner))[:MOST_OWNERS]
+    return {owner: known[owner] for owner in sorted(newest)}
+
+
+def intents(history: History, plan: EvictionPlan) -> tuple[Intent, ...]:
+    """What is to be known of the plan's evictions when nobody is left to say which of them were carried out."""
+    return tuple(itertools.islice(_intents(history, plan), MOST_INTENTS))
+
+
+def resumed(history: History, pending: Iterable[Intent], view: View) -> History:
+    """The history with those evictions of a cycle without an end that were carried out, as this picture shows them.
+
+    A pod that is still there, is not going and has no migration job was not evicted.
+    """
+    there = {pod.uid: pod for pod in (*view.by_uid.values(), *view.unbound)}
+    return _with(history, (one for one in pending if one.uid in view.moving or _goes(there.get(one.uid))))
+
+
+def _goes(pod: PodView | None) -> bool:
+    return pod is None or pod.pod.deleting or background.IN_PROGRESS in pod.pod.annotations
+
+
+def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:
+    """`history`: as the cycle began; pods of one cycle are of the same round."""
+    now = times.parse(plan.view.time)
+    for outcome in plan.evict:
+        pod = outcome.pod
+        plugins = dict.fromkeys(f.plugin for f in outcome.findings if f.severity == "hard")
+        if pod.owner:
+            before = history.get(pod.owner)
+            rounds = {name: generation(pod, name, before, now) for name in plugins if name not in RECURRING}
+            yield Intent(pod.uid, pod.owner, _move(outcome, now), rounds)
+
+
+def _move(outcome: Outcome, now: float) -> Move:
+    place = next((p for p in outcome.search.places if p.node == outcome.target), None) if outcome.search else None
+    booked = tuple((zone, {n: str(q) for n, q in amounts.items()}) for zone, amounts in place.bookings) if place else ()
+    return Move(now, outcome.pod.key, outcome.pod.node, outcome.target, booked)
+
+
+def _with(history: History, carried_out: Iterable[Intent]) -> dict[str, Past]:
+    known = dict(history)
+    for one in carried_out:
+        past, now = known.get(one.owner) or Past(one.move.at), one.move.at
+        rounds = {plugin: _counted(past.rounds.get(plugin, ()), number, now) for plugin, number in one.rounds.items()}
+        moves = (*past.moves, one.move)[-MOST_MOVES:]
+        known[one.owner] = Past(max(past.seen, now), {**past.rounds, **rounds}, moves)
+    return known
+
+
+def _counted(rounds: tuple[Round, ...], number: int, now: float) -> tuple[Round, ...]:
+    if number >= len(rounds):
+        return (*rounds, Round(now, now, 1))
+    one = rounds[number]
+    return (*rounds[:number], Round(one.first, now, one.count + 1), *rounds[number + 1 :])

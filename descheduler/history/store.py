@@ -1,0 +1,157 @@
+"""Keeps what is known of earlier evictions on the cluster: one ConfigMap in the descheduler's own namespace.
+
+Why not annotations on the owners: that needs leave to patch every kind of workload there is, makes their controllers
+and whoever compares them with a repository see a change, and goes away with an owner that is made anew. One ConfigMap
+needs leave for one object, outlives pods and leaders, and people can read it and delete it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Protocol
+
+import msgspec
+
+from descheduler.history.past_evictions import History, Intent, Past
+from descheduler.plan.candidate import Sightings
+from koordlite.kube.client.answers import Answer, ApiError
+from koordlite.model.errors import InputError, Problem
+
+NAME = "descheduler-memory"
+KEY = "history.json"
+VERSION = 1
+MOST_BYTES = 900_000
+"""An API server refuses a ConfigMap of more than one MiB."""
+MERGE = "application/merge-patch+json"
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.client.access.Api`."""
+
+    def request(self, method: str, path: str, *, body: object = None, content_type: str = "application/json") -> Answer:
+        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """What one cycle leaves to the next, whoever runs it."""
+
+    history: History = dataclasses.field(default_factory=dict)
+    sightings: Sightings = dataclasses.field(default_factory=dict)
+    pending: tuple[Intent, ...] = ()
+    """Evictions of a cycle that has not ended; empty after one that has."""
+
+
+class _Document(msgspec.Struct, frozen=True):
+    version: int
+    owners: dict[str, Past]
+    seen: dict[str, dict[str, int]] = {}
+    """Pictures in a row, by pod uid and reason."""
+    pending: tuple[Intent, ...] = ()
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    data: dict[str, str] | None = None
+
+
+def encode(kept: Kept) -> str:
+    """The text that is kept; the same values give the same text.
+
+    Of more than a ConfigMap holds, what matters least is left out: older moves of an owner, then counts of sightings,
+    which only have to be made again, then owners that were not seen for longest.
+    """
+    return next((text for fewer in _shortened(kept) if len(text := _text(fewer)) <= MOST_BYTES), _text(Kept()))
+
+
+def _shortened(kept: Kept) -> Iterator[Kept]:
+    yield kept
+    for most in (3, 1):
+        history = {owner: msgspec.structs.replace(one, moves=one.moves[-most:]) for owner, one in kept.history.items()}
+        yield Kept(history, kept.sightings, kept.pending)
+    owners = sorted(history, key=lambda owner: (-history[owner].seen, owner))
+    while owners:
+        yield Kept({owner: history[owner] for owner in sorted(owners)}, {}, kept.pending)
+        owners = owners[: len(owners) // 2]
+
+
+def _text(kept: Kept) -> str:
+    seen: dict[str, dict[str, int]] = {}
+    for (uid, reason), count in kept.sightings.items():
+        seen.setdefault(uid, {})[reason] = count
+    return msgspec.json.encode(
+        _Document(VERSION, dict(kept.history), seen, kept.pending), order="deterministic"
+    ).decode()
+
+
+def decode(text: str, where: str) -> Kept:
+    """What `encode` wrote; InputError when it is something else."""
+    do = "delete the ConfigMap: the history begins anew; until then nobody is taken for having come back"
+    try:
+        found = msgspec.json.decode(text, type=_Document)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(Problem(where, f"data[{KEY}]", text[:200], str(error), do)) from error
+    if found.version != VERSION:
+        why = f"version {found.version} is not the one that is understood, {VERSION}"
+        raise InputError(Problem(where, f"data[{KEY}].version", str(found.version), why, do))
+    return Kept(found.owners, _by_finding(found.seen), found.pending)
+
+
+def _by_finding(seen: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    return {(uid, reason): count for uid, counts in seen.items() for reason, count in counts.items()}
+
+
+def load(api: Api, namespace: str) -> Kept:
+    """What is on the cluster; empty when nothing was ever kept.
+
+    InputError when what is there cannot be read, ApiError or ApiUnreachable when it cannot be fetched: to go on without
+    it would be to forget every loop.
+    """
+    try:
+        answer = api.request("GET", _path(namespace))
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return Kept()
+        raise
+    data = msgspec.json.decode(answer.body, type=_ConfigMap).data or {}
+    return decode(data[KEY], f"configmap/{namespace}/{NAME}") if KEY in data else Kept()
+
+
+def save(api: Api, namespace: str, kept: Kept) -> None:
+    """Keep it. The leader alone writes, so the last one wins; ApiError or ApiUnreachable when it was not kept."""
+    data = {KEY: encode(kept)}
+    try:
+        api.request("PATCH", _path(namespace), body={"data": data}, content_type=MERGE)
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        labels = {"app.kubernetes.io/name": "descheduler"}
+        meta = {"name": NAME, "namespace": namespace, "labels": labels}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        api.request("POST", _path(namespace).rpartition("/")[0], body=body)
+
+
+def _path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
+
+
+class Store:
+    """The ConfigMap, read when a process begins to lead, written when there is something new."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+        self._written = ""
+
+    def load(self) -> Kept:
+        """See `load`."""
+        kept = load(self._api, self._namespace)
+        self._written = encode(kept)
+        return kept
+
+    def save(self, kept: Kept) -> None:
+        """See `save`; nothing is sent when the same stands there already."""
+        text = encode(kept)
+        if text != self._written:
+            save(self._api, self._namespace, kept)
+            self._written = text

@@ -1,0 +1,1 @@
+"""What is judged: pods, nodes, budgets and usage at one instant, and the indexes over them."""

@@ -1,0 +1,235 @@
+"""The picture that plugins judge: pods, nodes, budgets and usage at one instant, indexed. Made once, never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+
+from descheduler.picture.templates import Template
+from koordlite.model import cpuset
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.node import Node, Reservation
+from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
+from koordlite.model.pod.pod import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod with what the picture knows about it. Slots, because there are hundreds of thousands, and every rule walks
+    over all of them."""
+
+    pod: Pod
+    object: objects.PodObject
+    node: str
+    age_seconds: float | None
+    """Since the pod started, else since it was created; None when neither is known."""
+    containers: tuple[ContainerPlacement, ...] = ()
+    """Promise and fact of each container that has one or the other."""
+    observed: bool = False
+    """The agent saw the containers there. False: all we have is what was promised."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """Identity of this very pod, not of its name."""
+        return self.pod.uid
+
+    @property
+    def owner(self) -> str:
+        """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
+        owners = self.object.metadata.owner_references or ()
+        chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
+        return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
+
+    @property
+    def promised(self) -> bool:
+        """Somebody promised CPUs of its own, or one NUMA node."""
+        return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
+
+    @property
+    def single_numa(self) -> bool:
+        """One NUMA node was promised."""
+        return any(c.single_numa for c in self.containers)
+
+    @property
+    def pinned(self) -> CPUSet:
+        """CPUs that are this pod's alone, by promise or in fact."""
+        if not self.containers:
+            return EMPTY
+        exclusive = [c for c in self.containers if c.exclusive]
+        return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReservedCPUs:
+    """CPUs of a node that are kept for something else, by who keeps them."""
+
+    koordinator: CPUSet | None = EMPTY
+    """Of the node reservation; None when only a quantity is known, and so not which CPUs."""
+    source: str = "none"
+    """`report` (the agent's resolved list), `annotation` (the list on the node), `computed` (from a quantity and the
+    topology), `quantity`, `unreadable` or `none`."""
+    kubelet: CPUSet = EMPTY
+    """reservedSystemCPUs, or what the CPU manager took for its reserve."""
+    strict: bool = False
+    """kubelet keeps shared containers off its reserved CPUs too (strict-cpu-reservation)."""
+    system: CPUSet = EMPTY
+    """Set apart for SYSTEM pods."""
+    crane: CPUSet = EMPTY
+    """Kept by Crane from pods that ask for it."""
+
+    @property
+    def known(self) -> CPUSet:
+        """All CPUs we know to be kept."""
+        return (self.koordinator or EMPTY) | self.kubelet | self.system | self.crane
+
+
+NO_TOPOLOGY = Topology((), ())
+NO_CPU_MANAGER = CPUManagerPolicy()
+NOTHING_RESERVED = ReservedCPUs()
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeView:
+    """A node with its pods and its topology report."""
+
+    node: Node
+    object: objects.NodeObject
+    pods: tuple[PodView, ...] = ()
+    """Pods bound to it that have not ended, by namespace and name."""
+    ended: tuple[PodView, ...] = ()
+    """Pods bound to it that have Succeeded or Failed, by namespace and name."""
+    topology: Topology = NO_TOPOLOGY
+    """Empty when nobody reports it."""
+    zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    """Available amounts by NUMA node, as reported."""
+    zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
+    """Allocatable amounts by NUMA node, as reported: what an empty node could give; only under `restricted`."""
+    distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    """By NUMA node, then by the other one: the distance, 10 for itself; empty when nobody reports it."""
+    be_pool: CPUSet = EMPTY
+    """CPUs that best-effort pods may share, as reported."""
+    topology_policy: str = ""
+    """Kubelet's topology manager policy; empty when unknown."""
+    topology_scope: str = "container"
+    cpu_manager: CPUManagerPolicy = NO_CPU_MANAGER
+    reserved: ReservedCPUs = NOTHING_RESERVED
+    reservation: Reservation | None = None
+    """As written on the node."""
+    placement_age_seconds: float | None = None
+    """Age of the agent's placement; None when there is none."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def all_pods(self) -> tuple[PodView, ...]:
+        """Pods of all phases that are bound to it; those that have ended come last."""
+        return self.pods + self.ended
+
+    @functools.cached_property
+    def ready(self) -> bool:
+        """Its condition Ready is True, or there are no conditions to go by."""
+        conditions = {c.type: c.status for c in self.object.status.conditions or ()}
+        return conditions.get("Ready", "True") == "True"
+
+    @functools.cached_property
+    def requested(self) -> Mapping[str, int]:
+        """Requests of its pods, in nano-units by resource."""
+        total: dict[str, int] = {}
+        for pod in self.pods:
+            for name, amount in pod.pod.requests.items():
+                total[name] = total.get(name, 0) + amount.nano
+        return total
+
+    @functools.cached_property
+    def pinned(self) -> CPUSet:
+        """CPUs that pods of this node hold alone."""
+        return cpuset.union(pod.pinned for pod in self.pods)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget and the pods it covers."""
+
+    key: str
+    allowed: int
+    """status.disruptionsAllowed."""
+    pods: frozenset[str]
+    """uids."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """Measured usage of nodes and pods, from one source. Amounts: cpu in milli-CPUs, memory in bytes, else as told."""
+
+    nodes: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    """Amount by resource, by node. A Prometheus query gives one resource, `MetricResource`, in percent."""
+    pods: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    """Amount by resource, by pod (`namespace/name`); empty where the source knows only nodes."""
+    ages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Seconds since a node's measurement was written, by node; a node without an entry does not say."""
+    absent: str = ""
+    """Why there is no measurement; empty when there is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """The cluster at one instant, indexed. Every plugin judges this same picture."""
+
+    time: str
+    """RFC 3339: what ages are measured against."""
+    time_source: str
+    """Where `time` comes from, in words."""
+    nodes: Mapping[str, NodeView]
+    """By name, in the order of names."""
+    templates: tuple[Template, ...] = ()
+    """The pods of `pods()` by what they share."""
+    by_uid: Mapping[str, PodView] = dataclasses.field(default_factory=dict)
+    """Pods of all phases that are bound to a node."""
+    unbound: tuple[PodView, ...] = ()
+    """Pods without a node of the picture."""
+    budgets: tuple[DisruptionBudget, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    """Labels by namespace; a namespace that was not in the files is missing."""
+    priority_classes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    storage_classes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Storage class by claim, `namespace/name`."""
+    volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]] = dataclasses.field(default_factory=dict)
+    """Which nodes reach the volume of a claim, `namespace/name`: every selector must match. A claim without an entry is
+    reached from everywhere."""
+    moving: frozenset[str] = frozenset()
+    """uids of pods that have a migration job which has not ended."""
+    usage: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
+    """By source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
+    replicas: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Pods by owner uid, in any phase and on any node."""
+    problems: tuple[Problem, ...] = ()
+    """Objects that could not be read, or only in part."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the picture, in words."""
+
+    def pods(self) -> Iterator[PodView]:
+        """All pods that have not ended and are bound to a node, by node, namespace and name."""
+        for node in self.nodes.values():
+            yield from node.pods
+
+    @functools.cached_property
+    def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:
+        """Budgets that cover a pod, by uid."""
+        found: dict[str, tuple[DisruptionBudget, ...]] = {}
+        for budget in self.budgets:
+            for uid in budget.pods:
+                found[uid] = (*found.get(uid, ()), budget)
+        return found

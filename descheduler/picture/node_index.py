@@ -1,0 +1,174 @@
+"""Which nodes a pod's rules allow, answered once for all pods with equal rules and once for all nodes that look alike.
+
+Two nodes look alike to a rule when they agree on the labels that it names. So a rule is put to a handful of kinds of
+nodes, not to each of thousands.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from descheduler.picture import selectors
+from descheduler.picture.cluster import NodeView, PodView
+from koordlite.model.wire import objects
+
+NodeNames = frozenset[str]
+_Kind = list[NodeView]
+"""Nodes that look alike to a rule."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def fingerprint(*rules: object) -> bytes:
+    """The same for rules that say the same."""
+    return _encode(rules)
+
+
+class NodeIndex:
+    """Nodes of one picture by what rules ask of them."""
+
+    def __init__(self, nodes: Sequence[NodeView]) -> None:
+        self.nodes = nodes
+        self.names: NodeNames = frozenset(node.name for node in nodes)
+        self._kinds: dict[frozenset[str], list[_Kind]] = {}
+        self._by_labels: dict[bytes, NodeNames] = {}
+        self._by_taints: dict[bytes, NodeNames] = {}
+        self._sets: dict[tuple[int, ...], NodeNames] = {}
+        self._weights: dict[bytes, Weights] = {}
+        self._places: dict[frozenset[str], dict[str, int]] = {}
+        self._asked: dict[int, tuple[object, Weights]] = {}
+        """Preferences by their identity, since pods of one template share them, and the weights."""
+        self._tainted = self._group_by_taints()
+
+    def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
+        """Nodes that the pod's nodeSelector and required node affinity match; all for a pod without either."""
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        required = affinity.required if affinity else None
+        if not spec.node_selector and required is None:
+            return self.names
+        key = fingerprint(spec.node_selector, required)
+        if key not in self._by_labels:
+            kinds = self._alike(frozenset((*(spec.node_selector or ()), *_keys(required))))
+            self._by_labels[key] = self._names([kind for kind in kinds if matches(spec, kind[0])])
+        return self._by_labels[key]
+
+    def allowed_by_taints(self, tolerations: tuple[objects.Toleration, ...] | None) -> NodeNames:
+        """Nodes without a taint that keeps a pod with these tolerations off."""
+        key = fingerprint(tolerations)
+        if key not in self._by_taints:
+            accepted = tolerations or ()
+            open_to = [group for taints, group in self._tainted if not selectors.untolerated(taints, accepted)]
+            self._by_taints[key] = self._names(open_to)
+        return self._by_taints[key]
+
+    def allowed(self, spec: objects.PodSpec) -> NodeNames:
+        """Nodes that neither its labels nor its taints keep from the pod."""
+        by_labels, by_taints = self.allowed_by_labels(spec), self.allowed_by_taints(spec.tolerations)
+        if by_labels is self.names:  # Of most pods, and sets of all nodes are big.
+            return by_taints
+        return by_labels if by_taints is self.names else by_labels & by_taints
+
+    def weights(self, preferred: tuple[objects.PreferredNodes, ...]) -> Weights:
+        """How much a pod with these preferences wants which nodes."""
+        if id(preferred) not in self._asked:
+            key = fingerprint(preferred)
+            if key not in self._weights:
+                used = frozenset(k for one in preferred for k in _term_keys(one.preference))
+                self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
+            self._asked[id(preferred)] = preferred, self._weights[key]
+        return self._asked[id(preferred)][1]
+
+    def _names(self, kinds: list[_Kind]) -> NodeNames:
+        """The nodes of these kinds; one set for all rules that leave the same ones, since sets of all nodes are big."""
+        key = tuple(map(id, kinds))
+        if key not in self._sets:
+            found = frozenset(node.name for kind in kinds for node in kind)
+            self._sets[key] = self.names if len(found) == len(self.names) else found
+        return self._sets[key]
+
+    def _alike(self, used: frozenset[str]) -> list[_Kind]:
+        """The nodes in groups that agree on these labels; `metadata.name` stands for the name."""
+        if used not in self._kinds:
+            groups: dict[tuple[str | None, ...], list[NodeView]] = defaultdict(list)
+            ordered = sorted(used - {"metadata.name"})
+            for node in self.nodes:
+                name = node.name if "metadata.name" in used else None
+                groups[(name, *map(node.node.labels.get, ordered))].append(node)
+            self._kinds[used] = list(groups.values())
+        return self._kinds[used]
+
+    def _placed(self, used: frozenset[str]) -> dict[str, int]:
+        """Number of the kind that each node is of."""
+        if used not in self._places:
+            kinds = enumerate(self._alike(used))
+            self._places[used] = {node.name: number for number, kind in kinds for node in kind}
+        return self._places[used]
+
+    def _group_by_taints(self) -> list[tuple[tuple[objects.Taint, ...], _Kind]]:
+        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(list)
+        for node in self.nodes:
+            groups[node.object.spec.taints or ()].append(node)
+        return list(groups.items())
+
+
+class Weights:
+    """How much pods with the same preferences want nodes: the sum of the weights of the terms that match.
+
+    Source: upstream `GetNodeWeightGivenPodPreferredAffinity`.
+    """
+
+    def __init__(
+        self, preferred: tuple[objects.PreferredNodes, ...], kinds: list[_Kind], places: Mapping[str, int]
+    ) -> None:
+        self._values = [weight(preferred, kind[0]) for kind in kinds]
+        self._kinds = sorted(zip(self._values, kinds, strict=True), key=lambda one: -one[0])
+        self._places = places
+        self._above: dict[int, tuple[NodeView, ...]] = {}
+
+    @property
+    def most(self) -> int:
+        """Weight of the best node."""
+        return self._kinds[0][0]
+
+    def of(self, node: NodeView) -> int:
+        """Weight of one node."""
+        return self._values[self._places[node.name]]
+
+    def above(self, least: int) -> tuple[NodeView, ...]:
+        """Nodes that weigh more than `least`, the best first."""
+        if least not in self._above:
+            self._above[least] = tuple(node for value, kind in self._kinds if value > least for node in kind)
+        return self._above[least]
+
+
+def matches(spec: objects.PodSpec, node: NodeView) -> bool:
+    """Do the pod's nodeSelector and required node affinity match the node?"""
+    return selectors.node_matches(spec, node.name, node.node.labels)
+
+
+def weight(preferred: Iterable[objects.PreferredNodes], node: NodeView) -> int:
+    """Sum of the weights of the preferences that match the node; an empty one matches none."""
+    name, labels = node.name, node.node.labels
+    return sum(one.weight for one in preferred if selectors.term_matches(one.preference, name, labels))
+
+
+def node_affinity(pod: PodView) -> objects.NodeAffinity:
+    """The pod's node affinity, an empty one when it has none."""
+    affinity = pod.object.spec.affinity
+    return (affinity.node_affinity if affinity else None) or _NO_AFFINITY
+
+
+_NO_AFFINITY = objects.NodeAffinity()
+
+
+def _keys(required: objects.NodeSelector | None) -> Iterator[str]:
+    for term in (required.node_selector_terms if required else None) or ():
+        yield from _term_keys(term)
+
+
+def _term_keys(term: objects.NodeSelectorTerm) -> Iterator[str]:
+    yield from (line.key for line in term.match_expressions or ())
+    if term.match_fields:
+        yield "metadata.name"

@@ -1,0 +1,1 @@
+"""The plan of a cycle as values."""

@@ -1,0 +1,194 @@
+"""What a cycle answers: which pods would go, which stay although something is wrong, what that does to the nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from descheduler.arguments.evictor import Args
+from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.arguments.pacing import CALM, Calm
+from descheduler.filters.limits import Limits
+from descheduler.fit.search import Search
+from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
+from koordlite.model.wire import objects
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Plugins with their arguments, and which pods they may take."""
+
+    name: str
+    plugins: tuple[tuple[Plugin, object], ...]
+    """In the order of the policy file."""
+    args: Args
+    node_selector: objects.LabelSelector | None = None
+    """Only pods of nodes that match are judged; None: of all nodes that the policy selects."""
+    more_args: tuple[Args, ...] = ()
+    """More filters, where a profile has several: a pod must pass all of them."""
+    migration: MigrationControllerArgs | None = None
+    """Evictions become migration jobs, by these rules; None: the Eviction API is asked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What a policy asks for."""
+
+    profiles: tuple[Profile, ...]
+    limits: Limits
+    node_selector: objects.LabelSelector | None = None
+    """Only pods of nodes that match are judged; None: of all nodes."""
+    grace_period_seconds: int | None = None
+    """How long evicted pods get to stop; None leaves it to the pod."""
+    fit: Literal["plan", "snapshot"] = "plan"
+    """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
+    tell_failures: bool = False
+    """Write Events about evictions that failed, or that a limit kept from being tried."""
+    calm: Calm = CALM
+    """Windows, pauses and ends of loops, beyond the limits of one cycle."""
+    spare_the_only_node: bool = False
+    """Where fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at
+    all in such a cluster."""
+
+    @property
+    def migration(self) -> dict[str, MigrationControllerArgs]:
+        """The rules of profiles whose evictions become migration jobs, by profile."""
+        return {profile.name: profile.migration for profile in self.profiles if profile.migration is not None}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """The answer for one pod that a plugin named."""
+
+    pod: PodView
+    findings: tuple[Finding, ...]
+    verdict: Literal["evict", "spare"]
+    profile: str
+    reasons: tuple[Refusal, ...] = ()
+    """Why it is spared, the deciding reason first; empty when it is evicted."""
+    search: Search | None = None
+    """Where it would fit; None when it was spared before that was asked."""
+    target: str = ""
+    """The node this plan counts on for its successor."""
+
+    @property
+    def main(self) -> Finding:
+        """The finding the pod is judged by: the most severe, then the heaviest."""
+        rank = {"hard": 0, "fixable": 1, "exposed": 2}
+        return min(self.findings, key=lambda f: (rank[f.severity], -f.weight))
+
+    @property
+    def cures(self) -> tuple[str, ...]:
+        """What would put it right: of the most severe findings only, since a move cures the others with them."""
+        return tuple(dict.fromkeys(f.cure for f in self.findings if f.severity == self.main.severity))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """A node at one moment of the plan."""
+
+    pods: int
+    cpu_milli: int
+    """Requested."""
+    memory: int
+    """Requested bytes."""
+    wrong: int
+    """Pods with a finding that only a move cures."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZoneLoad:
+    """A NUMA node at one moment of the plan."""
+
+    exclusive: int
+    """CPUs that are a pod's own, reserved ones aside."""
+    shared: int
+    """CPUs of the shared pool."""
+    memory: int
+    """Bytes of containers whose memory the agent reports, and what was booked for pods that come."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZoneChange:
+    """What the plan does to one NUMA node."""
+
+    zone: int
+    cpus: int
+    reserved: int
+    before: ZoneLoad
+    after: ZoneLoad
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What the plan does to one node."""
+
+    node: str
+    cpu_milli: int
+    """Allocatable, less the node reservation."""
+    memory: int
+    before: Load
+    after: Load
+    zones: tuple[ZoneChange, ...] = ()
+    """Of nodes where a pod's place among the NUMA nodes is what is wrong, or where one with a promise is to come."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvictionPlan:
+    """The whole answer. The same picture and policy give the same plan, to the byte of its JSON."""
+
+    view: View
+    evict: tuple[Outcome, ...]
+    """In the order in which they would go."""
+    spare: tuple[Outcome, ...]
+    """By the reason's place in the plan: the same order of pods."""
+    notes: tuple[Note, ...]
+    nodes: tuple[NodeChange, ...]
+    """Nodes that change, or have something wrong."""
+    plugins: tuple[str, ...] = ()
+    grace_period_seconds: int | None = None
+    memory: Mapping[tuple[str, str], object] = dataclasses.field(default_factory=dict)
+    """What plugins want to know again in the next cycle, by profile and plugin."""
+    migration: Mapping[str, MigrationControllerArgs] = dataclasses.field(default_factory=dict)
+    """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
+    cordon: tuple[str, ...] = ()
+    """Nodes that are to take no more pods while they are emptied."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Every pod a plugin named, evicted or spared."""
+        return (*self.evict, *self.spare)
+
+    @property
+    def spared_by(self) -> Mapping[str, int]:
+        """How many pods each reason spared, most first."""
+        counts: dict[str, int] = {}
+        for outcome in self.spare:
+            counts[outcome.reasons[0].reason] = counts.get(outcome.reasons[0].reason, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """What became of one eviction."""
+
+    pod: str
+    """`namespace/name`."""
+    result: str
+    """`WouldEvict`: nothing was sent. `Evicted`, `InBackground`, `Blocked` by a disruption budget, `Gone`, `Replaced`
+    by a pod of the same name, `Failed`, `NotTried` because the run ended. Of migration jobs: `JobCreated`, or
+    `Deferred` because limits of MigrationController are reached."""
+    request: dict[str, Any]
+    """The policy/v1 Eviction, as it would be posted."""
+    text: str = ""
+    """The API's own words when the eviction was refused."""
+    tries: int = 0
+    """Requests that were sent."""
+    uid: str = ""
+    """Of the pod."""
+
+    @property
+    def goes(self) -> bool:
+        """The pod goes, now, in the background, or by its job."""
+        return self.result in ("Evicted", "InBackground", "JobCreated")

@@ -1,0 +1,1 @@
+"""Policy files: both formats read strictly, watched, and printed with their defaults."""

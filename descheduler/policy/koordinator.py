@@ -1,0 +1,215 @@
+"""The shape of Koordinator's configuration file, `DeschedulerConfiguration` of descheduler/v1alpha2."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from typing import Any, Literal
+
+from descheduler.arguments import durations
+from descheduler.arguments.common import LabelSelector
+from descheduler.policy import upstream
+from descheduler.policy.upstream import BalancePlugins, DeschedulePlugins, PluginConfig, limit
+from koordlite.model.settings import bounded
+
+PROFILE = "koord-descheduler"
+_EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
+_NO_DESCHEDULE = DeschedulePlugins()
+_NO_BALANCE = BalancePlugins()
+_FILTERS: Any = Literal["MigrationController", "DefaultEvictor"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LeaderElection:
+    """One of several copies works at a time."""
+
+    leader_elect: bool = True
+    """Take part."""
+    lease_duration: str = durations.field("15s")
+    """After so long without a sign of life another copy takes over."""
+    renew_deadline: str = durations.field("10s")
+    """The leader gives up when it could not renew for so long."""
+    retry_period: str = durations.field("2s")
+    """Pause between two attempts."""
+    resource_lock: Literal["leases"] = "leases"
+    """The kind of object that holds the lock."""
+    resource_name: str = PROFILE
+    """Its name."""
+    resource_namespace: str = "koordinator-system"
+    """Its namespace."""
+
+    def __post_init__(self) -> None:
+        if not self.leader_elect:
+            return
+        lease, renew = durations.seconds(self.lease_duration), durations.seconds(self.renew_deadline)
+        retry = durations.seconds(self.retry_period)
+        if not lease > renew > retry > 0:
+            raise ValueError("leaseDuration must be above renewDeadline, that above retryPeriod, and that above 0")
+        if not self.resource_name or not self.resource_namespace:
+            raise ValueError("resourceName and resourceNamespace must not be empty")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientConnection:
+    """How the API server is talked to."""
+
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty: the pod's service account."""
+    accept_content_types: str = "application/vnd.kubernetes.protobuf,application/json"
+    """Without effect: this program speaks JSON."""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    """Without effect: this program speaks JSON."""
+    qps: float = bounded(50.0, ge=0)
+    """Requests a second; 0: no limit."""
+    burst: int = bounded(100, ge=0)
+    """Requests at once."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvictPlugins:
+    """What carries evictions out."""
+
+    enabled: tuple[str, ...] = upstream.enabled(_EVICTORS)
+    """MigrationController (the default) or DefaultEvictor, which uses the Eviction API."""
+    disabled: tuple[str, ...] = ()
+    """Defaults that are dropped, by name; `*` drops all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilterPlugins:
+    """What protects pods."""
+
+    enabled: tuple[str, ...] = upstream.enabled(_FILTERS)
+    """MigrationController (the default) or DefaultEvictor."""
+    disabled: tuple[str, ...] = ()
+    """Defaults that are dropped, by name; `*` drops all."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PluginSets:
+    """Which plugins of the profile work at which point."""
+
+    deschedule: DeschedulePlugins = _NO_DESCHEDULE
+    """Plugins that name pods to evict."""
+    balance: BalancePlugins = _NO_BALANCE
+    """Plugins that even out nodes."""
+    evict: EvictPlugins = EvictPlugins()
+    """What carries evictions out."""
+    filter: FilterPlugins = FilterPlugins()
+    """What protects pods."""
+    preevictionfilter: FilterPlugins = FilterPlugins()
+    """Accepted for upstream's sake: in Koordinator every filter is asked last as well."""
+
+    @property
+    def judging(self) -> tuple[str, ...]:
+        """All plugins that name pods, each once."""
+        return tuple(dict.fromkeys((*self.deschedule.enabled, *self.balance.enabled)))
+
+    @property
+    def evictors(self) -> tuple[str, ...]:
+        """What carries evictions out, defaults included."""
+        return merged(self.evict.enabled, self.evict.disabled)
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """What protects pods, defaults included."""
+        return merged(self.filter.enabled, self.filter.disabled)
+
+
+def merged(enabled: tuple[str, ...], disabled: tuple[str, ...]) -> tuple[str, ...]:
+    """MigrationController is on where it is not disabled, by its name or by `*`, before what is listed.
+
+    Source: Koordinator `mergePluginSet`.
+    """
+    defaults = () if {"*", upstream.MIGRATION} & set(disabled) else (upstream.MIGRATION,)
+    return tuple(dict.fromkeys((*defaults, *enabled)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProfileConfiguration:
+    """A profile: plugins, their arguments, and on which nodes they judge."""
+
+    name: str = ""
+    """Stands in reports and in the reason that is given for an eviction."""
+    node_selector: LabelSelector | None = None
+    """Only pods of nodes that match are judged; null: of all nodes that the file selects."""
+    plugin_config: tuple[PluginConfig, ...] = ()
+    """Arguments; a plugin without an entry has its defaults."""
+    plugins: PluginSets = PluginSets()
+    """Which plugins are on."""
+
+    def __post_init__(self) -> None:
+        upstream.one_entry_each(self.plugin_config)
+        evictors = self.plugins.evictors
+        if len(evictors) != 1:
+            listed = ", ".join(evictors) or "none"
+            raise ValueError(
+                f"plugins.evict needs exactly one plugin, there are: {listed}; disable MigrationController"
+            )
+
+
+def _is_address(text: str) -> None:
+    """A host, an IP address of either kind, or one of them with a port (IPv6 in brackets then)."""
+    host, colon, port = text.rpartition(":")
+    plain = host if colon else text
+    good_port = not colon or (port.isascii() and port.isdigit() and int(port) < 65536)
+    good_host = ":" not in plain or (plain.startswith("[") and _is_ip(plain[1:-1]) and plain.endswith("]"))
+    if not _is_ip(text) and not (good_host and good_port):
+        raise ValueError("not an address like 0.0.0.0:10251, or a host without a port")
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _address() -> Any:
+    return dataclasses.field(default="0.0.0.0:10251", metadata={"check": _is_address})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """A DeschedulerConfiguration."""
+
+    api_version: Literal["descheduler/v1alpha2"] = "descheduler/v1alpha2"
+    """The one version that is understood."""
+    kind: Literal["DeschedulerConfiguration"] = "DeschedulerConfiguration"
+    """Upstream's `DeschedulerPolicy` is understood too, and has other keys."""
+    leader_election: LeaderElection = LeaderElection()
+    """One of several copies works at a time."""
+    client_connection: ClientConnection = ClientConnection()
+    """How the API server is talked to."""
+    enable_profiling: bool = True
+    """Without effect: there is no profiling over HTTP."""
+    enable_contention_profiling: bool = True
+    """Without effect: there is no profiling over HTTP."""
+    healthz_bind_address: str = _address()
+    """Where /healthz answers."""
+    metrics_bind_address: str = _address()
+    """Where /metrics answers."""
+    descheduling_interval: str = durations.field("0")
+    """Pause between the starts of two cycles; 0: one cycle only."""
+    dry_run: bool = False
+    """Evict nothing, only say what would go."""
+    node_selector: LabelSelector | None = None
+    """Only pods of nodes that match are judged; null: of all nodes."""
+    max_no_of_pods_to_evict_total: int | None = limit()
+    """Most evictions of one cycle; null: no limit, 0: none."""
+    max_no_of_pods_to_evict_per_node: int | None = limit()
+    """Most evictions of one cycle from one node; null: no limit."""
+    max_no_of_pods_to_evict_per_namespace: int | None = limit()
+    """Most evictions of one cycle in one namespace; null: no limit."""
+    profiles: tuple[ProfileConfiguration, ...] = (ProfileConfiguration(name=PROFILE),)
+    """What is judged. Profiles work one after the other on the same picture."""
+
+    def __post_init__(self) -> None:
+        names = [profile.name or (PROFILE if len(self.profiles) == 1 else "") for profile in self.profiles if profile]
+        if not names:
+            raise ValueError("there is no profile")
+        if "" in names:
+            raise ValueError("of several profiles each needs a name")
+        if len(set(names)) < len(names):
+            raise ValueError("two profiles have one name")

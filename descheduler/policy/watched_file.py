@@ -1,0 +1,78 @@
+"""The policy of a descheduler that goes on running: read anew when it changes, the last good one kept meanwhile."""
+
+from __future__ import annotations
+
+import pathlib
+
+from descheduler.arguments import durations
+from descheduler.policy import reader
+from descheduler.policy.koordinator import LeaderElection
+from descheduler.policy.reader import Configuration, Document
+from koordlite.model.errors import ConfigError, Problem
+
+
+class PolicyFile:
+    """A policy file, or the policy that holds without one.
+
+    The text is compared, not the time of the file: kubelet changes the link to a ConfigMap's folder, and the file in it
+    may be older than the one before.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        """ConfigError when the file cannot be used at the start: then there is no good one to keep."""
+        self._path = path
+        self.notices: list[Problem] = []
+        """What is no mistake in the policy that holds, but worth a look."""
+        self.problems: tuple[Problem, ...] = ()
+        """Why the file as it is does not hold; empty when it does."""
+        self._text: str | None = self._read()
+        """What was read last; None when it could not be read."""
+        self.document: Document = self._parsed(self._text)
+        """The policy that holds."""
+
+    @property
+    def dry_run(self) -> bool:
+        """The policy itself asks for a dry run, as Koordinator's may."""
+        return isinstance(self.document, Configuration) and self.document.dry_run
+
+    @property
+    def leader_election(self) -> LeaderElection | None:
+        """Koordinator's wishes about the Lease; None for a policy of upstream."""
+        return self.document.leader_election if isinstance(self.document, Configuration) else None
+
+    @property
+    def interval_seconds(self) -> float:
+        """The interval that the policy itself asks for; 0 when it asks for none."""
+        asked = self.document.descheduling_interval if isinstance(self.document, Configuration) else "0"
+        return durations.seconds(asked)
+
+    def refresh(self) -> bool:
+        """Look again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
+        before, self._text = self._text, None
+        try:
+            self._text = self._read()
+            if self._text == before:
+                return False
+            self.document = self._parsed(self._text)
+        except ConfigError as error:
+            self.problems = tuple(error.problems)
+            return False
+        self.problems = ()
+        return True
+
+    def _read(self) -> str:
+        if self._path is None:
+            return ""
+        try:
+            return pathlib.Path(self._path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(Problem(self._path, "$", "", str(error), "name a readable YAML file")) from error
+
+    def _parsed(self, text: str) -> Document:
+        if self._path is None:
+            return reader.default()
+        told: list[Problem] = []
+        document = reader.parse(text, self._path, told)
+        reader.setup(document)
+        self.notices = told
+        return document

@@ -1,0 +1,111 @@
+"""Pods that are with others which their required anti-affinity keeps away, kept up to date while pods go.
+
+Terms that say the same are worked out once, through an index of labels: the work grows with the pods that terms select,
+not with all pairs of pods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from descheduler.framework import NodeView, PodView
+from descheduler.picture import anti_affinity, label_index, selectors
+from descheduler.picture.node_index import fingerprint
+from descheduler.picture.templates import Template
+from koordlite.model.wire import objects
+
+_Domain = tuple[str, ...]
+"""A value of the topology key, or, of a node without the key, the node itself."""
+_Selected = Mapping[_Domain, dict[str, PodView]]
+"""The pods that a term selects, by domain and uid."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conflict:
+    """A pod that `term` forbids another pod to be with."""
+
+    term: objects.PodAffinityTerm
+    other: PodView
+    """One of them, the first by node and name."""
+    count: int
+    """How many there are."""
+
+
+class Conflicts:
+    """Who is with whom, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
+
+    Unlike upstream, a term's namespaceSelector counts, and a pod is told from others by its uid, not by its name.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        present: Iterable[Template],
+        namespaces: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self._labels = {node.name: node.node.labels for node in nodes}
+        self._namespaces = namespaces
+        self._indexes = label_index.by_namespace(present)
+        self._by_term: dict[bytes, _Selected] = {}
+        self._asked: dict[tuple[int, str], list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
+        """Terms of an affinity by its identity and the namespace: pods of one template share it."""
+        self._held: dict[str, list[dict[str, PodView]]] = defaultdict(list)
+        """Where each pod stands in `_by_term`, by uid."""
+        self._gone: set[str] = set()
+
+    def of(self, pod: PodView) -> Conflict | None:
+        """The first of the pod's terms that somebody present breaks; None when all hold."""
+        uid = pod.uid
+        for term, selected in self._terms(pod):
+            together = selected.get(self._domain(pod.node, term.topology_key), {})
+            if len(together) > (uid in together):
+                other = next(other for other in together.values() if other.uid != uid)
+                return Conflict(term, other, len(together) - (uid in together))
+        return None
+
+    def remove(self, pod: PodView) -> None:
+        """The pod goes: nobody is with it any more."""
+        self._gone.add(pod.uid)
+        for together in self._held.pop(pod.uid, ()):
+            del together[pod.uid]
+
+    def _terms(self, pod: PodView) -> list[tuple[objects.PodAffinityTerm, _Selected]]:
+        namespace = pod.pod.namespace
+        key = (id(pod.object.spec.affinity), namespace)
+        known = self._asked.get(key)
+        if known is None:
+            known = [(term, self._selected(term, namespace)) for term in anti_affinity.terms(pod)]
+            self._asked[key] = known
+        return known
+
+    def _selected(self, term: objects.PodAffinityTerm, namespace: str) -> _Selected:
+        key = fingerprint(term, namespace)
+        if key not in self._by_term:
+            found: dict[_Domain, dict[str, PodView]] = defaultdict(dict)
+            for pod in self._spoken_of(term, namespace):
+                together = found[self._domain(pod.node, term.topology_key)]
+                together[pod.uid] = pod
+                self._held[pod.uid].append(together)
+            self._by_term[key] = found
+        return self._by_term[key]
+
+    def _spoken_of(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[PodView]:
+        for name in self._reach(term, namespace):
+            selected = self._indexes[name].select(term.label_selector)
+            yield from (pod for pod in selected if pod.uid not in self._gone)
+
+    def _reach(self, term: objects.PodAffinityTerm, namespace: str) -> Iterator[str]:
+        """Namespaces that the term speaks of, of those with pods."""
+        if not term.namespaces and term.namespace_selector is None:
+            yield from (namespace,) if namespace in self._indexes else ()
+            return
+        for name in self._indexes:
+            chosen = selectors.labels_match(term.namespace_selector, self._namespaces.get(name, {}))
+            if chosen or name in (term.namespaces or ()):
+                yield name
+
+    def _domain(self, node: str, key: str) -> _Domain:
+        value = self._labels[node].get(key)
+        return (value,) if value is not None else ("", node)

@@ -1,0 +1,71 @@
+"""Which pods a plugin looks at: by namespace, labels and kinds of owners, alike in all plugins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.framework import NodeView, PodView, View
+from descheduler.picture import selectors
+from descheduler.picture.templates import Template
+
+EVERYWHERE = Namespaces()
+"""All namespaces."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnerKinds:
+    """Kinds of owners, such as `Job`: those to look at, or those to leave out."""
+
+    include: tuple[str, ...] = ()
+    """Only pods that have an owner of one of these kinds; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """Only pods that have no owner of these kinds."""
+
+    def __post_init__(self) -> None:
+        if self.include and self.exclude:
+            raise ValueError("ownerKinds takes include or exclude, not both")
+
+    def choose(self, pod: PodView) -> bool:
+        """Is it one of the pods to look at?"""
+        if self.include:
+            return owned_by(pod, self.include)
+        return not (self.exclude and owned_by(pod, self.exclude))
+
+
+ANY_OWNER = OwnerKinds()
+"""Pods of any owner, and of none."""
+
+
+def owned_by(pod: PodView, kinds: Collection[str]) -> bool:
+    """Has it an owner of one of these kinds? All owners count, not only the controller."""
+    return any(owner.kind in kinds for owner in pod.object.metadata.owner_references or ())
+
+
+def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelector | None) -> Sequence[PodView]:
+    """Those of `pods` that `namespaces` and `selector` leave, in their order."""
+    if namespaces.include:
+        included = frozenset(namespaces.include)
+        pods = [pod for pod in pods if pod.pod.namespace in included]
+    elif namespaces.exclude:
+        excluded = frozenset(namespaces.exclude)
+        pods = [pod for pod in pods if pod.pod.namespace not in excluded]
+    if selector is None:
+        return pods
+    wanted = selector.compiled
+    return [pod for pod in pods if selectors.labels_match(wanted, pod.pod.labels)]
+
+
+def chosen_templates(
+    view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
+) -> list[Template]:
+    """Templates of the pods that stand on `nodes` and that `namespaces` and `selector` leave, with these pods alone."""
+    found = [template for template in view.templates if namespaces.chosen(template.namespace)]
+    if selector is not None:
+        found = [template for template in found if selector.matches(template.labels)]
+    if len(nodes) == len(view.nodes):
+        return found
+    names = frozenset(node.name for node in nodes)
+    standing = ([pod for pod in template.pods if pod.node in names] for template in found)
+    return [Template(pods) for pods in standing if pods]

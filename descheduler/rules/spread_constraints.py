@@ -1,0 +1,153 @@
+"""Topology spread constraints of pods, put together as a descheduler needs them: each one once for all pods that share
+it, with the nodes that count and the pods that it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from descheduler.framework import NodeView, PodView
+from descheduler.picture import selectors
+from descheduler.picture.label_index import LabelIndex
+from descheduler.picture.node_index import NodeIndex, NodeNames, fingerprint, node_affinity
+from koordlite.model.wire import objects
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Constraint:
+    """A constraint with everything resolved that depends on the pod it was written on."""
+
+    max_skew: int
+    key: str
+    selector: objects.LabelSelector | None
+    nodes: NodeNames
+    """Nodes that count: all, or those that the pod's affinity and tolerations leave, as its policies say."""
+
+
+Domains = Mapping[str, list[PodView]]
+"""Pods that a constraint counts, by the value of its key; values without such a pod are missing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Layout:
+    """The domains of one key over some nodes."""
+
+    by_node: Mapping[str, str]
+    """Domain by node; a node without the key is in none."""
+    values: list[str]
+    """All of them, by name."""
+
+
+class Spread:
+    """The nodes, and the domains that labels make of them."""
+
+    def __init__(self, nodes: Sequence[NodeView]) -> None:
+        self._nodes = NodeIndex(nodes)
+        self._by_name = {node.name: node for node in nodes}
+        self._layouts: dict[tuple[str, NodeNames], _Layout] = {}
+        self._by_value: dict[str, Mapping[str, list[NodeView]]] = {}
+
+    def constraints(self, pods: Iterable[PodView], words: Collection[str]) -> Iterator[tuple[Constraint, PodView]]:
+        """The constraints of `pods` whose whenUnsatisfiable is one of `words`, each once, with the first pod that has
+        it. Source: upstream, which takes equal ones for one."""
+        seen: set[bytes] = set()
+        for pod, written in _written(pods):
+            if written.when_unsatisfiable in words:
+                key = _identity(written, pod)
+                if key not in seen:
+                    seen.add(key)
+                    yield self._resolve(written, pod), pod
+
+    def domains(self, constraint: Constraint, pods: LabelIndex) -> Domains:
+        """Pods that count, by domain. Pods that are going, and those of nodes that do not count, do not.
+
+        Source: the scheduler's PodTopologySpread; upstream counts pods of nodes that do not count.
+        """
+        found: dict[str, list[PodView]] = defaultdict(list)
+        by_node = self._laid_out(constraint).by_node
+        for pod in pods.select(constraint.selector):
+            value = by_node.get(pod.node)
+            if value is not None and not pod.pod.deleting:
+                found[value].append(pod)
+        return found
+
+    def domain(self, pod: PodView, constraint: Constraint) -> str:
+        """The domain of a pod that counts."""
+        return self._laid_out(constraint).by_node[pod.node]
+
+    def values(self, constraint: Constraint) -> list[str]:
+        """All domains of a constraint by name, those without a pod too."""
+        return self._laid_out(constraint).values
+
+    def _laid_out(self, constraint: Constraint) -> _Layout:
+        key = (constraint.key, constraint.nodes)
+        if key not in self._layouts:
+            labels = ((name, self._by_name[name].node.labels) for name in constraint.nodes)
+            by_node = {name: one[constraint.key] for name, one in labels if constraint.key in one}
+            self._layouts[key] = _Layout(by_node, sorted(set(by_node.values())))
+        return self._layouts[key]
+
+    def nodes_outside(self, constraint: Constraint, full: Collection[str]) -> Iterator[NodeView]:
+        """The nodes that count and whose domain is none of `full`, by domain."""
+        for value, nodes in self._grouped(constraint.key).items():
+            if value not in full:
+                yield from (node for node in nodes if node.name in constraint.nodes)
+
+    def _grouped(self, key: str) -> Mapping[str, list[NodeView]]:
+        if key not in self._by_value:
+            groups: dict[str, list[NodeView]] = defaultdict(list)
+            for node in self._nodes.nodes:
+                if key in node.node.labels:
+                    groups[node.node.labels[key]].append(node)
+            self._by_value[key] = dict(sorted(groups.items()))
+        return self._by_value[key]
+
+    def _resolve(self, written: objects.TopologySpreadConstraint, pod: PodView) -> Constraint:
+        spec, nodes = pod.object.spec, self._nodes.names
+        if _honors_affinity(written):
+            nodes = self._nodes.allowed_by_labels(spec)
+        if _honors_taints(written):
+            tolerated = self._nodes.allowed_by_taints(spec.tolerations)
+            nodes = tolerated if nodes is self._nodes.names else nodes & tolerated
+        selector = selectors.with_label_keys(written, pod.pod.labels)
+        return Constraint(written.max_skew, written.topology_key, selector, nodes)
+
+
+def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
+    """What stands in the pods' specs, of pods of one template only once."""
+    templates: set[tuple[int, ...]] = set()
+    for pod in pods:
+        template = _template(pod)
+        if template not in templates:
+            templates.add(template)
+            yield from ((pod, written) for written in pod.object.spec.topology_spread_constraints or ())
+
+
+def _template(pod: PodView) -> tuple[int, ...]:
+    """The same for pods that share all that their constraints are made of, as pods of one template do."""
+    spec = pod.object.spec
+    parts = (spec.topology_spread_constraints, spec.node_selector, spec.affinity, spec.tolerations, pod.pod.labels)
+    return tuple(map(id, parts))
+
+
+def _honors_affinity(written: objects.TopologySpreadConstraint) -> bool:
+    return written.node_affinity_policy in (None, "Honor")
+
+
+def _honors_taints(written: objects.TopologySpreadConstraint) -> bool:
+    return written.node_taints_policy == "Honor"
+
+
+def _identity(written: objects.TopologySpreadConstraint, pod: PodView) -> bytes:
+    """Equal for constraints that ask the same of the same nodes and pods."""
+    spec = pod.object.spec
+    labels = [pod.pod.labels.get(key) for key in written.match_label_keys or ()]
+    affinity = (spec.node_selector, node_affinity(pod).required) if _honors_affinity(written) else None
+    return fingerprint(
+        written.max_skew,
+        written.topology_key,
+        (written.label_selector, written.match_label_keys, labels),
+        affinity,
+        spec.tolerations if _honors_taints(written) else None,
+    )

@@ -1,0 +1,102 @@
+"""What a running descheduler answers over HTTP: health, metrics, and the report of its last cycle."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from descheduler.arguments import durations
+from descheduler.plan.outcome import EvictionPlan
+from descheduler.report import document, html, text
+from descheduler.serve import page
+from descheduler.serve.loop import Round
+from koordlite.report.json.answer import Answer
+
+CYCLES = 20
+"""How many of the last cycles the front page lists."""
+LATE_INTERVALS = 3
+"""Healthy while the last good cycle began no longer ago than so many intervals,"""
+LATE_SECONDS = 60.0
+"""and this much more, for a cycle that takes its time."""
+_TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Endpoints:
+    """Answers from many threads; `publish` is called by the loop."""
+
+    def __init__(self, registry: CollectorRegistry, *, interval_seconds: float, monotonic: Callable[[], float]) -> None:
+        self._registry, self._monotonic = registry, monotonic
+        self._allowed_seconds = LATE_INTERVALS * interval_seconds + LATE_SECONDS
+        self._lock = threading.Lock()
+        self._last: Round | None = None
+        self._good: Round | None = None
+        self._good_at = monotonic()
+        self._past: collections.deque[page.Cycle] = collections.deque(maxlen=CYCLES)
+        self._pages: dict[str, Callable[[Round], tuple[str, str]]] = {
+            "/report": lambda told: (_HTML, html.render(_plan(told), attempts=told.attempts, dry=told.dry_run)),
+            "/report.json": lambda told: (_JSON, document.encode(_plan(told), told.attempts, dry=told.dry_run)),
+            "/report.txt": lambda told: (_TEXT, text.render(_plan(told), attempts=told.attempts, dry=told.dry_run)),
+        }
+
+    def publish(self, told: Round) -> None:
+        """Make this round the one that is shown. A failed one leaves the last good report in place."""
+        with self._lock:
+            self._last = told
+            self._past.append(page.Cycle.of(told))
+            if told.plan is not None:
+                self._good, self._good_at = told, self._monotonic() - told.seconds
+
+    def answer(self, path: str, query: Mapping[str, str], _accept: str) -> Answer:
+        """`koordlite.http.Ask`. The front page lists what has `node` of the query in its name."""
+        if path == "/metrics":
+            return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
+        probes = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
+        if path in probes:
+            return probes[path]()
+        if path != "/" and path not in self._pages:
+            known = ", ".join(["/", "/metrics", "/healthz", "/readyz", *self._pages])
+            return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
+        with self._lock:
+            good, past = self._good, tuple(self._past)
+        if good is None:
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no cycle has ended yet")
+        if path == "/":
+            front = page.served(good, past, query.get("node", "").strip())
+            return Answer(HTTPStatus.OK, _HTML, front.text.encode(), front.headers)
+        content_type, body = self._pages[path](good)
+        return Answer(HTTPStatus.OK, content_type, body.encode())
+
+    def _health(self) -> Answer:
+        """Restarting cures a process that hangs, or has lost its way to the cluster; one failed cycle is no reason."""
+        with self._lock:
+            age, last = self._monotonic() - self._good_at, self._last
+        late = age > self._allowed_seconds
+        since = "the last good cycle began" if self._good else "it was started without a good cycle"
+        words = f"{since} {durations.show(age)} ago, {durations.show(self._allowed_seconds)} are allowed"
+        if last and last.error:
+            words += f"; the last cycle failed: {last.error}"
+        return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late else HTTPStatus.OK, words)
+
+    def _ready(self) -> Answer:
+        with self._lock:
+            last = self._last
+        if last is None:
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "the first cycle has not ended yet")
+        if last.error:
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, f"the last cycle failed: {last.error}")
+        role = "leader" if last.leader else "standby"
+        return _plain(HTTPStatus.OK, f"{role}, {'dry run' if last.dry_run else 'evicting'}")
+
+
+def _plan(told: Round) -> EvictionPlan:
+    assert told.plan is not None
+    return told.plan
+
+
+def _plain(status: HTTPStatus, words: str) -> Answer:
+    return Answer(status, _TEXT, f"{words}\n".encode())

@@ -1,0 +1,172 @@
+"""Cycle after cycle: look, decide, evict what may be evicted, tell. What one cycle learns is kept for the next.
+
+A cycle that fails is told and the next one comes, also where the fault is our own. A process that is not the leader
+decides and reports all the same, but evicts nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from descheduler.cycle import planner
+from descheduler.cycle.plugin_times import Stopwatch
+from descheduler.evictors import dry_run
+from descheduler.history.recall import Recall
+from descheduler.picture.cluster import View
+from descheduler.plan import background
+from descheduler.plan.background import Ended, Requests
+from descheduler.plan.outcome import Attempt, EvictionPlan, Setup
+from descheduler.policy import reader
+from descheduler.policy.reader import Document
+from descheduler.policy.watched_file import PolicyFile
+from koordlite.fault_guard import FaultGuard
+from koordlite.model.errors import KoordliteError, Problem
+from koordlite.model.status.faults import Faults
+from koordlite.ports import Clock
+
+Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
+"""Carries a plan out, and says what became of each eviction."""
+
+
+class Source(Protocol):
+    """Where pictures come from."""
+
+    def view(self, document: Document, setup: Setup) -> View:
+        """The cluster as it is. KoordliteError or OSError when there is no picture."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Round:
+    """One cycle, for everybody who is told."""
+
+    number: int
+    began: float
+    """Seconds since the epoch."""
+    seconds: float
+    setup: Setup
+    leader: bool
+    """Whether this process was the leader when it decided."""
+    dry_run: bool
+    """Nothing was to be evicted: by choice, or because another process is the leader."""
+    plan: EvictionPlan | None = None
+    """None when the cycle failed."""
+    attempts: tuple[Attempt, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    """Evictions in the background that are over."""
+    problems: tuple[Problem, ...] = ()
+    """Why the policy file as it is does not hold."""
+    error: str = ""
+    """Why there is no plan."""
+    faults: Faults = dataclasses.field(default_factory=Faults)
+    """Cycles that a fault of the descheduler itself has ended, this one or earlier ones of this run."""
+    plugin_seconds: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    """By profile and plugin."""
+
+
+Tell = Callable[[Round], None]
+
+
+class Loop:
+    """One descheduler."""
+
+    def __init__(
+        self,
+        source: Source,
+        policy: PolicyFile,
+        clock: Clock,
+        *,
+        evict: Evict | None = None,
+        leads: Callable[[], bool] = lambda: True,
+        recall: Recall | None = None,
+        moving: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        """Without `evict` every cycle is a dry run; without `recall` what is remembered ends with this object. `moving`
+        says which pods (by uid) have migration jobs."""
+        self._source, self._policy, self._clock = source, policy, clock
+        self._evict, self._leads, self._moving = evict, leads, moving
+        self._setup = reader.setup(policy.document)
+        self._number = 0
+        self._recall = recall or Recall()
+        self._memory: planner.Memory = {}
+        self._background: Requests = {}
+
+    def run(
+        self,
+        tell: Tell,
+        *,
+        interval_seconds: float,
+        wait: Callable[[float], bool],
+        around: Callable[[Callable[[], Round]], Round] = lambda once: once(),
+        guard: FaultGuard | None = None,
+    ) -> None:
+        """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
+        for. `around` runs each cycle, in whatever surroundings it wants. Faults, also of `tell`, that `guard` survives
+        are told as a cycle that failed; without a guard they end the run."""
+        guard = guard or FaultGuard(limit=0)
+        while True:
+            began = self._clock.monotonic()
+            guard.begin()
+            with guard:
+                tell(dataclasses.replace(around(self.once), faults=guard.past))
+            if guard.hurt:
+                faults = guard.state
+                with guard:
+                    tell(dataclasses.replace(self._round(), error=faults.why, faults=faults))
+            if wait(max(0.0, interval_seconds - (self._clock.monotonic() - began))):
+                return
+
+    def once(self) -> Round:
+        """One cycle. Whatever goes wrong with the cluster is in the Round."""
+        if self._policy.refresh():
+            self._setup = reader.setup(self._policy.document)
+        self._number += 1
+        watch, began = Stopwatch(self._clock.monotonic), self._clock.monotonic()
+        told = self._round()
+        try:
+            told = self._decided(told, watch)
+        except (KoordliteError, OSError) as error:
+            told = dataclasses.replace(told, error=str(error))
+        seconds = self._clock.monotonic() - began
+        return dataclasses.replace(told, seconds=seconds, plugin_seconds=watch.seconds)
+
+    def _round(self) -> Round:
+        """The cycle that begins, of which there is nothing to tell yet."""
+        leads = self._leads()
+        return Round(
+            number=self._number,
+            began=self._clock.wall(),
+            seconds=0.0,
+            setup=self._setup,
+            leader=leads,
+            dry_run=self._evict is None or not leads or self._policy.dry_run,
+            problems=self._policy.problems,
+        )
+
+    def _decided(self, told: Round, watch: Stopwatch) -> Round:
+        view = self._source.view(self._policy.document, self._setup)
+        view = dataclasses.replace(view, moving=self._moving())
+        self._background, ended = background.follow(self._background, view, told.began)
+        self._recall.begin(view, leads=told.leader)
+        plan = planner.plan(
+            view,
+            watch.timed(self._setup),
+            self._recall.sightings,
+            self._memory,
+            self._background,
+            history=self._recall.history,
+        )
+        self._memory = plan.memory
+        carry_out = dry_run.evict if self._evict is None or told.dry_run else self._evict
+        self._recall.intend(plan, keep=not told.dry_run)
+        attempts = carry_out(plan)
+        self._background = {**self._background, **_begun(plan, attempts, told.began)}
+        self._recall.end(plan, attempts, self._setup.calm.loops, keep=not told.dry_run)
+        problems = (*told.problems, *self._recall.problems)
+        return dataclasses.replace(told, plan=plan, attempts=attempts, ended=ended, problems=problems)
+
+
+def _begun(plan: EvictionPlan, attempts: tuple[Attempt, ...], now: float) -> Requests:
+    uids = {attempt.uid for attempt in attempts if attempt.result == "InBackground"}
+    return {o.pod.uid: background.requested(o.pod, now) for o in plan.evict if o.pod.uid in uids}

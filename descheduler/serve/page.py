@@ -1,0 +1,176 @@
+"""The front page of a running descheduler: the cluster by NUMA zone, what stands wrong, the last cycles; no scripts."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from descheduler.plan.outcome import EvictionPlan, Outcome
+from descheduler.report import zone_map
+from descheduler.serve.loop import Round
+from koordlite.report import units
+from koordlite.report.html import page, strict
+from koordlite.report.html.page import Child, Markup, el
+from koordlite.report.html.strict import Strict
+
+REFRESH_SECONDS = 30
+MAX_OUTCOMES = 100
+LINKS = ("/report", "/report.json", "/report.txt", "/metrics", "/healthz", "/readyz")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cycle:
+    """What is remembered of one round for the list of the last ones."""
+
+    number: int
+    began: float
+    seconds: float
+    leader: bool
+    dry_run: bool
+    found: int
+    evict: int
+    spared: int
+    gone: int
+    """Pods that were evicted, or are on their way."""
+    error: str
+
+    @classmethod
+    def of(cls, told: Round) -> Cycle:
+        """The few numbers of a round."""
+        plan = told.plan
+        return cls(
+            number=told.number,
+            began=told.began,
+            seconds=told.seconds,
+            leader=told.leader,
+            dry_run=told.dry_run,
+            found=len(plan.outcomes) if plan else 0,
+            evict=len(plan.evict) if plan else 0,
+            spared=len(plan.spare) if plan else 0,
+            gone=sum(attempt.goes for attempt in told.attempts),
+            error=told.error,
+        )
+
+
+def served(told: Round, past: Sequence[Cycle], text: str = "") -> Strict:
+    """The page with the content security policy it is served under."""
+    return strict.strict(document(told, past, text), forms=True)
+
+
+def document(told: Round, past: Sequence[Cycle], text: str = "") -> str:
+    """The page for `told`, the last round that has a plan; `past` are the last rounds, the newest last.
+
+    Of many nodes and pods the worst are listed; `text` asks for those with it in their names.
+    """
+    assert told.plan is not None, "only a round with a plan has a page"
+    wrong = _by_node(told.plan)
+    nodes = zone_map.chosen(told.plan, wrong, text)
+    return page.page(
+        "Descheduler",
+        _tiles(told, told.plan),
+        _search(text),
+        zone_map.section(nodes, wrong),
+        _violations([o for o in told.plan.outcomes if text in o.pod.key or text in o.pod.node]),
+        zone_map.details(nodes, wrong),
+        _cycles(past),
+        _problems(told),
+        _links(),
+        lead=_lead(told),
+        foot="Made by the descheduler; every number is also in the JSON report.",
+        refresh_seconds=REFRESH_SECONDS,
+    )
+
+
+def _by_node(plan: EvictionPlan) -> Mapping[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in plan.outcomes:
+        found[outcome.pod.node].append(outcome)
+    return found
+
+
+def _lead(told: Round) -> list[Child]:
+    role = page.badge("leader" if told.leader else "standby", "good" if told.leader else "")
+    does = page.badge("dry run" if told.dry_run else "evicting", "" if told.dry_run else "warn")
+    return [role, " ", does, f" cycle {told.number}, {_moment(told.began)}, took {units.span(told.seconds)}"]
+
+
+def _tiles(told: Round, plan: EvictionPlan) -> Markup:
+    pods = sum(len(node.pods) for node in plan.view.nodes.values())
+    spared = ", ".join(f"{count} × {why}" for why, count in list(plan.spared_by.items())[:4])
+    gone = "would go; nothing is evicted" if told.dry_run else f"{sum(a.goes for a in told.attempts)} gone"
+    return page.tiles(
+        page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
+        page.tile("Standing wrong", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
+        page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
+        page.tile("Spared", len(plan.spare), spared),
+    )
+
+
+def _search(text: str) -> Markup:
+    """Chooses what the page lists; works without scripts."""
+    field = el("input", type="search", name="node", value=text, aria_label="part of the name of a node or pod")
+    button = el("button", "show only names with this")
+    everything = el("a", "show all", href="?") if text else None
+    return el("form", field, " ", button, " ", everything, method="get", style="margin:0 0 16px")
+
+
+def _violations(outcomes: Sequence[Outcome]) -> Markup:
+    rows = [_violation(outcome) for outcome in outcomes[:MAX_OUTCOMES]]
+    heads = ("pod", "node", "what is wrong", "what becomes of it")
+    table = page.table(heads, rows, empty="no pod stands wrong", stacked=True)
+    return page.section("What stands wrong", table, note=_more(len(outcomes)))
+
+
+def _more(count: int) -> str | None:
+    return f"{count - MAX_OUTCOMES} more are in the report." if count > MAX_OUTCOMES else None
+
+
+def _violation(outcome: Outcome) -> tuple[Child, ...]:
+    main = outcome.main
+    promise = f"promised: {main.promise}; fact: " if main.promise else ""
+    wrong = [page.badge(main.reason, _TONES[main.severity]), f" {promise}{main.fact}"]
+    if outcome.verdict == "evict":
+        becomes: list[Child] = [page.badge("evict", "bad"), f" {outcome.target and f'would fit on {outcome.target}'}"]
+    else:
+        becomes = [[page.badge(r.reason, "warn"), f" {r.text}"] for r in outcome.reasons[:1]]
+    return outcome.pod.key, outcome.pod.node, wrong, becomes
+
+
+_TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
+
+
+def _cycles(past: Sequence[Cycle]) -> Markup:
+    rows = [_cycle(cycle) for cycle in reversed(past)]
+    heads = ("cycle#", "began", "took", "as", "wrong#", "to evict#", "spared#", "gone#", "outcome")
+    return page.section("Last cycles", page.table(heads, rows, empty="none yet"))
+
+
+def _cycle(cycle: Cycle) -> tuple[Child, ...]:
+    role = f"{'leader' if cycle.leader else 'standby'}{', dry run' if cycle.dry_run else ''}"
+    outcome = page.join(page.badge("failed", "bad"), " ", cycle.error) if cycle.error else page.badge("ok", "good")
+    numbers = (cycle.found, cycle.evict, cycle.spared, cycle.gone)
+    began = el("span", _moment(cycle.began), style="white-space:nowrap")
+    return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
+
+
+def _problems(told: Round) -> Markup | None:
+    assert told.plan is not None
+    lines = [*(note.line for note in told.plan.notes), *told.plan.view.notes]
+    lines += [str(problem) for problem in (*told.problems, *told.plan.view.problems)]
+    items = [el("li", line) for line in lines[:MAX_OUTCOMES]]
+    return page.section("Notes and problems", el("ul", items), note=_more(len(lines))) if items else None
+
+
+def _links() -> Markup:
+    return page.section("More", el("ul", list(_link_items()), class_="legend"))
+
+
+def _link_items() -> Iterator[Markup]:
+    for path in LINKS:
+        yield el("li", el("a", path, href=f".{path}"))
+
+
+def _moment(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

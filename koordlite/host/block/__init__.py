@@ -1,0 +1,1 @@
+"""Block devices, and what cgroups have of them."""

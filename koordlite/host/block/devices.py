@@ -1,0 +1,106 @@
+"""Numbers of the disks behind a device, an LVM volume group or a pod's volume.
+
+Limits hold for whole disks, so a partition stands for its disk, and a volume for the disks below it. All of it is in
+/sys: no tool of LVM is run. Koordinator takes the partition off by arithmetic (minor - minor % 16), which is wrong for
+NVMe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.ports import Files
+
+_BLOCK = "/sys/block"
+_VOLUMES = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi"
+_MOUNTS = ("/proc/1/mountinfo", "/proc/self/mountinfo")
+_SINGLE_DASH = re.compile(r"(?<!-)-(?!-)")
+
+
+def of_device(files: Files, name: str) -> tuple[str, ...]:
+    """The disk of `vda`, `/dev/vda1` or `mapper/GROUP-VOLUME`; empty when there is none of that name."""
+    short = name.removeprefix("/dev/")
+    if "/" in short:
+        short = next((dm for dm, alias in _mapped(files) if alias == short.removeprefix("mapper/")), "")
+    for disk in _names(files, _BLOCK) if short else ():
+        if short == disk or _text(files, f"{_BLOCK}/{disk}/{short}/partition"):
+            return _numbers(files, [disk])
+    return ()
+
+
+def of_volume_group(files: Files, name: str) -> tuple[str, ...]:
+    """The disks below the volumes of an LVM group; empty for a group without any volume."""
+    volumes = [dm for dm, alias in _mapped(files) if _group_of(alias) == name]
+    return _numbers(files, {disk for dm in volumes for disk in _below(files, dm)})
+
+
+def of_pod_volume(files: Files, uid: str, name: str) -> tuple[str, ...]:
+    """The disks below a CSI volume of a pod, named by its volume or its PersistentVolume.
+
+    Which claim became which PersistentVolume only the API server knows; the only CSI volume of a pod needs no name.
+    """
+    folder = _VOLUMES.format(uid=uid)
+    mounted = _names(files, folder)
+    volume = name if name in mounted else mounted[0] if len(mounted) == 1 else ""
+    number = _mounted_number(files, f"{folder}/{volume}/mount") if volume else ""
+    device = _text(files, f"/sys/dev/block/{number}/uevent") if number else ""
+    found = re.search(r"^DEVNAME=(\S+)$", device, re.MULTILINE)
+    return _numbers(files, set(_below(files, found[1]))) if found else ()
+
+
+def _below(files: Files, device: str) -> Iterator[str]:
+    """The disks that a device, mapped or not, is made of."""
+    layers = _names(files, f"{_BLOCK}/{device}/slaves")
+    if layers:
+        for each in layers:
+            yield from _below(files, each)
+        return
+    for disk in _names(files, _BLOCK):
+        if device == disk or _text(files, f"{_BLOCK}/{disk}/{device}/partition"):
+            yield disk
+
+
+def _mapped(files: Files) -> Iterator[tuple[str, str]]:
+    """Mapped devices and the names LVM gave them."""
+    for disk in _names(files, _BLOCK):
+        if disk.startswith("dm-"):
+            yield disk, _text(files, f"{_BLOCK}/{disk}/dm/name")
+
+
+def _group_of(alias: str) -> str:
+    """`GROUP-VOLUME`, where a dash that belongs to a name is doubled."""
+    return _SINGLE_DASH.split(alias)[0].replace("--", "-")
+
+
+def _mounted_number(files: Files, point: str) -> str:
+    for path in _MOUNTS:
+        for line in _text(files, path).splitlines():
+            fields = line.split()
+            if len(fields) > 4 and fields[4] == point:
+                return fields[2]
+    return ""
+
+
+def _numbers(files: Files, disks: Sequence[str] | set[str]) -> tuple[str, ...]:
+    found = (_text(files, f"{_BLOCK}/{disk}/dev") for disk in sorted(disks))
+    return tuple(number for number in found if number)
+
+
+def _names(files: Files, folder: str) -> list[str]:
+    try:
+        return sorted(name.rstrip("/") for name in files.list(folder))
+    except OSError as error:
+        if vanished(error):
+            return []
+        raise
+
+
+def _text(files: Files, path: str) -> str:
+    try:
+        return files.read(path).decode(errors="replace").strip()
+    except OSError as error:
+        if vanished(error):
+            return ""
+        raise

@@ -1,0 +1,1 @@
+"""cgroup v1 and v2 behind one set of logical names."""

@@ -1,0 +1,257 @@
+"""The cgroups of this machine by logical names, the same for v1 and v2, both drivers, and co-mounted controllers."""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Iterable, Mapping
+
+from koordlite.host.cgroups import mounts as cgroup_mounts
+from koordlite.host.cgroups import names as cgroup_names
+from koordlite.host.cgroups import versions
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupField
+from koordlite.model.errors import HardwareAbsent
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.snapshot import Cgroup, Layout
+from koordlite.ports import Files
+
+_DEFAULT_PERIOD_US = 100_000
+_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+
+
+def vanished(error: OSError) -> bool:
+    """Whether `error` says that the group is gone: ENOENT at open, ENODEV when it went in the middle."""
+    return error.errno in _GONE
+
+
+class Cgroups:
+    """Reads and writes groups by their path below the cgroup root, without a leading slash; the root is empty.
+
+    Fields are every `CgroupField`, which can be written, and for reading `cpuset.effective`, `cpu.period`, `cpu.stat`,
+    `cpu.usage`, `cpu.pressure`, `memory.stat`, `memory.current`, `memory.numa_stat`, `memory.pressure`, `io.pressure`,
+    `threads`, `procs`.
+    """
+
+    def __init__(self, files: Files, layout: Layout, points: Mapping[str, str]) -> None:
+        """`points` is the folder of each v1 controller, or the one of v2 under the empty name."""
+        self.layout = layout
+        self._files = files
+        self._points = points
+        self._version = versions.Version(layout.version)
+        self._at = {field: (points[place], name) for field, (place, name) in self._version.files.items()}
+        self._written: set[str] = set()
+
+    @classmethod
+    def detect(cls, files: Files, *, kubepods: str = "", required: bool = True) -> Cgroups:
+        """The cgroups of the machine behind `files`; HardwareAbsent says what is missing.
+
+        `kubepods` names kubelet's top group where it is not `kubepods` or `kubepods.slice` (kubelet's --cgroup-root).
+        Unless that group is `required`, it may be gone, and all below it with it.
+        """
+        mounts = cgroup_mounts.find(files)
+        top = mounts.points["cpu" if mounts.version == 1 else ""]
+        group = _kubepods(files, top, kubepods.strip("/"), required)
+        return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
+
+    def path(self, group: str, field: str) -> str:
+        """The file that holds `field` of `group`; ValueError for a field we do not know on this version."""
+        try:
+            folder, name = self._at[field]
+        except KeyError:
+            raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}") from None
+        return f"{folder}/{group}/{name}" if group else f"{folder}/{name}"
+
+    def folder(self, group: str, controller: str) -> str:
+        """The folder of a group in the hierarchy of a v1 controller; on v2 they all share one."""
+        return self._folder(controller if self.layout.version == 1 else "", group)
+
+    def exists(self, group: str) -> bool:
+        """Whether the group is there."""
+        try:
+            self._files.list(self._folder(self._main, group))
+        except OSError as error:
+            if vanished(error):
+                return False
+            raise
+        return True
+
+    def children(self, group: str) -> list[str]:
+        """Names of the groups directly below, sorted; FileNotFoundError when `group` is gone."""
+        return _folders(self._files.list(self._folder(self._main, group)))
+
+    def supported(self, fields: Iterable[str]) -> tuple[str, ...]:
+        """Those of `fields` this kernel has. Asked of kubelet's top group, and each time anew: a file may come with a
+        controller that is enabled later, and the group itself with kubelet."""
+        has = (field for field in fields if self._version.has(field))
+        return tuple(field for field in has if self._optional(self.layout.kubepods, field) is not None)
+
+    def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
+        """What will be read after `value` was written."""
+        return self._version.settled(field, value)
+
+    def state(self, group: str, fields: Iterable[str] = ()) -> Cgroup:
+        """The present limits, and `fields` in `values`; None where a file is absent, missing there also where it cannot
+        be read.
+
+        FileNotFoundError when the whole group is gone.
+        """
+        cpus = self.read_present(group, "cpuset.cpus")
+        effective = cpus if self.layout.version == 1 else self.read_present(group, "cpuset.effective")
+        quota = self.read_present(group, "cpu.quota")
+        period = quota
+        if quota is not None and self.layout.version == 1:
+            # Without a quota the period means nothing; it is a file of its own to read.
+            unlimited = self._version.quota_us(quota) == versions.UNLIMITED
+            period = None if unlimited else self.read_present(group, "cpu.period")
+        if cpus is None and quota is None and not self.exists(group):
+            raise FileNotFoundError(errno.ENOENT, "the cgroup is gone", self._folder(self._main, group))
+        return _parsed(self._version, (cpus, effective, quota, period), self._values(group, fields))
+
+    def _values(self, group: str, fields: Iterable[str]) -> tuple[tuple[str, bytes], ...]:
+        found = ((field, self._optional(group, field)) for field in fields if self._version.has(field))
+        return tuple((field, raw) for field, raw in found if raw is not None)
+
+    def _optional(self, group: str, field: str) -> bytes | None:
+        """None also where the file refuses to be read: one such file must not cost the whole picture."""
+        try:
+            return self.read_raw(group, field)
+        except OSError:
+            return None
+
+    def cpu_usage_ns(self, group: str) -> int:
+        """CPU time the group and those below it have used, in nanoseconds."""
+        return self._version.usage_ns(self.read_raw(group, "cpu.usage"))
+
+    def throttling(self, group: str) -> versions.Throttled:
+        """Periods and throttled periods of the group since it was made."""
+        return self._version.throttling(self.read_raw(group, "cpu.stat"))
+
+    def memory(self, group: str) -> int:
+        """Bytes the group and those below it hold without page cache."""
+        return self._version.working_memory(self.read_raw(group, "memory.stat"))
+
+    def threads(self, group: str) -> tuple[int, ...]:
+        """Threads in the group and in all groups below it: a container may divide itself further."""
+        return tuple(self._members(group, "threads"))
+
+    def procs(self, group: str) -> tuple[int, ...]:
+        """Processes in the group and in all groups below it."""
+        return tuple(self._members(group, "procs"))
+
+    def encode(self, field: CgroupField, value: CPUSet | int) -> bytes:
+        """The bytes to write for a value, `-1` becoming `max` on v2."""
+        return self._version.encode(field, value)
+
+    def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
+        """The value of what was read; the inverse of `encode`."""
+        return self._version.decode(field, raw)
+
+    def read_raw(self, group: str, field: str) -> bytes:
+        """The file of `field` as it is, newline and all: what the undo journal keeps."""
+        return self._files.read(self.path(group, field))
+
+    def read_present(self, group: str, field: str) -> bytes | None:
+        """As `read_raw`; None when the file or the whole group is gone."""
+        try:
+            return self.read_raw(group, field)
+        except OSError as error:
+            if vanished(error):
+                return None
+            raise
+
+    def write(self, group: str, field: CgroupField, value: CPUSet | int) -> None:
+        """Give `field` of `group` the value."""
+        self.write_raw(group, field, self.encode(field, value))
+
+    def write_raw(self, group: str, field: str, raw: bytes) -> None:
+        """Write back bytes that `read_raw` found; ValueError for a field that is only read."""
+        if field not in versions.WRITABLE:
+            raise ValueError(f"{field} is only read; what can be written: {', '.join(sorted(versions.WRITABLE))}")
+        self._written.add(group)
+        self._files.write(self.path(group, field), raw)
+
+    def take_written(self) -> frozenset[str]:
+        """Groups written to since the last call."""
+        written, self._written = frozenset(self._written), set()
+        return written
+
+    def pod_group(self, uid: str, kube_qos: KubeQoS) -> str:
+        """The group of a pod; it need not exist yet."""
+        return cgroup_names.pod_group(self.layout, uid, kube_qos)
+
+    def container_id(self, group: str) -> str:
+        """The id of the container whose group this is; ValueError for a name no container has."""
+        return cgroup_names.container_id(self.layout, group)
+
+    def container_group(self, pod_group: str, container_id: str) -> str | None:
+        """The group of a container, None before the container was made; ValueError for an unknown runtime."""
+        return cgroup_names.container_group(self.layout, pod_group, container_id)
+
+    @property
+    def _main(self) -> str:
+        return "cpu" if self.layout.version == 1 else ""
+
+    def _folder(self, controller: str, group: str) -> str:
+        point = self._points[controller]
+        return f"{point}/{group}" if group else point
+
+    def _members(self, group: str, field: str) -> list[int]:
+        members = [int(line) for line in self.read_raw(group, field).split()]
+        for child in self.children(group):
+            try:
+                members += self._members(f"{group}/{child}" if group else child, field)
+            except OSError as error:
+                if not vanished(error):
+                    raise
+        return members
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(
+    version: versions.Version,
+    limits: tuple[bytes | None, bytes | None, bytes | None, bytes | None],
+    values: tuple[tuple[str, bytes], ...],
+) -> Cgroup:
+    """Hundreds of groups hold the same few texts, tick after tick: these share one object.
+
+    `limits` are the texts of set, effective set, quota and period.
+    """
+    cpus, effective, quota, period = limits
+    return Cgroup(
+        cpuset=None if cpus is None else version.cpus(cpus),
+        effective=None if effective is None else version.cpus(effective),
+        quota_us=None if quota is None else version.quota_us(quota),
+        period_us=_DEFAULT_PERIOD_US if period is None else version.period_us(period),
+        values={field: version.integer(field, raw) for field, raw in values},
+    )
+
+
+def _kubepods(files: Files, top: str, wanted: str, required: bool) -> str:
+    if wanted:
+        if required and not _has_folder(files, f"{top}/{wanted}"):
+            why = f"there is no group {wanted} below {top}; it was named in the configuration"
+            raise HardwareAbsent("kubelet's cgroup", why)
+        return wanted
+    present = [name for name in ("kubepods.slice", "kubepods") if _has_folder(files, f"{top}/{name}")]
+    if not present and not required:
+        return "kubepods"
+    if not present:
+        why = f"neither kubepods nor kubepods.slice is below {top}; name it if kubelet has a --cgroup-root"
+        raise HardwareAbsent("kubelet's cgroup", why)
+    # After a change of driver the other's empty tree may be left behind.
+    return max(present, key=lambda name: len(_folders(files.list(f"{top}/{name}"))))
+
+
+def _has_folder(files: Files, path: str) -> bool:
+    try:
+        files.list(path)
+    except OSError as error:
+        if vanished(error):
+            return False
+        raise
+    return True
+
+
+def _folders(names: Iterable[str]) -> list[str]:
+    return sorted(name[:-1] for name in names if name.endswith("/"))

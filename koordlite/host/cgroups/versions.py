@@ -1,0 +1,190 @@
+"""The difference between cgroup v1 and v2, in one place: file names, value forms, accounting."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import get_args
+
+from koordlite.host import kernel_number
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import CgroupField
+
+UNLIMITED = -1
+WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))
+
+_PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
+"""On v1 only Anolis has them, beside `cpuacct.usage`."""
+_V1: Mapping[str, tuple[str, str]] = {
+    "cpuset.cpus": ("cpuset", "cpuset.cpus"),
+    "cpuset.effective": ("cpuset", "cpuset.cpus"),
+    "cpuset.mems.effective": ("cpuset", "cpuset.effective_mems"),
+    "cpu.quota": ("cpu", "cpu.cfs_quota_us"),
+    "cpu.period": ("cpu", "cpu.cfs_period_us"),
+    "cpu.stat": ("cpu", "cpu.stat"),
+    "cpu.usage": ("cpuacct", "cpuacct.usage"),
+    "memory.stat": ("memory", "memory.stat"),
+    "memory.current": ("memory", "memory.usage_in_bytes"),
+    "memory.numa_stat": ("memory", "memory.numa_stat"),
+    **{name: ("cpuacct", name) for name in _PRESSURES},
+    "threads": ("cpu", "tasks"),
+    "procs": ("cpu", "cgroup.procs"),
+    **{field: number.v1 for field, number in NUMBERS.items() if number.v1},
+}
+_V2: Mapping[str, tuple[str, str]] = {
+    "cpuset.cpus": ("", "cpuset.cpus"),
+    "cpuset.effective": ("", "cpuset.cpus.effective"),
+    "cpuset.mems.effective": ("", "cpuset.mems.effective"),
+    "cpu.quota": ("", "cpu.max"),
+    "cpu.period": ("", "cpu.max"),
+    "cpu.stat": ("", "cpu.stat"),
+    "cpu.usage": ("", "cpu.stat"),
+    "memory.stat": ("", "memory.stat"),
+    "memory.current": ("", "memory.current"),
+    "memory.numa_stat": ("", "memory.numa_stat"),
+    **{name: ("", name) for name in _PRESSURES},
+    "threads": ("", "cgroup.threads"),
+    "procs": ("", "cgroup.procs"),
+    **{field: ("", number.v2) for field, number in NUMBERS.items()},
+}
+_ANONYMOUS_MEMORY = (b"inactive_anon", b"active_anon", b"unevictable")
+_TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Throttled:
+    """How many periods a group has had with a quota, in how many of them it was stopped, and for how long in all."""
+
+    periods: int
+    throttled: int
+    time_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Version:
+    """One version of the cgroup interface: where a logical field lies and how its value is written."""
+
+    number: int
+
+    @property
+    def files(self) -> Mapping[str, tuple[str, str]]:
+        """Controller (empty on v2) and file name of every logical field."""
+        return _V1 if self.number == 1 else _V2
+
+    def encode(self, field: str, value: CPUSet | int) -> bytes:
+        """`value` as the kernel wants it; ValueError when it is no value of `field`.
+
+        A quota is written without its period, which keeps the period on both versions. An empty set is a newline: a
+        write of no bytes never reaches the kernel's parser.
+        """
+        if field == "cpuset.cpus" and isinstance(value, CPUSet):
+            return str(value).encode() or b"\n"
+        if field == "cpu.quota" and isinstance(value, int) and value >= UNLIMITED:
+            return b"max" if self.number == 2 and value == UNLIMITED else b"%d" % value
+        number = NUMBERS.get(field)
+        if number and self.has(field) and isinstance(value, int) and number.allows(value):
+            return number.print_v1(value) if self.number == 1 else number.print_v2(value)
+        raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_wanted(field)}")
+
+    def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
+        """The value the kernel printed; ValueError when it does not look like one."""
+        if field == "cpuset.cpus":
+            return self.cpus(raw)
+        return self.quota_us(raw) if field == "cpu.quota" else self.integer(field, raw)
+
+    def integer(self, field: str, raw: bytes) -> int:
+        """A number of the table in `cgroup_fields`; ValueError when the file holds something else."""
+        number = NUMBERS[field]
+        return kernel_number.checked(number.parse_v1(raw) if self.number == 1 else number.parse_v2(raw), raw)
+
+    def settled(self, field: CgroupField, value: CPUSet | int) -> CPUSet | int:
+        """What will be read after `value` was written: on v2, shares pass through a coarser weight."""
+        return self.decode(field, self.encode(field, value)) if field == "cpu.shares" else value
+
+    def has(self, field: str) -> bool:
+        """Whether this version has a file for the field at all."""
+        return field in self.files
+
+    def cpus(self, raw: bytes) -> CPUSet:
+        """A printed CPU list."""
+        return _cpus(raw)
+
+    def quota_us(self, raw: bytes) -> int:
+        """µs of CPU per period, -1 unlimited; the first field of v2's `cpu.max`."""
+        if self.number == 1:
+            return kernel_number.parse(raw)
+        text = _field(raw, 0)
+        return UNLIMITED if text == b"max" else kernel_number.parse(text)
+
+    def period_us(self, raw: bytes) -> int:
+        """µs of a period, above 0; the second field of v2's `cpu.max`."""
+        period_us = kernel_number.parse(raw if self.number == 1 else _field(raw, 1))
+        if period_us <= 0:
+            raise ValueError(f"a period of {period_us} µs in {raw[:80]!r}")
+        return period_us
+
+    def usage_ns(self, raw: bytes) -> int:
+        """CPU time used, in nanoseconds, from `cpuacct.usage` or v2's `cpu.stat`."""
+        return kernel_number.parse(raw) if self.number == 1 else _counter(raw, b"usage_usec") * 1000
+
+    def throttling(self, raw: bytes) -> Throttled:
+        """nr_periods, nr_throttled and the throttled time of `cpu.stat`: v1 prints ns, v2 µs."""
+        stat = keyed(raw)
+        name, unit_ns = ("throttled_time", 1) if self.number == 1 else ("throttled_usec", 1000)
+        try:
+            read = [kernel_number.parse(stat[each].encode()) for each in ("nr_periods", "nr_throttled", name)]
+            periods, throttled, time = read
+            return Throttled(periods, throttled, time * unit_ns)
+        except KeyError as missing:
+            raise ValueError(f"no line {missing.args[0]} in {raw[:80]!r}") from None
+
+    def working_memory(self, raw: bytes) -> int:
+        """inactive_anon + active_anon + unevictable of `memory.stat`: bytes in use without page cache.
+
+        v1 counts the groups below only in the total_ lines. Source: Koordinator's pod resource collector.
+        """
+        names = _TOTAL_ANONYMOUS if self.number == 1 else _ANONYMOUS_MEMORY
+        return sum([_counter(raw, name) for name in names])
+
+
+def keyed(raw: bytes) -> dict[str, str]:
+    """A file of `name value` lines; what is no such line is left out. Source: Koordinator `ParseKVMap`."""
+    rows = (line.split() for line in raw.decode().splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}
+
+
+def _wanted(field: str) -> str:
+    if field not in WRITABLE:
+        return f"{field} is only read"
+    number = NUMBERS.get(field)
+    if number is None:
+        return "a CPUSet for cpuset.cpus, µs or -1 for cpu.quota"
+    return f"it takes {number.minimum} to {number.maximum}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _cpus(raw: bytes) -> CPUSet:
+    # Hundreds of groups hold the same few sets, tick after tick.
+    return CPUSet.parse(raw.decode().strip())
+
+
+def _field(raw: bytes, index: int) -> bytes:
+    fields = raw.split()
+    if len(fields) <= index:
+        raise ValueError(f"{raw!r} has fewer than {index + 1} fields")
+    return fields[index]
+
+
+def _counter(raw: bytes, name: bytes) -> int:
+    """The number after `name` in a file of `name number` lines.
+
+    Searched for, since splitting all the lines of memory.stat costs five times as much.
+    """
+    begin = 0 if raw.startswith(name + b" ") else raw.find(b"\n" + name + b" ") + 1
+    if not begin and not raw.startswith(name + b" "):
+        raise ValueError(f"no line {name.decode()} in {raw[:80]!r}")
+    begin += len(name) + 1
+    end = raw.find(b"\n", begin)
+    return kernel_number.parse(raw[begin:] if end < 0 else raw[begin:end])

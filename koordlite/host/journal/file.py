@@ -1,0 +1,214 @@
+"""The form of the undo journal on disk, and how it is replaced so that no crash can lose it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from koordlite.model.errors import JournalError
+from koordlite.model.wire.objects import ZoneResource
+
+NAME = "journal.json"
+_VERSION = 1
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="file"):
+    """A kernel file and the bytes found in it. For one resource of a schemata file, the line of that resource."""
+
+    path: str
+    group: str
+    """Cgroup path; `resctrl/NAME` for a schemata line."""
+    field: str
+    text: str
+    """The bytes found, read as Latin-1: each byte is one character, so that none is lost."""
+    found_at: float
+    """Seconds since the epoch."""
+    strategy: str = ""
+
+    @classmethod
+    def of(cls, *, path: str, group: str, field: str, raw: bytes, found_at: float, strategy: str = "") -> FileEntry:
+        """An entry for the bytes `raw`."""
+        text = raw.decode("latin-1")
+        return cls(path=path, group=group, field=field, text=text, found_at=found_at, strategy=strategy)
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes to write back."""
+        return self.text.encode("latin-1")
+
+    @property
+    def place(self) -> str:
+        """The place as `CgroupChange` and `SchemataChange` name it."""
+        return f"{self.group}/{self.field}"
+
+
+class GroupMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="group"):
+    """A resctrl group that was not there before us; undone by removing it."""
+
+    group: str
+
+    @property
+    def place(self) -> str:
+        """The place as `ResctrlGroupChange` names it."""
+        return f"resctrl/{self.group}"
+
+
+class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="task"):
+    """A thread and the resctrl group it was in; `start_time` tells it from a later thread of the same id."""
+
+    tid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/TID/stat."""
+    group: str
+    """Where it was found; empty is the root group."""
+    into: str = ""
+    """Where we put it. What somebody else moved on since is not put back."""
+
+    @property
+    def place(self) -> str:
+        """One place a thread: threads of one group may have come from several."""
+        return f"resctrl/{self.into}/tasks/{self.tid}@{self.start_time}"
+
+
+class MountMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="mount"):
+    """resctrl was not mounted before us; undone by unmounting it."""
+
+    point: str
+
+    @property
+    def place(self) -> str:
+        """The place as `ResctrlMountChange` names it."""
+        return "resctrl/mount"
+
+
+class OOMScoreFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="oomScore"):
+    """The oom_score_adj of a process before us; `start_time` tells it from a later process of the same id."""
+
+    pid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/PID/stat."""
+    value: int
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `OOMScoreChange` names it."""
+        return f"oom_score_adj/{self.pid}/{self.start_time}"
+
+
+class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeResource"):
+    """An extended resource of the Node before us; None when the Node had none."""
+
+    resource: str
+    previous: int | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `NodeResourceChange` names it."""
+        return f"node/{self.resource}"
+
+
+class NodeAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeAnnotation"):
+    """An annotation of the Node before us; None when there was none."""
+
+    key: str
+    previous: str | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `NodeAnnotationChange` names it."""
+        return f"node/annotations/{self.key}"
+
+
+class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="zoneResource"):
+    """A resource of a zone of the node's NodeResourceTopology before us; None when the zone had none."""
+
+    zone: str
+    resource: str
+    previous: ZoneResource | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place as `ZoneResourceChange` names it."""
+        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
+
+
+class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="topology"):
+    """An annotation of the node's NodeResourceTopology before us; None when there was none."""
+
+    key: str
+    previous: str | None
+
+    @property
+    def place(self) -> str:
+        """The place as `TopologyChange` names it."""
+        return f"noderesourcetopology/{self.key}"
+
+
+ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
+"""What a cluster has to take back."""
+Entry = FileEntry | GroupMade | TasksMoved | MountMade | OOMScoreFound | ClusterEntry | TopologyNote
+_DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved, MountMade, OOMScoreFound)
+
+
+class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    boot_id: str
+    entries: tuple[Entry, ...]
+
+
+def load(path: Path, boot_id: str) -> tuple[Entry, ...]:
+    """The entries in the file, without those that died with another boot; none when there is no file yet.
+
+    JournalError when the file cannot be read or is not what we write.
+    """
+    try:
+        content = msgspec.json.decode(path.read_bytes(), type=_Content)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError) as error:
+        raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
+    if content.version != _VERSION:
+        why = f"it has version {content.version}, this program knows {_VERSION}"
+        raise JournalError(f"the undo journal {path} cannot be read: {why}; restore with the program that wrote it")
+    if content.boot_id == boot_id:
+        return content.entries
+    return tuple(entry for entry in content.entries if not isinstance(entry, _DIES_WITH_BOOT))
+
+
+def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
+    """Replace the file as a whole: written aside, flushed, renamed, and the folder flushed too.
+
+    A crash before the rename leaves the old file, after it the new one; what lies aside is overwritten next time.
+    """
+    raw = msgspec.json.format(msgspec.json.encode(_Content(_VERSION, boot_id, entries)), indent=1)
+    aside = path.with_suffix(".new")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(fd, raw)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(aside, path)
+    _flush_folder(path.parent)
+
+
+_HELP = "nothing was changed; look at it, restore by hand what it lists, then remove it"
+
+
+def _write_all(fd: int, raw: bytes) -> None:
+    while raw:
+        raw = raw[os.write(fd, raw) :]
+
+
+def _flush_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

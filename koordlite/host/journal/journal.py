@@ -1,0 +1,141 @@
+"""The undo journal: what was there before our first write, on disk before that write happens.
+
+One JSON file, replaced as a whole and flushed to disk, so that at any moment it is either the old or the new one.
+An entry is made once for a place and stays until the place was restored. Only one agent may hold the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from koordlite.host.journal import file
+from koordlite.host.journal.file import (
+    ClusterEntry,
+    Entry,
+    FileEntry,
+    GroupMade,
+    MountMade,
+    NodeAnnotation,
+    NodeResource,
+    OOMScoreFound,
+    TasksMoved,
+    TopologyNote,
+    ZoneAmount,
+)
+from koordlite.host.journal.lock import Lock
+from koordlite.model.errors import JournalError
+
+__all__ = [
+    "ClusterEntry",
+    "Entry",
+    "FileEntry",
+    "GroupMade",
+    "Journal",
+    "MountMade",
+    "NodeAnnotation",
+    "NodeResource",
+    "OOMScoreFound",
+    "TasksMoved",
+    "TopologyNote",
+    "ZoneAmount",
+    "read",
+]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Journal:
+    """The journal of one agent, held exclusively until `close`."""
+
+    def __init__(self, path: Path, lock: Lock, boot_id: str, entries: Iterable[Entry]) -> None:
+        self._path = path
+        self._lock = lock
+        self._boot_id = boot_id
+        self._entries = {entry.place: entry for entry in entries}
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], *, boot_id: str | None = None) -> Journal:
+        """Take the journal in `folder`, which is made if need be.
+
+        JournalError when another agent holds it, or when it is there but cannot be read: it is never taken for empty.
+        `boot_id` is this machine's unless given: what the entries say about the kernel's files of another boot died
+        with them.
+        """
+        path = Path(folder)
+        lock = Lock.take(path)
+        try:
+            boot = boot_id or this_boot()
+            return cls(path / file.NAME, lock, boot, file.load(path / file.NAME, boot))
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def folder(self) -> Path:
+        """Where it lives."""
+        return self._path.parent
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, oldest first; undo them in reverse."""
+        return tuple(self._entries.values())
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The places that hold a value of ours, named as `Change.place` names them."""
+        return frozenset(self._entries)
+
+    @property
+    def by_place(self) -> Mapping[str, Entry]:
+        """All entries by their place."""
+        return self._entries
+
+    def record(self, entries: Iterable[Entry], *, gone: Collection[str] = ()) -> None:
+        """Keep what was found, before it is overwritten; places already present keep their first entry.
+
+        One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
+        The places `gone` do not exist any more: they are dropped by the same write, and stay where there is none.
+        """
+        fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
+        if fresh:
+            kept = {place: entry for place, entry in self._entries.items() if place not in gone}
+            self._replace({**kept, **dict(reversed(fresh.items()))})
+
+    def forget(self, places: Iterable[str]) -> None:
+        """Drop places that were restored; those that are not in the journal are ignored."""
+        gone = frozenset(places)
+        kept = {place: entry for place, entry in self._entries.items() if place not in gone}
+        if len(kept) != len(self._entries):
+            self._replace(kept)
+
+    def close(self) -> None:
+        """Let another agent have the folder; the entries stay on disk."""
+        self._lock.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _replace(self, entries: dict[str, Entry]) -> None:
+        try:
+            file.store(self._path, self._boot_id, tuple(entries.values()))
+        except OSError as error:
+            raise JournalError(
+                f"the undo journal {self._path} cannot be written: {error}; it stays as it is"
+            ) from error
+        self._entries = entries
+
+
+def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple[Entry, ...]:
+    """The entries in `folder`, oldest first, without taking it: for looking while an agent runs."""
+    return tuple(file.load(Path(folder) / file.NAME, boot_id or this_boot()))
+
+
+def this_boot() -> str:
+    """The name of this boot of this machine."""
+    return _BOOT_ID.read_text().strip()

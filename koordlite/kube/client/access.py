@@ -1,0 +1,233 @@
+"""Requests to an API server: credentials and TLS by the official client, answers as they come off the wire.
+
+Nothing is retried here: whoever asks knows what a second try costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from koordlite.kube.client import paging
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
+from koordlite.kube.client.credentials import load
+from koordlite.kube.client.paging import Page
+
+if TYPE_CHECKING:
+    from urllib3.response import BaseHTTPResponse
+
+__all__ = ["Answer", "Api", "ApiError", "ApiUnreachable", "Page", "Stream", "connect"]
+
+Query = Sequence[tuple[str, str]]
+Timeout = tuple[float, float]
+
+TIMEOUT: Timeout = (3.0, 10.0)
+"""Seconds to connect, and between two parts of an answer."""
+WHOLE_ANSWER_SECONDS = 60.0
+"""A server that drips its answer is cut off after this, or after the read timeout if that is longer."""
+CHUNK_BYTES = 1 << 18
+LINE_BYTES = 16 << 20
+"""No object is that large; a line that is comes from something that is no API server."""
+
+
+def connect(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Api:
+    """The API server that a kubeconfig names, or the one of the cluster this process runs in.
+
+    Without `kubeconfig` and `context`: the service account of this pod, else the file named by KUBECONFIG. No request
+    is made yet. ConfigError says what was tried. The client library is imported here, so that a run without a cluster
+    does not pay for it.
+    """
+    return Api(load(kubeconfig, context, user_agent=user_agent))
+
+
+class Api:
+    """One API server. Safe to use from several threads."""
+
+    def __init__(self, client: Any) -> None:
+        """`client` is a `kubernetes.client.ApiClient`; only its configuration and transport are used."""
+        self._client = client
+
+    @property
+    def url(self) -> str:
+        """Where the server is, for messages."""
+        return str(self._client.configuration.host)
+
+    @property
+    def ca_file(self) -> str:
+        """File with the certificates the server is verified by; empty when it is the system's."""
+        return str(self._client.configuration.ssl_ca_cert or "")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: object = None,
+        content_type: str = "application/json",
+        timeout: Timeout = TIMEOUT,
+    ) -> Answer:
+        """Ask once. ApiError when the answer is not 2xx, ApiUnreachable when there is none.
+
+        `body` is JSON as Python values. `timeout` is seconds to connect and seconds between parts of the answer.
+        """
+        headers = {} if body is None else {"Content-Type": content_type}
+        with self._asked(method, path, query=query, body=body, headers=headers, timeout=timeout) as response:
+            answer = self._read(response, path, max(WHOLE_ANSWER_SECONDS, timeout[1]))
+        if not 200 <= answer.status < 300:
+            raise refusal(answer)
+        _refuse_html(answer.headers, f"{self.url}{path}")
+        return answer
+
+    @contextlib.contextmanager
+    def stream(self, path: str, *, query: Query = (), timeout: Timeout = TIMEOUT) -> Iterator[Stream]:
+        """A watch: lines as they come. `timeout[1]` is the longest silence. Errors as of `request`, also while
+        reading."""
+        with self._asked("GET", path, query=query, timeout=timeout) as response:
+            if not 200 <= response.status < 300:
+                raise refusal(self._read(response, path, WHOLE_ANSWER_SECONDS))
+            _refuse_html(response.headers, f"{self.url}{path}")
+            try:
+                yield Stream(response, f"{self.url}{path}")
+            finally:
+                # What was not read is not worth reading: the connection does not go back to the pool.
+                response.close()
+
+    def pages(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Iterator[Page]:
+        """A list in parts of `limit` objects, each `(resource_version, items)` with items still in JSON.
+
+        A resource version other than that of the page before means that the list began again (the server had
+        forgotten the first state): forget what came so far. `collect` does that.
+        """
+        return paging.pages(self.request, path, query, limit)
+
+    def collect(self, path: str, query: Query = (), limit: int = paging.LIMIT) -> Page:
+        """A whole list at one resource version."""
+        return paging.collected(self.pages(path, query, limit))
+
+    @contextlib.contextmanager
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query,
+        timeout: Timeout,
+        headers: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> Iterator[BaseHTTPResponse]:
+        """The answer with its content still unread; its connection is kept only when it was read without fault."""
+        accepting = {"Accept": "application/json", **(headers or {})}
+        with _transport_errors(f"{self.url}{path}"):
+            parts = self._client.param_serialize(
+                method,
+                path,
+                query_params=list(query),
+                header_params=accepting,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = self._client.call_api(*parts, _request_timeout=timeout).response
+        try:
+            yield response
+        except BaseException:
+            response.close()
+            raise
+        response.release_conn()
+
+    def _read(self, response: BaseHTTPResponse, path: str, seconds: float) -> Answer:
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        with _transport_errors(f"{self.url}{path}"):
+            return Answer(response.status, headers, _whole(response, time.monotonic() + seconds))
+
+
+@dataclasses.dataclass(eq=False)
+class Stream:
+    """Lines of an answer that goes on."""
+
+    _response: BaseHTTPResponse
+    _where: str
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Lines without their end, as soon as each is complete; ends when the server ends the answer.
+
+        A piece of a line that was cut off by the end is left out. ApiUnreachable when the answer is cut or silent.
+        """
+        lines = self._lines()
+        while True:
+            with _transport_errors(self._where):
+                line = next(lines, None)
+            if line is None:
+                return
+            yield line
+
+    def _lines(self) -> Iterator[bytes]:
+        rest = b""
+        for chunk in _chunks(self._response):
+            *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+            yield from filter(None, lines)
+            if len(rest) > LINE_BYTES:
+                raise ApiUnreachable(errno.EMSGSIZE, f"a line of more than {LINE_BYTES} bytes", "")
+
+    def cancel(self) -> None:
+        """End it from another thread: whoever waits for a line gets the end of the answer, or ApiUnreachable."""
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            self._response.shutdown()
+
+
+def _chunks(response: BaseHTTPResponse) -> Iterator[bytes]:
+    if getattr(response, "chunked", False):
+        yield from response.stream(CHUNK_BYTES)
+        return
+    # Without chunks, `stream` would wait until so many bytes are there.
+    while chunk := response.read1(CHUNK_BYTES):
+        yield chunk
+
+
+def _refuse_html(headers: Mapping[str, str], where: str) -> None:
+    """A page for people is no success: the request never reached an API server, whatever the status says."""
+    media = next((text for name, text in headers.items() if name.lower() == "content-type"), "")
+    if media.partition(";")[0].strip().lower() == "text/html":
+        raise ApiUnreachable(errno.EPROTO, "a web page came in place of an answer of the API: is it a proxy's?", where)
+
+
+def _whole(response: BaseHTTPResponse, until: float) -> bytes:
+    parts = []
+    for part in response.stream(CHUNK_BYTES):
+        parts.append(part)
+        if time.monotonic() > until:
+            raise ApiUnreachable(errno.ETIMEDOUT, "the answer does not end", "")
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def _transport_errors(where: str) -> Iterator[None]:
+    """Whatever keeps an answer from arriving, as ApiUnreachable with the errno found below it."""
+    import urllib3
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import ConfigException
+
+    try:
+        yield
+    except ApiUnreachable as error:
+        raise ApiUnreachable(error.errno, error.strerror, where) from error
+    except (urllib3.exceptions.HTTPError, ApiException, ConfigException, OSError) as error:
+        raise ApiUnreachable(_errno(error), " ".join(str(error).split()), where) from error
+
+
+def _errno(error: BaseException) -> int:
+    """The number the kernel gave, looked for below what the libraries made of it."""
+    import urllib3
+
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, OSError) and below.errno:
+            return below.errno
+        below = below.__cause__ or below.__context__
+    if isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError):
+        return errno.ETIMEDOUT
+    return errno.ECONNRESET if isinstance(error, urllib3.exceptions.ProtocolError) else errno.EPROTO

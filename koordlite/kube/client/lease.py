@@ -1,0 +1,220 @@
+"""One leader at a time, by a Lease, and a leader that stops by itself.
+
+A leader trusts its own monotonic clock only: leadership ends at a fixed moment after the last renewal was *asked for*,
+whatever a hanging request does. Others wait longer than that before they take over, so there are never two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import random
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from koordlite.kube.client import micro_time
+from koordlite.kube.client.access import Api, ApiError, Timeout
+from koordlite.kube.client.answers import ApiUnreachable
+
+RELEASED_SECONDS = 1
+"""leaseDurationSeconds of a lease given back: the server refuses 0."""
+UNREADABLE_SECONDS = 15.0
+"""How long a lease counts as held that does not say for how long."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSettings:
+    """Which lease, in whose name, and its times.
+
+    Needed is retry < renew < duration; what lies between renew and duration is the margin for clocks of different
+    rates.
+    """
+
+    namespace: str
+    name: str
+    identity: str
+    """Never the same in two processes, also not after a restart: host name and something random."""
+    duration_seconds: int = 15
+    """How long others wait after the last renewal they saw."""
+    renew_seconds: float = 10.0
+    """How long after asking for a renewal that was granted this process counts itself as leader."""
+    retry_seconds: float = 2.0
+    """Time between two attempts."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_seconds < self.renew_seconds < self.duration_seconds:
+            raise ValueError("retry_seconds < renew_seconds < duration_seconds is needed for a safe lease")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of the lease, for reports."""
+
+    leader: bool
+    holder: str = ""
+    """Identity of whoever has it; empty when nobody has, or it was not read yet."""
+    transitions: int = 0
+    error: str = ""
+    """Why the last attempt failed; empty when it did not."""
+
+
+class Candidate:
+    """One attempt after another to get the lease and to keep it. `step` belongs to one thread, the rest to any."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: LeaseSettings,
+        *,
+        monotonic: Callable[[], float],
+        wall: Callable[[], float],
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.settings = settings
+        self._api, self._monotonic, self._wall, self._uniform = api, monotonic, wall, uniform
+        self._lease: dict[str, Any] | None = None
+        self._fresh = False
+        self._seen: tuple[object, ...] = ()
+        self._seen_at = 0.0
+        self._until = float("-inf")
+        self._released = False
+        self._standing = Standing(leader=False)
+
+    def is_leader(self) -> bool:
+        """Whether work may be done at this moment; ask again before each piece of it."""
+        return self.remaining_seconds() > 0
+
+    def remaining_seconds(self) -> float:
+        """How long leadership lasts if nothing is renewed; a piece of work must be over by then. 0 without it."""
+        return max(0.0, self._until - self._monotonic())
+
+    @property
+    def standing(self) -> Standing:
+        """What the last attempt showed."""
+        return dataclasses.replace(self._standing, leader=self.is_leader())
+
+    def step(self) -> float:
+        """Try once to renew or to take the lease; returns the seconds until the next try."""
+        try:
+            if not self._released:
+                self._attempt()
+            self._note("")
+        except (ApiError, ApiUnreachable) as error:
+            # Whether it was written is not known, or somebody else wrote: look before the next write.
+            self._fresh = False
+            self._note(str(error))
+        retry = self.settings.retry_seconds
+        # A leader is on time; the others come at different moments.
+        return retry if self.is_leader() else self._uniform(retry, 1.5 * retry)
+
+    def release(self) -> None:
+        """Give it back so that another may take it at once. Work must have ended: leadership is over from here on."""
+        held = self.is_leader()
+        self._until, self._released = float("-inf"), True
+        if not held or self._lease is None:
+            return
+        given_back = {"holderIdentity": "", "leaseDurationSeconds": RELEASED_SECONDS, "renewTime": self._now}
+        try:
+            self._write({**_spec(self._lease), **given_back})
+        except (ApiError, ApiUnreachable) as error:
+            self._note(f"not released, it runs out by itself: {error}")
+
+    def _attempt(self) -> None:
+        if not self._fresh:
+            self._look()
+        if self._lease is None:
+            self._claim({"leaseTransitions": 0, "acquireTime": self._now})
+            return
+        spec = _spec(self._lease)
+        holder = spec.get("holderIdentity") or ""
+        if holder == self.settings.identity:
+            self._claim(spec)
+        elif not holder or self._ran_out(spec):
+            transitions = _whole_number(spec.get("leaseTransitions"), 0) + 1
+            self._claim({**spec, "leaseTransitions": transitions, "acquireTime": self._now})
+        else:
+            # Somebody else has it: whatever we thought, we have not.
+            self._until, self._fresh = float("-inf"), False
+
+    def _claim(self, spec: dict[str, Any]) -> None:
+        asked = self._monotonic()
+        ours = {
+            "holderIdentity": self.settings.identity,
+            "leaseDurationSeconds": self.settings.duration_seconds,
+            "renewTime": self._now,
+        }
+        self._write({**spec, **ours})
+        # From the moment of asking: when the server wrote it, is not known, but not before.
+        self._until = asked + self.settings.renew_seconds
+
+    def _ran_out(self, spec: dict[str, Any]) -> bool:
+        """Whether the holder let its time pass, by our clock since we saw it renew: clocks of hosts differ."""
+        seconds = _whole_number(spec.get("leaseDurationSeconds"), 0) or UNREADABLE_SECONDS
+        return self._monotonic() - self._seen_at > seconds
+
+    def _look(self) -> None:
+        try:
+            self._hold(self._ask("GET", self._path, None))
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND or error.unknown_resource:
+                raise
+            self._lease, self._fresh = None, True
+
+    def _write(self, spec: dict[str, Any]) -> None:
+        head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        if self._lease is None:
+            metadata = {"name": self.settings.name, "namespace": self.settings.namespace}
+            method, path = "POST", self._path.rpartition("/")[0]
+        else:
+            # With the resourceVersion we saw: of two who want it, one gets a conflict.
+            metadata, method, path = self._lease["metadata"], "PUT", self._path
+        self._hold(self._ask(method, path, {**head, "metadata": metadata, "spec": spec}))
+
+    def _hold(self, raw: bytes) -> None:
+        try:
+            lease = msgspec.json.decode(raw)
+        except msgspec.DecodeError as error:
+            raise ApiUnreachable(errno.EPROTO, f"the answer is no Lease: {error}", self._path) from error
+        if not isinstance(lease, dict) or not isinstance(lease.get("metadata"), dict):
+            raise ApiUnreachable(errno.EPROTO, "the answer is no Lease", self._path)
+        spec = _spec(lease)
+        # Any write counts as a sign of life: by renewTime alone a holder with a wall clock that stands would seem dead.
+        version = lease["metadata"].get("resourceVersion")
+        seen = (version, spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, self._monotonic()
+        self._lease, self._fresh = lease, True
+
+    def _ask(self, method: str, path: str, body: object) -> bytes:
+        return self._api.request(method, path, body=body, timeout=self._timeout()).body
+
+    def _timeout(self) -> Timeout:
+        """Shorter than what is left of leadership, so that a hanging request is over before it."""
+        left = self.remaining_seconds() or self.settings.renew_seconds
+        return min(3.0, left / 2), max(0.05, min(5.0, left / 2))
+
+    def _note(self, error: str) -> None:
+        spec = _spec(self._lease or {})
+        holder, transitions = str(spec.get("holderIdentity") or ""), _whole_number(spec.get("leaseTransitions"), 0)
+        self._standing = Standing(False, holder, transitions, error)
+
+    @property
+    def _now(self) -> str:
+        return micro_time.micro(self._wall())
+
+    @property
+    def _path(self) -> str:
+        settings = self.settings
+        return f"/apis/coordination.k8s.io/v1/namespaces/{settings.namespace}/leases/{settings.name}"
+
+
+def _spec(lease: dict[str, Any]) -> dict[str, Any]:
+    spec = lease.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _whole_number(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise

@@ -1,0 +1,89 @@
+"""Long lists in parts: continue tokens, and the list begun again when the server forgot the state it was showing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
+from typing import NamedTuple
+
+import msgspec
+
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
+
+LIMIT = 500
+"""Objects in a part; the server's etcd reads about as many at once."""
+RESTARTS = 3
+"""After so many restarts the list is asked for in one part: it is changing faster than it can be read."""
+
+
+class Page(NamedTuple):
+    """One part of a list, or all of it: the version of the state it shows, and the objects in JSON."""
+
+    resource_version: str
+    items: list[msgspec.Raw]
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def objects(self) -> list[msgspec.Raw]:
+        """The items; none when there are none to tell of."""
+        return self.items or []
+
+
+def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int) -> Iterator[Page]:
+    """The parts of one list; `ask` is `Api.request`.
+
+    A token expires after some minutes (410). Then the list begins again, which shows in another resource version.
+    """
+    restarts, token = 0, ""
+    while True:
+        asked = _asked(query, limit if restarts < RESTARTS else 0, token)
+        try:
+            page = decode(ask("GET", path, query=asked).body, path)
+        except ApiError as error:
+            if error.status != HTTPStatus.GONE or not token:
+                raise
+            restarts, token = restarts + 1, ""
+            continue
+        yield Page(page.metadata.resource_version, page.objects)
+        token = page.metadata.continue_ or ""
+        if not token:
+            return
+
+
+def collected(parts: Iterable[Page]) -> Page:
+    """One list of all parts; parts of an earlier attempt are forgotten."""
+    version, items = "", list[msgspec.Raw]()
+    for part in parts:
+        if part.resource_version != version:
+            version, items = part.resource_version, []
+        items += part.items
+    return Page(version, items)
+
+
+def decode(body: bytes, path: str) -> _List:
+    """A list; ApiUnreachable when the body is none. kubelet and some lists write `null` for no items.
+
+    Every list says `items`. What does not, such as the answer of a proxy, must not pass for a list of nothing.
+    """
+    try:
+        found = msgspec.json.decode(body, type=_List)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiUnreachable(errno.EPROTO, f"the answer is no list: {error}", path) from error
+    if found.items is msgspec.UNSET:
+        raise ApiUnreachable(errno.EPROTO, "the answer is no list: it has no items", path)
+    return found
+
+
+def _asked(query: Sequence[tuple[str, str]], limit: int, token: str) -> Sequence[tuple[str, str]]:
+    more = [("limit", str(limit))] if limit else []
+    return [*query, *more, *([("continue", token)] if token else [])]

@@ -1,0 +1,125 @@
+"""Whether the cluster lets the bearer of a token ask us something: TokenReview, then SubjectAccessReview.
+
+The permission is that for a non-resource URL, as kube-rbac-proxy and the API server's own /metrics ask for it:
+`nonResourceURLs: ["/metrics"], verbs: ["get"]`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from koordlite.kube.client.access import Api
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
+
+YES_SECONDS = 60.0
+"""How long a yes is believed: a withdrawn permission holds so long."""
+NO_SECONDS = 10.0
+HELD = 1000
+"""Verdicts remembered at most."""
+ASKED_PER_SECOND = 10
+"""A flood of invented tokens must not become a flood of requests to the API server."""
+_TIMEOUT = (2.0, 5.0)
+_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+Standing = Literal["allowed", "unknown", "forbidden", "unanswered", "busy"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the cluster says of one question."""
+
+    standing: Standing
+    """unknown: no such token; forbidden: somebody without the permission; unanswered: the API server did not say;
+    busy: too many questions at once, nothing was asked."""
+    why: str = ""
+
+
+class Reviewer:
+    """Asks the API server and remembers its answers for a while. Safe to use from several threads."""
+
+    def __init__(self, api: Api, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._now = api, monotonic
+        self._held: collections.OrderedDict[tuple[bytes, str, str], tuple[float, Verdict]] = collections.OrderedDict()
+        self._asked: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
+        self._lock = threading.Lock()
+
+    def verdict(self, token: str, verb: str, path: str) -> Verdict:
+        """Whether the bearer of `token` may `verb` (`get`, `put`) the URL `path` of ours."""
+        key = hashlib.sha256(token.encode(errors="replace")).digest(), verb, path
+        with self._lock:
+            now = self._now()
+            until, held = self._held.get(key, (now, Verdict("busy")))
+            if until > now:
+                return held
+            if len(self._asked) == ASKED_PER_SECOND and now - self._asked[0] < 1.0:
+                return Verdict("busy", "too many tokens to ask the API server about; try again in a second")
+            self._asked.append(now)
+        found = self._ask(token, verb, path)
+        if found.standing != "unanswered":
+            self._remember(key, found)
+        return found
+
+    def _remember(self, key: tuple[bytes, str, str], found: Verdict) -> None:
+        with self._lock:
+            self._held[key] = self._now() + (YES_SECONDS if found.standing == "allowed" else NO_SECONDS), found
+            self._held.move_to_end(key)
+            if len(self._held) > HELD:
+                self._held.popitem(last=False)
+
+    def _ask(self, token: str, verb: str, path: str) -> Verdict:
+        try:
+            who = self._post(_TOKENS, {"token": token}, _Who)
+            if not who.authenticated or who.user is None:
+                return Verdict("unknown", who.error or "the API server does not know this token")
+            return self._access(who.user, verb, path)
+        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+            return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
+
+    def _access(self, user: _User, verb: str, path: str) -> Verdict:
+        subject = {"user": user.username, "uid": user.uid, "groups": user.groups or [], "extra": user.extra or {}}
+        asked = {**subject, "nonResourceAttributes": {"path": path, "verb": verb}}
+        found = self._post(_ACCESS, asked, _May)
+        if found.allowed:
+            return Verdict("allowed")
+        return Verdict("forbidden", f"{user.username} may not {verb} {path}: allow it for nonResourceURLs in a role")
+
+    def _post(self, path: str, spec: dict[str, Any], shape: type[_Shape]) -> Any:
+        head, _, plural = path.removeprefix("/apis/").rpartition("/")
+        kind = "TokenReview" if plural == "tokenreviews" else "SubjectAccessReview"
+        body = {"apiVersion": head, "kind": kind, "spec": spec}
+        raw = self._api.request("POST", path, body=body, timeout=_TIMEOUT).body
+        return msgspec.convert(msgspec.json.decode(raw, type=_Review).status, type=shape)
+
+
+class _Shape(msgspec.Struct):
+    pass
+
+
+class _User(_Shape):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _Who(_Shape):
+    authenticated: bool = False
+    user: _User | None = None
+    error: str = ""
+
+
+class _May(_Shape):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: dict[str, Any]

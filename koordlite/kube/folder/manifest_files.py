@@ -1,0 +1,191 @@
+"""One manifest file as objects, every mistake in it with FILE:LINE:COLUMN.
+
+A file is taken whole or not at all: half a file is not what its author meant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import structs
+
+from koordlite.kube.kubelet import configz
+from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects
+
+Object = objects.NodeObject | objects.PodObject | objects.ConfigMapObject | objects.NRTObject
+Loaded = Object | KubeletConfig | CPUManagerState
+
+SHAPES: Mapping[str, type[Object]] = {
+    "Node": objects.NodeObject,
+    "Pod": objects.PodObject,
+    "ConfigMap": objects.ConfigMapObject,
+    "NodeResourceTopology": objects.NRTObject,
+}
+KEEP = "mend it; the last good objects of this file stay"
+_PATH = re.compile(r" - at `\$(.*)`\Z")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: dates stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:timestamp"]
+    for first, pairs in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """One document or list item: its content, and its YAML node to find positions (None for JSON)."""
+
+    content: Any
+    node: yaml.Node | None
+
+
+def read(path: Path) -> tuple[Loaded, ...]:
+    """The objects of one file; InputError lists everything that is wrong in it. OSError when it cannot be opened."""
+    raw = path.read_bytes()
+    if path.name == "cpu_manager_state":
+        return (configz.parse_cpu_manager_state(raw),)
+    if path.name == "configz.json":
+        return (configz.parse_configz(raw),)
+    problems: list[Problem] = []
+    loaded = [obj for document in _documents(path, raw) for obj in _objects(path, document, problems)]
+    if problems:
+        raise InputError(problems)
+    return tuple(loaded)
+
+
+def stable_uid(namespace: str, name: str) -> str:
+    """A uid for a pod written without one: the same for the same name, in the form the API server gives."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"pod/{namespace}/{name}"))
+
+
+def _documents(path: Path, raw: bytes) -> Iterator[Document]:
+    try:
+        text = raw.decode()
+        if path.suffix == ".json":
+            yield Document(json.loads(text), None)
+            return
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            content = loader.construct_document(node)
+            if content is not None:
+                yield Document(content, node)
+    except json.JSONDecodeError as error:
+        raise InputError(_problem(f"{path}:{error.lineno}:{error.colno}", "not JSON: " + error.msg)) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        why = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(_problem(place, f"not YAML: {why}")) from error
+    except UnicodeDecodeError as error:
+        raise InputError(_problem(f"{path}:1:1", f"not UTF-8: {error}")) from error
+
+
+def _objects(path: Path, document: Document, problems: list[Problem]) -> Iterator[Loaded]:
+    place = _place(path, document.node)
+    content = document.content
+    if not isinstance(content, dict):
+        problems.append(_problem(place, f"a manifest is a mapping, not {type(content).__name__}"))
+        return
+    kind = content.get("kind")
+    if not isinstance(kind, str) or not kind:
+        problems.append(_problem(place, "it does not say what it is", field="kind"))
+        return
+    if kind.endswith("List"):
+        for item in _items(document, kind):
+            yield from _objects(path, item, problems)
+        return
+    loaded = _object(path, kind, document, problems)
+    if loaded is not None:
+        yield loaded
+
+
+def _items(document: Document, kind: str) -> Iterator[Document]:
+    """The items of a list. Those of a PodList carry no kind of their own."""
+    items = document.content.get("items") or []
+    nodes = _child(document.node, "items")
+    for number, item in enumerate(items if isinstance(items, list) else [items]):
+        if isinstance(item, dict) and kind != "List":
+            item.setdefault("kind", kind.removesuffix("List"))
+        yield Document(item, _child(nodes, str(number)))
+
+
+def _object(path: Path, kind: str, document: Document, problems: list[Problem]) -> Loaded | None:
+    try:
+        if kind == "KubeletConfiguration":
+            return configz.parse_configz(msgspec.json.encode({"kubeletconfig": document.content}))
+        shape = SHAPES.get(kind)
+        return _completed(msgspec.convert(document.content, shape)) if shape else None
+    except msgspec.ValidationError as error:
+        problems.append(_mismatch(path, kind, document, str(error)))
+    except InputError as error:
+        place = _place(path, document.node)
+        problems.extend(dataclasses.replace(each, object=f"{place}: {each.object}") for each in error.problems)
+    return None
+
+
+def _completed(obj: Object) -> Object:
+    """A pod as the cluster would hold it: with namespace, uid and phase, which people leave out."""
+    if not isinstance(obj, objects.PodObject):
+        return obj
+    meta = obj.metadata
+    namespace = meta.namespace or "default"
+    meta = structs.replace(meta, namespace=namespace, uid=meta.uid or stable_uid(namespace, meta.name))
+    return structs.replace(obj, metadata=meta, status=structs.replace(obj.status, phase=obj.status.phase or "Running"))
+
+
+def _mismatch(path: Path, kind: str, document: Document, message: str) -> Problem:
+    """msgspec ends its message with the path of the value, in which `[...]` is some item of a mapping."""
+    found = _PATH.search(message)
+    field = found[1].lstrip(".") if found else ""
+    node, value = document.node, document.content
+    for name, number, _ in _STEP.findall(found[1] if found else ""):
+        key = name or number
+        node = _child(node, key) or node if key else node
+        value = _below(value, key)
+    meta = document.content.get("metadata")
+    named = f"{kind} {meta.get('name', '')}" if isinstance(meta, dict) else kind
+    why = _PATH.sub("", message).replace("`", "")
+    shown = "" if isinstance(value, dict | list) else str(value)
+    return Problem(f"{_place(path, node)}: {named}", field or "$", shown, why, KEEP)
+
+
+def _below(value: Any, key: str) -> Any:
+    if isinstance(value, dict) and key:
+        return value.get(key)
+    if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        return value[int(key)]
+    return value
+
+
+def _child(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    """The node of one value in a mapping or list."""
+    if isinstance(node, yaml.MappingNode):
+        return next((value for name, value in node.value if name.value == key), None)
+    if isinstance(node, yaml.SequenceNode) and key.isdecimal() and int(key) < len(node.value):
+        found: yaml.Node = node.value[int(key)]
+        return found
+    return None
+
+
+def _place(path: Path, node: yaml.Node | None) -> str:
+    return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}" if node else str(path)
+
+
+def _problem(place: str, why: str, *, field: str = "$") -> Problem:
+    return Problem(place, field, "", why, KEEP)

@@ -1,0 +1,203 @@
+"""What the agent publishes when the cluster is a folder: the objects the API server would hold, as JSON files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import structs
+
+from koordlite.model import nrt
+from koordlite.model.decision import (
+    ClusterChange,
+    NodeAnnotationChange,
+    NodeChange,
+    NodeResourceChange,
+    TopologyChange,
+    TopologyLabelChange,
+    ZoneResourceChange,
+    ZonesChange,
+)
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects
+
+Resources = dict[str, str | int | float]
+T = TypeVar("T")
+
+MADE_BY = {"app.kubernetes.io/managed-by": "Koordinator"}
+"""Label by which Koordinator's components know the objects of this protocol."""
+
+OURS = "published.koordlite.io/resources"
+"""Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
+OUR_ANNOTATIONS = "published.koordlite.io/annotations"
+"""The same for annotations."""
+
+
+class Published:
+    """The node's extended resources and annotations of ours, and its NodeResourceTopology.
+
+    On disk when there is a folder, else in memory.
+    """
+
+    def __init__(self, node: str, folder: Path | None) -> None:
+        """Takes up what an earlier run left in `folder`; InputError when that cannot be read."""
+        self._node, self._folder = node, folder
+        self.resources: dict[str, int | None] = {}
+        self.annotations: dict[str, str | None] = {}
+        self.topology: objects.NRTObject | None = None
+        if folder is not None:
+            self._take_up(folder)
+
+    def publish(
+        self, changes: Iterable[ClusterChange], *, node: objects.NodeObject, topology: objects.NRTObject | None
+    ) -> None:
+        """Apply the changes and write the objects they touch whole; `node` and `topology` are what others wrote.
+
+        OSError when they cannot be written: then none of the changes holds.
+        """
+        changes = tuple(changes)
+        before = dict(self.resources), dict(self.annotations), self.topology
+        self._take_over(changes, node, topology)
+        if self._folder is None:
+            return
+        try:
+            self._write(self._folder, changes, node)
+        except OSError:
+            # What is not on disk was not published: the next tick has to see that, and try again.
+            self.resources, self.annotations, self.topology = before
+            raise
+
+    def _take_over(
+        self, changes: Iterable[ClusterChange], node: objects.NodeObject, topology: objects.NRTObject | None
+    ) -> None:
+        for change in changes:
+            if isinstance(change, NodeResourceChange):
+                self.resources[change.resource] = change.value
+            elif isinstance(change, NodeAnnotationChange):
+                self.annotations[change.key] = change.value
+            else:
+                self.topology = changed(self.topology or topology or new_topology(node), change)
+
+    def over_node(self, obj: objects.NodeObject) -> objects.NodeObject:
+        """The node with what was published for it; the same object when nothing was."""
+        if self.resources:
+            capacity, allocatable = self._over(obj.status.capacity), self._over(obj.status.allocatable)
+            status = structs.replace(obj.status, capacity=capacity, allocatable=allocatable)
+            obj = structs.replace(obj, status=status)
+        return self._noted(obj, {}) if self.annotations else obj
+
+    def _noted(self, obj: objects.NodeObject, more: dict[str, str]) -> objects.NodeObject:
+        kept = {key: text for key, text in (obj.metadata.annotations or {}).items() if key not in self.annotations}
+        ours = {key: text for key, text in self.annotations.items() if text is not None}
+        return structs.replace(obj, metadata=structs.replace(obj.metadata, annotations=kept | ours | more))
+
+    def _over(self, amounts: Resources | None) -> Resources:
+        kept = {name: amount for name, amount in (amounts or {}).items() if name not in self.resources}
+        return kept | {name: str(amount) for name, amount in self.resources.items() if amount is not None}
+
+    def _take_up(self, folder: Path) -> None:
+        self.resources, self.annotations = self._read(folder / self._node_file, _ours) or ({}, {})
+        self.topology = self._read(folder / self._topology_file, _topology)
+
+    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
+        try:
+            return decode(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, OSError) as error:
+            do = "remove the file; until then nothing is published"
+            raise InputError(Problem(str(path), "content", "", str(error), do)) from error
+
+    def _write(self, folder: Path, changes: tuple[ClusterChange, ...], node: objects.NodeObject) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(isinstance(change, NodeChange) for change in changes):
+            ours = {OURS: _text(self.resources)}
+            ours |= {OUR_ANNOTATIONS: _text(self.annotations)} if self.annotations else {}
+            whole = self._noted(self.over_node(node), ours)
+            _replace(folder / self._node_file, {"apiVersion": "v1", "kind": "Node", **msgspec.to_builtins(whole)})
+        if self.topology is not None and any(not isinstance(change, NodeChange) for change in changes):
+            head = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
+            _replace(folder / self._topology_file, {**head, **msgspec.to_builtins(self.topology)})
+
+    @property
+    def _node_file(self) -> str:
+        return f"node-{self._node}.json"
+
+    @property
+    def _topology_file(self) -> str:
+        return f"noderesourcetopology-{self._node}.json"
+
+
+def _ours(raw: bytes) -> tuple[dict[str, int | None], dict[str, str | None]]:
+    notes = msgspec.json.decode(raw, type=objects.NodeObject).metadata.annotations or {}
+    resources = msgspec.json.decode(notes.get(OURS, "{}"), type=dict[str, int | None])
+    return resources, msgspec.json.decode(notes.get(OUR_ANNOTATIONS, "{}"), type=dict[str, str | None])
+
+
+def _text(ours: object) -> str:
+    return msgspec.json.encode(ours).decode()
+
+
+def new_topology(node: objects.NodeObject) -> objects.NRTObject:
+    """An object that goes when the node goes; Koordinator makes it the same."""
+    name = node.metadata.name
+    owner = objects.OwnerReference(
+        api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True, block_owner_deletion=True
+    )
+    metadata = objects.ObjectMeta(name=name, labels=MADE_BY, owner_references=(owner,))
+    return objects.NRTObject(metadata=metadata, topology_policies=("None",))
+
+
+def _topology(raw: bytes) -> objects.NRTObject:
+    return msgspec.json.decode(raw, type=objects.NRTObject)
+
+
+TopologyPart = TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
+
+
+def changed(topology: objects.NRTObject, change: TopologyPart) -> objects.NRTObject:
+    """`topology` after the change."""
+    if isinstance(change, TopologyChange):
+        notes = {**(topology.metadata.annotations or {}), change.key: change.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, annotations=notes))
+    if isinstance(change, TopologyLabelChange):
+        labels = {key: value for key, value in (topology.metadata.labels or {}).items() if key != change.key}
+        labels |= {} if change.value is None else {change.key: change.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, labels=labels))
+    if isinstance(change, ZoneResourceChange):
+        return structs.replace(topology, zones=tuple(_with_resource(zone, change) for zone in topology.zones or ()))
+    present = {zone.name: zone for zone in topology.zones or ()}
+    zones = [_merged(present.get(zone.name), zone) for zone in change.zones]
+    # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
+    zones += [zone for zone in topology.zones or () if nrt.numa_node_of_zone(zone.name) is None]
+    return structs.replace(topology, zones=tuple(zones), topology_policies=change.policies)
+
+
+def _with_resource(zone: objects.Zone, change: ZoneResourceChange) -> objects.Zone:
+    if zone.name != change.zone:
+        return zone
+    kept = [resource for resource in zone.resources or () if resource.name != change.resource]
+    resources = sorted([*kept, *filter(None, [change.value])], key=lambda resource: resource.name)
+    return structs.replace(zone, resources=tuple(resources))
+
+
+def _merged(present: objects.Zone | None, wanted: objects.Zone) -> objects.Zone:
+    """What others put into the zone stays: resources, attributes, and costs where there are any."""
+    if present is None:
+        return wanted
+    ours = {resource.name for resource in wanted.resources or ()}
+    theirs = [resource for resource in present.resources or () if resource.name not in ours]
+    resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
+    costs = present.costs or wanted.costs
+    return structs.replace(present, type=wanted.type, resources=tuple(resources), costs=costs)
+
+
+def _replace(path: Path, content: object) -> None:
+    """Readers see the old file or the new one, never half of it."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(text + b"\n")
+    os.replace(fresh, path)

@@ -1,0 +1,77 @@
+"""A cluster from a folder: what kubelet and the API server said at one moment, read-only.
+
+The folder holds `pods.json` (kubelet's /pods), `apiserver_node.json`, `configz.json` and
+`var_lib_kubelet/cpu_manager_state`; each may be missing, and then counts as not known.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from koordlite.kube.kubelet import configz
+from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
+from koordlite.ports import ClusterView
+
+T = TypeVar("T")
+
+
+class RecordedCluster:
+    """`ports.Cluster` over a captured folder. Its only view is the recorded moment."""
+
+    def __init__(self, folder: Path, topology: Topology, *, config: Mapping[str, str] | None = None) -> None:
+        """`topology` is the recorded machine's; `config` is the data of slo-controller-config to judge it by.
+
+        InputError when a file is there but cannot be read: a recording does not get better by waiting.
+        """
+        self._folder = folder
+        settings = self._file("configz.json", configz.parse_configz) or configz.KubeletConfig(cpu_manager_policy="")
+        state = self._file("var_lib_kubelet/cpu_manager_state", configz.parse_cpu_manager_state)
+        seen, problems = configz.combine(settings, state or configz.CPUManagerState(), topology)
+        pods = self._file("pods.json", lambda raw: _decoded(raw, _PodList))
+        self._view = ClusterView(
+            node=self._file("apiserver_node.json", lambda raw: _decoded(raw, objects.NodeObject)),
+            pods=pods.items or () if pods else (),
+            config=config,
+            topology=None,
+            kubelet=seen,
+            problems=problems,
+        )
+
+    def view(self) -> ClusterView:
+        """The recorded moment, always the same."""
+        return self._view
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Always EROFS: a recording cannot be changed."""
+        raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
+
+    def evict(self, pod: EvictPod) -> None:
+        """Always EROFS: a recording cannot be changed."""
+        raise OSError(errno.EROFS, "a recorded cluster cannot be changed", str(self._folder))
+
+    def _file(self, name: str, parse: Callable[[bytes], T]) -> T | None:
+        path = self._folder / name
+        try:
+            return parse(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            do = "record it again, or remove the file"
+            raise InputError(Problem(str(path), "content", "", str(error), do)) from error
+
+
+class _PodList(msgspec.Struct, frozen=True):
+    # kubelet prints `null` when it has no pod.
+    items: tuple[objects.PodObject, ...] | None = None
+
+
+def _decoded(raw: bytes, shape: type[T]) -> T:
+    return msgspec.json.decode(raw, type=shape)

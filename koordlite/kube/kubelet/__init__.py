@@ -1,0 +1,1 @@
+"""What kubelet says and what it wrote."""

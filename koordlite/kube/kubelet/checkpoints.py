@@ -1,0 +1,108 @@
+"""Kubelet's checkpoints of memory and devices: `memory_manager_state` and `kubelet_internal_checkpoint`.
+
+Their checksums are not verified: they depend on Go's printing of structs. Shapes: Kubernetes memory manager and
+device manager checkpoints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from koordlite.kube.kubelet.pod_resources import Devices, MemoryBlock
+from koordlite.model.errors import InputError, Problem
+
+T = TypeVar("T")
+ByContainer = Mapping[tuple[str, str], tuple[T, ...]]
+"""By pod uid and container name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryManagerState:
+    """What kubelet's memory manager promised; `policy` is None (the word) when it promises nothing."""
+
+    policy: str = ""
+    blocks: ByContainer[MemoryBlock] = dataclasses.field(default_factory=dict)
+    allocatable: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """Bytes of memory it may promise, by NUMA node."""
+
+
+class _Block(msgspec.Struct, rename="camel"):
+    numa_affinity: list[int] | None = None
+    type: str = ""
+    size: int = 0
+
+
+class _Amounts(msgspec.Struct):
+    allocatable: int = 0
+
+
+class _Machine(msgspec.Struct, rename="camel"):
+    memory_map: dict[str, _Amounts] | None = None
+
+
+class _MemoryText(msgspec.Struct, rename="camel"):
+    policy_name: str = ""
+    machine_state: dict[str, _Machine] | None = None
+    entries: dict[str, dict[str, list[_Block]]] | None = None
+
+
+class _Entry(msgspec.Struct):
+    pod: str = msgspec.field(default="", name="PodUID")
+    container: str = msgspec.field(default="", name="ContainerName")
+    resource: str = msgspec.field(default="", name="ResourceName")
+    ids: dict[str, list[str]] | None = msgspec.field(default=None, name="DeviceIDs")
+
+
+class _Data(msgspec.Struct):
+    entries: list[_Entry] | None = msgspec.field(default=None, name="PodDeviceEntries")
+
+
+class _DeviceText(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data, name="Data")
+
+
+def parse_memory(raw: bytes) -> MemoryManagerState:
+    """The state in `memory_manager_state`; an empty file is no state, InputError when it cannot be read."""
+    if not raw.strip():
+        return MemoryManagerState()
+    return _parsed("memory_manager_state", raw, _memory)
+
+
+def parse_devices(raw: bytes) -> ByContainer[Devices]:
+    """The devices in `kubelet_internal_checkpoint`, by NUMA node; InputError when it cannot be read."""
+    return _parsed("kubelet_internal_checkpoint", raw, _devices) if raw.strip() else {}
+
+
+def _memory(raw: bytes) -> MemoryManagerState:
+    text = msgspec.json.decode(raw, type=_MemoryText)
+    blocks = {
+        (pod, container): tuple(MemoryBlock(b.type, b.size, tuple(b.numa_affinity or ())) for b in held)
+        for pod, containers in (text.entries or {}).items()
+        for container, held in containers.items()
+    }
+    machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
+    allocatable = {node: amounts["memory"].allocatable for node, amounts in machine.items() if "memory" in amounts}
+    return MemoryManagerState(text.policy_name, blocks, allocatable)
+
+
+def _devices(raw: bytes) -> ByContainer[Devices]:
+    found: dict[tuple[str, str], tuple[Devices, ...]] = {}
+    for entry in msgspec.json.decode(raw, type=_DeviceText).data.entries or ():
+        for node, ids in (entry.ids or {}).items():
+            # Node -1 stands for devices whose place is not known.
+            nodes = (int(node),) if int(node) >= 0 else ()
+            key = entry.pod, entry.container
+            found[key] = (*found.get(key, ()), Devices(entry.resource, tuple(ids), nodes))
+    return found
+
+
+def _parsed(file: str, raw: bytes, parse: Callable[[bytes], T]) -> T:
+    try:
+        return parse(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        do = "look at what kubelet wrote there; what was read before holds"
+        raise InputError(Problem("kubelet", file, raw[:200].decode(errors="replace"), str(error), do)) from error

@@ -1,0 +1,72 @@
+"""Kubelet's own HTTP: its pods and its configuration, at its port, through the API server, or at the read-only port."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koordlite.kube.client import credentials, paging
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.client.request_times import RequestTimes
+from koordlite.kube.kubelet.configz import KubeletConfig, parse_configz
+from koordlite.kube.settings import ClusterSettings
+
+TIMEOUT = (2.0, 5.0)
+
+
+class KubeletHttp:
+    """Asks one kubelet. Errors are those of `Api.request`."""
+
+    def __init__(
+        self, api: Api, *, prefix: str = "", read_only: Api | None = None, times: RequestTimes | None = None
+    ) -> None:
+        """`prefix` is the path of the proxy when `api` is the API server; `read_only` is asked for pods only, when
+        `api` refuses or does not answer."""
+        self._api, self._prefix, self._read_only = api, prefix, read_only
+        self._times = times or RequestTimes()
+
+    def config(self) -> KubeletConfig:
+        """Kubelet's configuration; InputError when it is not readable."""
+        return parse_configz(self._get(self._api, self._prefix, "/configz"))
+
+    def pods(self) -> list[msgspec.Raw]:
+        """Kubelet's pods, each in JSON, in no order; pods that have ended are among them."""
+        try:
+            raw = self._get(self._api, self._prefix, "/pods")
+        except (ApiError, ApiUnreachable):
+            if self._read_only is None:
+                raise
+            raw = self._get(self._read_only, "", "/pods")
+        return paging.decode(raw, "/pods").objects
+
+    def _get(self, api: Api, prefix: str, path: str) -> bytes:
+        with self._times.measured("GET", path):
+            return api.request("GET", f"{prefix}{path}", timeout=TIMEOUT).body
+
+
+def connect(
+    settings: ClusterSettings,
+    address: str,
+    *,
+    node_name: str,
+    api: Api,
+    user_agent: str,
+    times: RequestTimes | None = None,
+) -> KubeletHttp | None:
+    """Kubelet as the settings say; None when it is not to be asked, or its address is not known yet."""
+    if settings.kubelet == "off":
+        return None
+    host = f"[{address}]" if ":" in address else address
+    plain = settings.kubelet_read_only_port
+    read_only = Api(credentials.bare(f"http://{host}:{plain}", user_agent=user_agent)) if plain and address else None
+    if settings.kubelet == "proxy":
+        return KubeletHttp(api, prefix=f"/api/v1/nodes/{node_name}/proxy", read_only=read_only, times=times)
+    if not address:
+        return None
+    client = credentials.bare(
+        f"https://{host}:{settings.kubelet_port}",
+        user_agent=user_agent,
+        ca_file=settings.kubelet_ca_file or api.ca_file,
+        verify=settings.kubelet_verify,
+        token=credentials.token_reader(settings.kubelet_token_file),
+    )
+    return KubeletHttp(Api(client), read_only=read_only, times=times)

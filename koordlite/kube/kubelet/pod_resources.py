@@ -1,0 +1,146 @@
+"""Kubelet's pod-resources socket: CPUs, memory and devices of each container, and what may be given out at all.
+
+Source of the messages: Kubernetes, `podresources/v1` `api.proto`. Pods that have ended are among the answers; CPU ids
+are told for exclusive CPUs only; NUMA node 0 arrives as an empty message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+from collections.abc import Iterator
+
+from koordlite.kube.kubelet import protobuf
+from koordlite.kube.kubelet.protobuf import Value
+from koordlite.model.cpuset import CPUSet
+
+SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
+TIMEOUT_SECONDS = 5.0
+_ANSWER_BYTES = 16 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Devices:
+    """Devices of one resource; `nodes` are the NUMA nodes they are attached to, empty where nobody knows."""
+
+    resource: str
+    ids: tuple[str, ...]
+    nodes: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryBlock:
+    """Bytes of one kind (`memory`, `hugepages-2Mi`) from these NUMA nodes together."""
+
+    kind: str
+    size: int
+    nodes: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """What a container has, or what kubelet may give out."""
+
+    cpus: CPUSet = dataclasses.field(default_factory=lambda: CPUSet(()))
+    devices: tuple[Devices, ...] = ()
+    memory: tuple[MemoryBlock, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodGiven:
+    """What the containers of one pod have, by container name."""
+
+    namespace: str
+    name: str
+    containers: dict[str, Given]
+
+
+def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
+    """The answer to List; ValueError when it is none."""
+    return tuple(_pod(protobuf.message(value)) for number, value in protobuf.fields(raw) if number == 1)
+
+
+def parse_allocatable(raw: bytes) -> Given:
+    """The answer to GetAllocatableResources; ValueError when it is none. Without the static policy it has no CPUs."""
+    return _given(raw, cpus=2, devices=1, memory=3)
+
+
+class PodResources:
+    """Asks over the socket; grpcio is imported when it is first needed."""
+
+    def __init__(self, socket: str = SOCKET, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._socket, self._timeout_seconds = socket, timeout_seconds
+
+    def list(self) -> tuple[PodGiven, ...]:
+        """Pods with what their containers have. OSError when kubelet does not answer, ValueError when it makes no
+        sense."""
+        return parse_list(self._call("List"))
+
+    def allocatable(self) -> Given:
+        """What kubelet may give out. Errors as of `list`."""
+        return parse_allocatable(self._call("GetAllocatableResources"))
+
+    def _call(self, method: str) -> bytes:
+        import grpc  # type: ignore[import-untyped]
+
+        options = (("grpc.max_receive_message_length", _ANSWER_BYTES), ("grpc.enable_http_proxy", 0))
+        with contextlib.closing(grpc.insecure_channel(f"unix://{self._socket}", options=options)) as channel:
+            ask = channel.unary_unary(f"/v1.PodResourcesLister/{method}")
+            try:
+                answer = ask(b"", timeout=self._timeout_seconds)
+            except grpc.RpcError as error:
+                # A call that failed is its own error object; its words are kubelet's.
+                number = errno.ETIMEDOUT if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else errno.ECONNREFUSED
+                raise OSError(number, f"{error.code().name}: {error.details()}", self._socket) from error
+        return bytes(answer)
+
+
+def _pod(raw: bytes) -> PodGiven:
+    names = {1: "", 2: ""}
+    containers: dict[str, Given] = {}
+    for number, value in protobuf.fields(raw):
+        if number in names:
+            names[number] = protobuf.text(value)
+        elif number == 3:
+            inner = protobuf.message(value)
+            containers[_first_text(inner, 1)] = _given(inner, cpus=3, devices=2, memory=4)
+    return PodGiven(names[2], names[1], containers)
+
+
+def _given(raw: bytes, *, cpus: int, devices: int, memory: int) -> Given:
+    """A message with CPU ids, devices and memory under these field numbers."""
+    found: dict[int, list[Value]] = {cpus: [], devices: [], memory: []}
+    for number, value in protobuf.fields(raw):
+        if number in found:
+            found[number].append(value)
+    ids = [cpu for value in found[cpus] for cpu in protobuf.numbers(value)]
+    return Given(
+        CPUSet(ids),
+        tuple(_devices(protobuf.message(value)) for value in found[devices]),
+        tuple(_memory(protobuf.message(value)) for value in found[memory]),
+    )
+
+
+def _devices(raw: bytes) -> Devices:
+    ids = tuple(protobuf.text(value) for number, value in protobuf.fields(raw) if number == 2)
+    return Devices(_first_text(raw, 1), ids, tuple(_nodes(raw)))
+
+
+def _memory(raw: bytes) -> MemoryBlock:
+    size = next((value for number, value in protobuf.fields(raw) if number == 2), 0)
+    return MemoryBlock(_first_text(raw, 1), protobuf.signed(size), tuple(_nodes(raw)))
+
+
+def _nodes(raw: bytes) -> Iterator[int]:
+    """NUMA nodes of the topology in field 3; a node without an id is node 0."""
+    for number, value in protobuf.fields(raw):
+        if number == 3:
+            for inner, node in protobuf.fields(protobuf.message(value)):
+                if inner == 1:
+                    ids = [each for kind, each in protobuf.fields(protobuf.message(node)) if kind == 1]
+                    yield protobuf.signed(ids[-1]) if ids else 0
+
+
+def _first_text(raw: bytes, wanted: int) -> str:
+    return next((protobuf.text(value) for number, value in protobuf.fields(raw) if number == wanted), "")

@@ -1,0 +1,243 @@
+"""What is known of kubelet at each moment: its policies, its exclusive CPUs, and its pods if they are asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+
+from koordlite.kube.client import backoff
+from koordlite.kube.client.access import ApiError, ApiUnreachable
+from koordlite.kube.kubelet import checkpoints
+from koordlite.kube.kubelet import configz as kubelet
+from koordlite.kube.kubelet.checkpoints import MemoryManagerState
+from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.kubelet.pod_resources import Devices
+from koordlite.kube.watch.store import Store
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.nrt import Device
+from koordlite.model.snapshot import Kubelet
+from koordlite.model.status.watch import WatchState
+from koordlite.model.topology import Topology
+from koordlite.model.wire import objects as wire
+from koordlite.ports import Files
+
+LOG = logging.getLogger(__name__)
+CONFIG_SECONDS = 60.0
+"""Kubelet's configuration changes when it starts anew."""
+PODS_SECONDS = 2.0
+ROUND_SECONDS = 1.0
+_JOIN_SECONDS = 2.0
+
+
+_State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]]
+
+
+@dataclasses.dataclass(slots=True)
+class _Asked:
+    """One thing kubelet is asked for, again and again."""
+
+    every_seconds: float
+    due: float = float("-inf")
+    confirmed_at: float | None = None
+    failures: int = 0
+    requests: int = 0
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KubeletView:
+    """Kubelet at one moment."""
+
+    kubelet: Kubelet
+    pods: tuple[wire.PodObject, ...] | None
+    """None while they are not asked for, or were never told."""
+    states: tuple[WatchState, ...]
+    problems: tuple[Problem, ...]
+
+
+class KubeletState:
+    """Asks kubelet in a thread from `start` to `stop`, and looks at its checkpoint."""
+
+    def __init__(
+        self,
+        connect: Callable[[], KubeletHttp | None],
+        *,
+        files: Files,
+        folder: str,
+        topology: Topology,
+        with_pods: bool,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """`connect` gives None as long as kubelet cannot be asked."""
+        self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
+        self._cpu_file = f"{folder.rstrip('/')}/cpu_manager_state"
+        self._memory_file = f"{folder.rstrip('/')}/memory_manager_state"
+        self._device_file = f"{folder.rstrip('/')}/device-plugins/kubelet_internal_checkpoint"
+        self._http: KubeletHttp | None = None
+        self._config: KubeletConfig | None = None
+        self._read: dict[str, tuple[bytes, _State]] = {}
+        self._pods = Store("pod", wire.PodObject)
+        self._asked = {"kubelet": _Asked(CONFIG_SECONDS)} | (
+            {"kubelet pods": _Asked(PODS_SECONDS)} if with_pods else {}
+        )
+        self._problems: dict[str, tuple[Problem, ...]] = {}
+        self._lock, self._stop, self._asked_once = threading.Lock(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a request under way is not waited for long."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_SECONDS)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until everything was asked for once; False when that took too long."""
+        return self._asked_once.wait(seconds)
+
+    def round(self) -> None:
+        """Ask for what is due. Only one thread may do so."""
+        self._look_at_checkpoints()
+        if self._http is None:
+            self._http = self._connect()
+        if self._http is None:
+            return
+        for what, asked in self._asked.items():
+            if self._monotonic() >= asked.due:
+                self._ask(what, asked, self._http)
+
+    def view(self) -> KubeletView:
+        """What is known; never waits."""
+        with self._lock:
+            state = self._cpus
+            # Without an answer the checkpoint alone says which policy wrote it.
+            config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
+            seen, wrong = kubelet.combine(config, state, self._topology)
+            seen = dataclasses.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
+            problems = [*wrong, *(problem for each in self._problems.values() for problem in each)]
+            told = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
+            pods = tuple(self._pods.objects.values()) if told else None
+            states = tuple(self._shown(what, asked) for what, asked in self._asked.items())
+            return KubeletView(seen, pods, states, (*problems, *self._pods.problems))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.round()
+            self._asked_once.set()
+            self._stop.wait(ROUND_SECONDS)
+
+    def _look_at_checkpoints(self) -> None:
+        self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
+        self._look(self._memory_file, checkpoints.parse_memory)
+        self._look(self._device_file, checkpoints.parse_devices)
+
+    def _look(self, path: str, parse: Callable[[bytes], _State]) -> None:
+        """Read a checkpoint if it changed. Kubelet may be writing it at this moment: what was read before holds."""
+        try:
+            raw = self._files.read(path)
+        except OSError as error:
+            self._note(path, _unreadable(path, error))
+            return
+        held = self._read.get(path)
+        if held is None or held[0] != raw:
+            try:
+                fresh = raw, parse(raw)
+            except InputError as error:
+                self._note(path, error.problems)
+                return
+            with self._lock:
+                self._read[path] = fresh
+        self._note(path, ())
+
+    @property
+    def _cpus(self) -> CPUManagerState:
+        """The last CPU checkpoint that could be read."""
+        held = self._read.get(self._cpu_file, (b"", None))[1]
+        return held if isinstance(held, CPUManagerState) else CPUManagerState()
+
+    @property
+    def _memory_nodes(self) -> Mapping[tuple[str, str], tuple[int, ...]]:
+        """NUMA nodes promised to containers; those of huge pages are among them."""
+        held = self._read.get(self._memory_file, (b"", None))[1]
+        blocks = held.blocks if isinstance(held, MemoryManagerState) else {}
+        return {key: tuple(sorted({node for each in given for node in each.nodes})) for key, given in blocks.items()}
+
+    @property
+    def _devices(self) -> Mapping[tuple[str, str], tuple[Device, ...]]:
+        """Devices by container, each with one NUMA node, as it is published."""
+        held = self._read.get(self._device_file, (b"", None))[1]
+        found = held.items() if isinstance(held, Mapping) else ()
+        return {key: tuple(_numbered(given)) for key, given in found}
+
+    def _ask(self, what: str, asked: _Asked, http: KubeletHttp) -> None:
+        asked.requests += 1
+        try:
+            fresh = http.config() if what == "kubelet" else http.pods()
+        except InputError as error:
+            self._failed(asked, what, error.problems, str(error))
+        except (ApiError, ApiUnreachable) as error:
+            problem = Problem("kubelet", what, "", str(error), f"{_do(error)}; what is known of it stays")
+            self._failed(asked, what, (problem,), str(error))
+        else:
+            self._took(what, asked, fresh)
+
+    def _took(self, what: str, asked: _Asked, fresh: object) -> None:
+        now = self._monotonic()
+        with self._lock:
+            if isinstance(fresh, KubeletConfig):
+                self._config = fresh
+            elif isinstance(fresh, list):
+                self._pods.replace(fresh)
+            asked.confirmed_at, asked.failures, asked.error, asked.due = now, 0, "", now + asked.every_seconds
+        self._note(what, ())
+
+    def _failed(self, asked: _Asked, what: str, problems: tuple[Problem, ...], error: str) -> None:
+        if asked.error != error:
+            LOG.warning("asking for %s: %s", what, error)
+        with self._lock:
+            asked.failures, asked.error = asked.failures + 1, error
+            pause = backoff.pause(asked.failures, random.uniform, last=CONFIG_SECONDS)
+            asked.due = self._monotonic() + max(pause, asked.every_seconds if asked.failures == 1 else 0.0)
+        self._note(what, problems)
+
+    def _note(self, about: str, problems: tuple[Problem, ...]) -> None:
+        with self._lock:
+            self._problems[about] = problems
+
+    def _shown(self, what: str, asked: _Asked) -> WatchState:
+        age = None if asked.confirmed_at is None else self._monotonic() - asked.confirmed_at
+        objects = len(self._pods.objects) if what == "kubelet pods" else int(self._config is not None)
+        return WatchState(name=what, age_seconds=age, objects=objects, requests=asked.requests, error=asked.error)
+
+
+def _do(error: ApiError | ApiUnreachable) -> str:
+    match getattr(error, "status", 0):
+        case HTTPStatus.UNAUTHORIZED:
+            return "look at the token in cluster.kubeletTokenFile, and whether kubelet asks the API server about tokens"
+        case HTTPStatus.FORBIDDEN:
+            return "allow this identity to get nodes/proxy, see cluster.kubelet… in koordlite.yaml"
+    return "look whether kubelet answers there, and who signed its certificate: cluster.kubeletCaFile"
+
+
+def _unreadable(path: str, error: OSError) -> tuple[Problem, ...]:
+    """Kubelet without the static policy may never have written one."""
+    if error.errno == errno.ENOENT:
+        return ()
+    why, do = error.strerror or str(error), "make it readable; what was read before holds"
+    return (Problem(path, "file", "", why, do),)
+
+
+def _numbered(given: tuple[Devices, ...]) -> Iterator[Device]:
+    """A device of several NUMA nodes, or of none that is known, has none of its own (-1)."""
+    for devices in given:
+        numa = devices.nodes[0] if len(devices.nodes) == 1 else -1
+        yield from (Device(id=name, numa=numa) for name in devices.ids)

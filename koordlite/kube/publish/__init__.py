@@ -1,0 +1,1 @@
+"""What the agent writes to the cluster."""

@@ -1,0 +1,185 @@
+"""Writing our fields of the Node and its NodeResourceTopology: rarely, and with words for every refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+import msgspec
+
+from koordlite.kube.client import backoff
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.folder.published import TopologyPart
+from koordlite.kube.publish import node_patch, topology_patch
+from koordlite.kube.watch.reflector import View
+from koordlite.kube.watch.watcher import Watching
+from koordlite.model.decision import ClusterChange, NodeAnnotationChange, NodeChange, NodeResourceChange
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects
+
+CONFIRM_SECONDS = 60.0
+"""What stands already is written again this often at most."""
+CONFLICTS = 3
+"""So many times a conflict is answered by looking and trying again at once."""
+MERGE = "application/merge-patch+json"
+Refusal = InputError | ApiUnreachable
+
+
+@dataclasses.dataclass(slots=True)
+class _Past:
+    """What became of the last writes of one object."""
+
+    written_at: float = float("-inf")
+    failures: int = 0
+    not_before: float = float("-inf")
+    refusal: Refusal | None = None
+
+
+class Publisher:
+    """Publishes for one node. `publish` may wait for the network: call it from where that does no harm."""
+
+    def __init__(
+        self,
+        api: Api,
+        node_name: str,
+        *,
+        node: Watching[objects.NodeObject],
+        topology: Watching[objects.NRTObject],
+        monotonic: Callable[[], float],
+        uniform: backoff.Uniform = random.uniform,
+    ) -> None:
+        self._api, self._name, self._monotonic, self._uniform = api, node_name, monotonic, uniform
+        self._node, self._topology = node, topology
+        self._past = {"node": _Past(), "topology": _Past()}
+
+    def publish(self, changes: Sequence[ClusterChange]) -> None:
+        """Write what differs from what the cluster holds.
+
+        InputError with what to do when it is refused, ApiUnreachable when nobody answers; both objects are tried
+        before either is told. After a refusal the next try waits, longer each time, and the refusal stands.
+        """
+        mine = tuple(c for c in changes if isinstance(c, NodeResourceChange | NodeAnnotationChange))
+        parts = tuple(c for c in changes if not isinstance(c, NodeResourceChange | NodeAnnotationChange))
+        refusals = [
+            *self._guarded("node", lambda: self._write_node(mine), bool(mine)),
+            *self._guarded("topology", lambda: self._write_topology(parts), bool(parts)),
+        ]
+        problems = [problem for each in refusals if isinstance(each, InputError) for problem in each.problems]
+        if problems:
+            raise InputError(problems)
+        if refusals:
+            raise refusals[0]
+
+    def _guarded(self, which: str, write: Callable[[], None], wanted: bool) -> list[Refusal]:
+        """The refusal of this write, or of an earlier one that it is too soon to repeat."""
+        past, now = self._past[which], self._monotonic()
+        if not wanted:
+            return []
+        if past.refusal is not None and now < past.not_before:
+            return [past.refusal]
+        try:
+            write()
+        except ApiError as error:
+            past.refusal = InputError(_problem(self._name, which, error))
+            wished = error.retry_after_seconds
+        except ApiUnreachable as error:
+            past.refusal, wished = error, None
+        else:
+            past.refusal, past.failures = None, 0
+            return []
+        past.failures += 1
+        past.not_before = self._monotonic() + backoff.pause(past.failures, self._uniform, wished=wished, last=60.0)
+        return [past.refusal]
+
+    def _due(self, which: str, differs: bool) -> bool:
+        return differs or self._monotonic() - self._past[which].written_at >= CONFIRM_SECONDS
+
+    def _write_node(self, changes: Sequence[NodeChange]) -> None:
+        held = self._node.view().objects.get(self._name)
+        if not self._due("node", held is None or not all(node_patch.stands(held, change) for change in changes)):
+            return
+        body = node_patch.patch(changes, uid=held.metadata.uid if held else "")
+        path = f"/api/v1/nodes/{self._name}/status"
+        self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
+        self._past["node"].written_at = self._monotonic()
+
+    def _write_topology(self, changes: Sequence[TopologyPart]) -> None:
+        view = self._topology.view()
+        held = self._held(view)
+        for attempt in range(CONFLICTS + 1):
+            body = topology_patch.patch(held, changes) if held else None
+            if body == {}:
+                return
+            try:
+                self._send_topology(body, changes)
+            except ApiError as error:
+                # It was made, written or removed by somebody else since we looked.
+                gone = error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource and held is not None
+                if attempt == CONFLICTS or not (gone or error.status == HTTPStatus.CONFLICT):
+                    raise
+                held = self._look()
+                continue
+            self._past["topology"].written_at = self._monotonic()
+            return
+
+    def _send_topology(self, body: dict[str, object] | None, changes: Sequence[TopologyPart]) -> None:
+        folder = self._topology.path
+        if body is not None:
+            answer = self._api.request("PATCH", f"{folder}/{self._name}", body=body, content_type=MERGE)
+        else:
+            node = self._node.view().objects.get(self._name)
+            if node is None:
+                raise ApiError(404, "", "the Node that would own it is not known yet", named=self._name)
+            whole = topology_patch.fresh(node, changes, api_version=folder.removeprefix("/apis/").rpartition("/")[0])
+            answer = self._api.request("POST", folder, body=whole)
+        self._topology.written(answer.body)
+
+    def _held(self, view: View[objects.NRTObject]) -> objects.NRTObject | None:
+        return view.objects.get(self._name) if view.listed else self._look()
+
+    def _look(self) -> objects.NRTObject | None:
+        """The object as it is now; None when there is none."""
+        try:
+            raw = self._api.request("GET", f"{self._topology.path}/{self._name}").body
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource:
+                return None
+            raise
+        self._topology.written(raw)
+        try:
+            return msgspec.json.decode(raw, type=objects.NRTObject)
+        except msgspec.DecodeError as error:
+            raise ApiError(422, "Unreadable", str(error), named=self._name) from error
+
+
+_PERMISSION = {
+    "node": "allow this identity to patch nodes/status",
+    "topology": "allow this identity to get, create and patch noderesourcetopologies.topology.node.k8s.io",
+}
+
+
+def _problem(name: str, which: str, error: ApiError) -> Problem:
+    """A refusal, with what its reader can do about it."""
+    if which == "topology" and error.unknown_resource:
+        do = "install the CRD noderesourcetopologies.topology.node.k8s.io, or set the mode of topologyReport to off"
+    else:
+        do = _do(which, error.status)
+    about = f"node/{name}" if which == "node" else f"noderesourcetopology/{name}"
+    return Problem(about, "published fields", "", str(error), f"{do}; it is tried again")
+
+
+def _do(which: str, status: int) -> str:
+    match status:
+        case HTTPStatus.UNAUTHORIZED:
+            return "renew the credentials of this identity"
+        case HTTPStatus.FORBIDDEN:
+            return _PERMISSION[which]
+        case HTTPStatus.NOT_FOUND:
+            return "see whether the node is registered under this name"
+        case HTTPStatus.CONFLICT:
+            return "see who else writes this object all the time"
+        case HTTPStatus.UNPROCESSABLE_ENTITY | HTTPStatus.BAD_REQUEST:
+            return "see which field the server means; an admission webhook may have its own rules"
+    return "look at the API server"

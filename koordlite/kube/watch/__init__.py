@@ -1,0 +1,1 @@
+"""Lists kept up to date by watches."""

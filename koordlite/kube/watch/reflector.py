@@ -1,0 +1,272 @@
+"""List and watch as a state machine: what happened goes in, what to ask next and when comes out. No I/O, no clock.
+
+Source of the rules: the API conventions of Kubernetes on resource versions, bookmarks and 410, and what an API server
+did when it was watched: a watch that is too old is HTTP 200 with one ERROR line, a list from the cache ignores
+`limit`, bookmarks come about once a minute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from koordlite.kube.client import backoff
+from koordlite.kube.client.answers import ApiError, refusal_in_stream
+from koordlite.kube.client.backoff import Uniform
+from koordlite.kube.watch.store import BROKEN, Store
+from koordlite.model.errors import Problem
+from koordlite.model.status.watch import WatchState
+
+T = TypeVar("T")
+
+WATCH_SECONDS = (240.0, 480.0)
+"""Length of a watch, at random between these, so that the agents of a cluster do not come back together."""
+UNMARKED_WATCH_SECONDS = (50.0, 60.0)
+"""The same with a server that sends no bookmarks: then only the end of a watch says that nothing was missed."""
+SILENCE_SECONDS = 15.0
+"""A watch that did not end so long after its time is dead."""
+VOUCH_SECONDS = 75.0
+"""An open watch vouches for what is held so long after its last line; bookmarks come about each 60 s."""
+SPACING_SECONDS = 1.0
+"""Least time between the starts of two watches, whatever ends them."""
+LIVED_SECONDS = 5.0
+"""A watch that lived so long, or told something, worked: failures before it are forgotten."""
+FAILURES_TO_RELIST = 5
+"""After so many watches failed in a row the list is read again."""
+REFUSED_SECONDS = 60.0
+"""Longest pause after 401 and 403: somebody has to change permissions first."""
+ABSENT_SECONDS = 300.0
+"""Longest pause while the server does not know the kind: somebody has to install it first."""
+
+_PATIENT = frozenset({401, 403, 429, 500, 502, 503, 504})
+"""Answers to a watch that say nothing about its resource version."""
+_NOT_THAT_VERSION = frozenset({400, 410, 422, 504})
+"""Answers to a list that cannot be shown as of the version asked for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Generic[T]):
+    """What is listed and watched."""
+
+    name: str
+    kind: str
+    shape: type[T]
+    paths: tuple[str, ...]
+    """Where it may be found, best first: versions of an API group that not every server has."""
+    query: tuple[tuple[str, str], ...] = ()
+    """Selectors."""
+    optional: bool = False
+    """Whether a server without this kind is in order. Of any other kind, what is held stays when it is denied."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """The next request: not before the moment `at`."""
+
+    verb: Literal["list", "watch"]
+    at: float
+    path: str
+    query: tuple[tuple[str, str], ...]
+    paged: bool
+    """Whether to read the list in parts."""
+    silence_seconds: float
+    """Longest time without a line."""
+
+
+class _Event(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
+
+
+class _Mark(msgspec.Struct):
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View(Generic[T]):
+    """What is held at one moment."""
+
+    objects: Mapping[str, T]
+    """By `namespace/name`, or by name."""
+    state: WatchState
+    problems: tuple[Problem, ...]
+    listed: bool
+    """Whether a whole list has ever been read; before that, missing says nothing."""
+
+
+class Reflector(Generic[T]):
+    """Keeps a `Store` like the server's. Call `ask`, do what it says, tell what came of it, and again."""
+
+    def __init__(self, source: Source[T], *, uniform: Uniform) -> None:
+        self.source, self._uniform = source, uniform
+        self.store = Store(source.kind, source.shape)
+        self._version, self._listed = "", False
+        # A first state may come from the server's cache: with the agents of a whole cluster starting, that matters.
+        self._list_from = "0"
+        self._failures, self._pause_until = 0, 0.0
+        self._path_index, self._unknown = 0, 0
+        self._watch_started: float | None = None
+        self._last_watch_at = float("-inf")
+        self._told = self._marked = False
+        self._bookmarks = True
+        self._last_line_at = 0.0
+        self._confirmed_at: float | None = None
+        self._lists = self._requests = 0
+        self._error = ""
+
+    @property
+    def path(self) -> str:
+        """Where the objects are at present."""
+        return self.source.paths[self._path_index]
+
+    def ask(self, now: float) -> Ask:
+        """The next request."""
+        self._requests += 1
+        if not self._version:
+            from_cache = (("resourceVersion", self._list_from),) if self._list_from else ()
+            at, paged = max(now, self._pause_until), not self._list_from
+            return Ask("list", at, self.path, self.source.query + from_cache, paged, SILENCE_SECONDS)
+        seconds = int(self._uniform(*(WATCH_SECONDS if self._bookmarks else UNMARKED_WATCH_SECONDS)))
+        query = (
+            *self.source.query,
+            ("watch", "true"),
+            ("resourceVersion", self._version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(seconds)),
+        )
+        at = max(now, self._pause_until, self._last_watch_at + SPACING_SECONDS)
+        return Ask("watch", at, self.path, query, False, seconds + SILENCE_SECONDS)
+
+    def on_list(self, version: str, items: Iterable[msgspec.Raw], now: float) -> None:
+        """A whole list at `version`. ApiError when it has none, and so nothing to watch from: as with `on_line`."""
+        if not version:
+            raise ApiError(0, "", "the list has no resource version: what answered is no API server")
+        self.store.replace(items)
+        self._version = self._list_from = version
+        self._listed, self._confirmed_at = True, now
+        self._lists += 1
+        self._unknown, self._error = 0, ""
+
+    def on_watch(self, now: float) -> None:
+        """The server began to answer a watch."""
+        self._watch_started = self._last_watch_at = self._last_line_at = now
+        self._told = self._marked = False
+        self._error = ""
+
+    def on_line(self, line: bytes, now: float) -> None:
+        """One line of the watch. ApiError when it is the server's refusal: pass that on to `on_error`."""
+        self._last_line_at = now
+        try:
+            event = msgspec.json.decode(line, type=_Event)
+        except BROKEN as error:
+            raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
+        if not event.type:
+            raise ApiError(0, "", "a line of the watch is no event: it has no type")
+        if event.type == "ERROR":
+            raise refusal_in_stream(bytes(event.object))
+        version = self._taken(event)
+        self._version = version or self._version
+        self._told = True
+        self._failures = 0
+
+    def on_end(self, now: float) -> None:
+        """The watch ended in order."""
+        lived = now - (self._watch_started if self._watch_started is not None else now)
+        self._close(now, vouched=True)
+        if self._told or lived >= LIVED_SECONDS:
+            self._failures = 0
+        else:
+            self._fail(now, "the server ends watches at once")
+        if lived >= VOUCH_SECONDS:
+            self._bookmarks = self._marked
+
+    def on_error(self, error: ApiError | OSError, now: float) -> None:
+        """A request failed, or a watch was refused or cut."""
+        watching = self._watch_started is not None or bool(self._version)
+        self._close(now, vouched=False)
+        if not isinstance(error, ApiError):
+            self._fail(now, str(error))
+        elif error.unknown_resource and self.source.optional:
+            self._unserved(error, now)
+        else:
+            last = REFUSED_SECONDS if error.status in (401, 403) else backoff.LAST_SECONDS
+            self._fail(now, str(error), wished=error.retry_after_seconds, last=last)
+            self._distrust(error, watching=watching)
+        if self._failures >= FAILURES_TO_RELIST and self._version:
+            self._version = ""
+
+    def on_written(self, raw: bytes) -> None:
+        """The server's answer to our own write, taken over before the watch tells of it."""
+        if self._listed:
+            self.store.put(raw)
+
+    def view(self, now: float) -> View[T]:
+        """What is held now, and how far it can be trusted."""
+        confirmed = self._vouched(now)
+        state = WatchState(
+            name=self.source.name,
+            age_seconds=None if confirmed is None else max(0.0, now - confirmed),
+            resource_version=self._version,
+            objects=len(self.store.objects),
+            relists=max(0, self._lists - 1),
+            requests=self._requests,
+            error=self._error,
+            absent=self._unknown > 0,
+        )
+        return View(self.store.objects, state, self.store.problems, self._listed)
+
+    def _taken(self, event: _Event) -> str:
+        """Carry out one event; returns its resource version."""
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                return self.store.put(event.object)
+            case "DELETED":
+                return self.store.remove(event.object)
+            case "BOOKMARK":
+                self._marked = True
+                return _version(event.object)
+        return ""  # A later server may have other types; what they mean is not known.
+
+    def _unserved(self, error: ApiError, now: float) -> None:
+        """The server does not have this kind at this path: the next path, and a pause after the last."""
+        self._version, self._list_from, self._unknown = "", "0", self._unknown + 1
+        self._path_index = self._unknown % len(self.source.paths)
+        self.store.replace(())
+        self._listed = True
+        self._error = str(error)
+        if self._path_index == 0:
+            self._fail(now, str(error), last=ABSENT_SECONDS)
+
+    def _distrust(self, error: ApiError, *, watching: bool) -> None:
+        """What the refusal says about the version we came with."""
+        if watching and error.status not in _PATIENT:
+            # Too old, or not a version of this server (it was restored from a backup): the newest list, not a cache's.
+            self._version = self._list_from = ""
+        elif not watching and error.status in _NOT_THAT_VERSION:
+            self._list_from = ""
+
+    def _fail(self, now: float, why: str, *, wished: float | None = None, last: float = backoff.LAST_SECONDS) -> None:
+        self._failures, self._error = self._failures + 1, why
+        self._pause_until = now + backoff.pause(self._failures, self._uniform, wished=wished, last=last)
+
+    def _vouched(self, now: float) -> float | None:
+        """When the server last vouched for what is held."""
+        if self._watch_started is None:
+            return self._confirmed_at
+        return now if now - self._last_line_at <= VOUCH_SECONDS else self._last_line_at
+
+    def _close(self, now: float, *, vouched: bool) -> None:
+        if self._watch_started is not None:
+            self._confirmed_at = now if vouched else self._vouched(now)
+        self._watch_started = None
+
+
+def _version(mark: msgspec.Raw) -> str:
+    try:
+        version = msgspec.json.decode(mark, type=_Mark).metadata.get("resourceVersion")
+    except BROKEN:
+        return ""
+    return version if isinstance(version, str) else ""

@@ -1,0 +1,45 @@
+"""What an agent watches: its own Node and pods, one ConfigMap, and its own NodeResourceTopology."""
+
+from __future__ import annotations
+
+from koordlite.kube.watch.reflector import Source
+from koordlite.model.wire import objects
+
+TOPOLOGY_PATHS = (
+    "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+    "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+)
+"""v1alpha2 also keeps attributes; Koordinator's CRD has v1alpha1 only."""
+
+
+def node(name: str) -> Source[objects.NodeObject]:
+    """The Node of that name."""
+    return Source(name="node", kind="node", shape=objects.NodeObject, paths=("/api/v1/nodes",), query=_named(name))
+
+
+def pods(node_name: str) -> Source[objects.PodObject]:
+    """Pods bound to the node, in any phase."""
+    query = (("fieldSelector", f"spec.nodeName={node_name}"),)
+    return Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",), query=query)
+
+
+def config_map(namespace: str, name: str) -> Source[objects.ConfigMapObject]:
+    """One ConfigMap; permission for this name is enough."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    return Source(name="config", kind="configmap", shape=objects.ConfigMapObject, paths=(path,), query=_named(name))
+
+
+def topology(node_name: str) -> Source[objects.NRTObject]:
+    """The node's NodeResourceTopology; a cluster may do without this kind."""
+    return Source(
+        name="topology",
+        kind="noderesourcetopology",
+        shape=objects.NRTObject,
+        paths=TOPOLOGY_PATHS,
+        query=_named(node_name),
+        optional=True,
+    )
+
+
+def _named(name: str) -> tuple[tuple[str, str], ...]:
+    return (("fieldSelector", f"metadata.name={name}"),)

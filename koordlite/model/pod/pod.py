@@ -1,0 +1,325 @@
+"""A pod as the rules see it, made once from the wire shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.pod import qos, resource_spec
+from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.quantity import Quantity
+from koordlite.model.reading import given
+from koordlite.model.wire import objects
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
+
+    cpuset: CPUSet = EMPTY
+    numa_nodes: tuple[int, ...] = ()
+    numa_cpu: bool = True
+    """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
+
+    name: str
+    id: str
+    running: bool
+    requests: Mapping[str, Quantity]
+    limits: Mapping[str, Quantity]
+    one_shot: bool = False
+    """An init container that ends before the others start, unlike a sidecar."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pod:
+    """Identity, classes and requests of one pod. `problems` lists annotations that could not be read."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str = "Running"
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    raw_qos: qos.QoSClass = qos.QoSClass.NONE
+    kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
+    priority: int | None = None
+    sub_priority: int = 0
+    """Order among pods of one priority class, from label `koordinator.sh/priority`."""
+    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """Effective request by resource name, as the scheduler counts it."""
+    containers: tuple[ContainerInfo, ...] = ()
+    resource_status: ResourceStatus = ResourceStatus()
+    resource_spec: ResourceSpec = resource_spec.NO_WISH
+    numa_policy: str = ""
+    """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
+    deleting: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @functools.cached_property
+    def qos_class(self) -> qos.QoSClass:
+        """QoS class with default."""
+        return qos.with_default(self.raw_qos, self.kube_qos)
+
+    @functools.cached_property
+    def priority_class(self) -> qos.PriorityClass:
+        """Priority band with default."""
+        return qos.priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority, self.qos_class)
+
+    @property
+    def raw_priority_class(self) -> qos.PriorityClass:
+        """Priority band by label or number alone."""
+        return qos.raw_priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority)
+
+    @property
+    def priority_value(self) -> int:
+        """Priority number with default."""
+        return qos.priority_value(self.priority, self.priority_class)
+
+    @property
+    def finished(self) -> bool:
+        """Its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def active(self) -> bool:
+        """Running or Pending."""
+        return self.phase in ("Running", "Pending")
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Lives in the besteffort cgroup, or says it is BE: not protected by CPU suppression."""
+        return self.raw_qos is qos.QoSClass.BE or self.kube_qos is qos.KubeQoS.BEST_EFFORT
+
+    def request_milli(self, resource: str = "cpu") -> int:
+        """Requested thousandths of `resource` (millicores for cpu), 0 when none."""
+        return self.requests[resource].milli if resource in self.requests else 0
+
+    def request_value(self, resource: str) -> int:
+        """Requested whole units of `resource` (bytes for memory), 0 when none."""
+        return self.requests[resource].value if resource in self.requests else 0
+
+
+DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
+DECISIVE_NOTES = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
+"""Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
+
+
+def from_wire(obj: objects.PodObject) -> Pod:
+    """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`."""
+    problems: list[Problem] = []
+    name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
+    labels, notes = obj.metadata.labels or {}, obj.metadata.annotations or {}
+    return Pod(
+        namespace=obj.metadata.namespace,
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
+        phase=obj.status.phase,
+        labels=labels,
+        annotations=notes,
+        raw_qos=qos.QoSClass.of_label(labels.get(keys.QOS_CLASS)),
+        kube_qos=kube_qos(obj),
+        priority=obj.spec.priority,
+        sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
+        requests=effective_requests(obj.spec, name, problems),
+        containers=_containers(obj, name, problems),
+        resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems),
+        resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
+        numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
+        deleting=obj.metadata.deletion_timestamp is not None,
+        problems=tuple(problems),
+    )
+
+
+def parse_resources(
+    texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
+) -> dict[str, Quantity]:
+    """Quantities by resource name; one that cannot be read is left out and added to `problems`.
+
+    A deprecated name of an extended resource becomes the one of today, which wins where both are given.
+    """
+    parsed: dict[str, Quantity] = {}
+    for resource, text in (texts or {}).items():
+        try:
+            parsed[resource] = _countable(Quantity.parse(text))
+        except ValueError as error:
+            do = "write a quantity; counted as 0"
+            problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
+    for old, new in keys.DEPRECATED_RESOURCES.items():
+        if old in parsed:
+            amount = parsed.pop(old)
+            parsed.setdefault(new, amount)
+    return parsed
+
+
+_BEYOND = 10**100
+"""Nano-units that nobody has: percentages of so much cannot be worked out."""
+
+
+def _countable(amount: Quantity) -> Quantity:
+    if abs(amount.nano) >= _BEYOND:
+        raise ValueError("it is beyond all that can be counted")
+    return amount
+
+
+def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Add `more` to `into`, key by key."""
+    for name, amount in more.items():
+        held = into.get(name)
+        into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
+    return into
+
+
+def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    """containers + sidecars, or the largest init container (with the sidecars started before it), plus overhead;
+    pod-level resources win where they are given."""
+    total: dict[str, Quantity] = {}
+    for container in spec.containers or ():
+        add_resources(total, _requests(container, owner, problems))
+    sidecars: dict[str, Quantity] = {}
+    peak: dict[str, Quantity] = {}
+    for container in spec.init_containers or ():
+        asked = _requests(container, owner, problems)
+        if container.restart_policy == "Always":
+            add_resources(sidecars, asked)
+            asked = sidecars
+        else:
+            asked = add_resources(dict(asked), sidecars)
+        peak = {**peak, **{k: max(q, peak.get(k, q)) for k, q in asked.items()}}
+    add_resources(total, sidecars)
+    total = {**peak, **{k: max(q, peak.get(k, q)) for k, q in total.items()}}
+    whole = spec.resources.requests if spec.resources else None
+    total.update(parse_resources(whole, owner, "spec.resources.requests", problems))
+    return add_resources(total, parse_resources(spec.overhead, owner, "spec.overhead", problems))
+
+
+def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
+    """status.qosClass if set, else computed from cpu and memory of all containers as the API server does."""
+    if obj.status.qos_class in ("Guaranteed", "Burstable", "BestEffort"):
+        return qos.KubeQoS(obj.status.qos_class)
+    containers = [*(obj.spec.containers or ()), *(obj.spec.init_containers or ())]
+    asked = [_native(c, "requests") for c in containers]
+    limits = [_native(c, "limits") for c in containers]
+    if not any(asked) and not any(limits):
+        return qos.KubeQoS.BEST_EFFORT
+    if all(len(limit) == 2 for limit in limits) and all(
+        {**limit, **request} == limit for request, limit in zip(asked, limits, strict=True)
+    ):
+        return qos.KubeQoS.GUARANTEED
+    return qos.KubeQoS.BURSTABLE
+
+
+@functools.lru_cache(maxsize=16384)
+def parse_resource_status(text: str) -> ResourceStatus:
+    """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read.
+
+    Kept, because the same few CPUs are handed out on every node of a cluster.
+    """
+    status = given.decode(_StatusText, text)
+    entries = status.numa_node_resources
+    nodes = tuple(dict.fromkeys(entry.node for entry in entries))
+    return ResourceStatus(CPUSet.parse(status.cpuset), nodes, any(map(_grants_cpu, entries)))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NUMAText:
+    node: int = 0
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _StatusText:
+    cpuset: str = ""
+    numa_node_resources: tuple[_NUMAText, ...] = ()
+
+
+def _grants_cpu(entry: _NUMAText) -> bool:
+    cpu, batch = entry.resources.get("cpu"), entry.resources.get(keys.BATCH_CPU)
+    return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
+
+
+def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> ResourceStatus:
+    if not text:
+        return ResourceStatus()
+    try:
+        return parse_resource_status(text)
+    except ValueError as error:
+        do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
+        problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))
+        return ResourceStatus()
+
+
+def _sub_priority(owner: str, text: str | None, problems: list[Problem]) -> int:
+    try:
+        return qos.sub_priority(text)
+    except ValueError as error:
+        problems.append(Problem(owner, keys.PRIORITY, text or "", str(error), "write a number like 9100; counted as 0"))
+        return 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NUMASpecText:
+    numa_topology_policy: str = ""
+
+
+def _numa_policy(owner: str, text: str | None, problems: list[Problem]) -> str:
+    if not text:
+        return ""
+    try:
+        return given.decode(_NUMASpecText, text).numa_topology_policy
+    except ValueError as error:
+        do = 'write {"numaTopologyPolicy":"SingleNUMANode"}; the pod is treated as one without a policy'
+        problems.append(Problem(owner, keys.NUMA_TOPOLOGY_SPEC, text, str(error), do))
+        return ""
+
+
+def _requests(container: objects.Container, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
+    """Requests of a container; a limit without a request is its request, as the API server defaults it."""
+    resources = container.resources or objects.Resources()
+    field = f"spec.containers[{container.name}].resources"
+    limits = parse_resources(resources.limits, owner, f"{field}.limits", problems)
+    return {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", problems)}
+
+
+def _native(container: objects.Container, which: str) -> dict[str, int]:
+    texts = getattr(container.resources, which, None) or {}
+    amounts = parse_resources({k: v for k, v in texts.items() if k in ("cpu", "memory")}, "", "", [])
+    return {k: q.nano for k, q in amounts.items() if q.nano > 0}
+
+
+def _containers(obj: objects.PodObject, owner: str, problems: list[Problem]) -> tuple[ContainerInfo, ...]:
+    reported = (*(obj.status.container_statuses or ()), *(obj.status.init_container_statuses or ()))
+    statuses = {status.name: status for status in reported}
+    first = [_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.init_containers or ()]
+    sidecars = {c.name for c in obj.spec.init_containers or () if c.restart_policy == "Always"}
+    return (
+        *(dataclasses.replace(container, one_shot=container.name not in sidecars) for container in first),
+        *(_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.containers or ()),
+    )
+
+
+def _container(
+    spec: objects.Container, status: objects.ContainerStatus | None, owner: str, problems: list[Problem]
+) -> ContainerInfo:
+    resources = spec.resources or objects.Resources()
+    running = status is not None and "running" in (status.state or {})
+    limits = parse_resources(resources.limits, owner, "limits", [])
+    return ContainerInfo(spec.name, (status and status.container_id) or "", running, _requests(spec, owner, []), limits)
+
+
+def find(pods: Iterable[Pod], uid: str) -> Pod | None:
+    """The pod with this uid."""
+    return next((pod for pod in pods if pod.uid == uid), None)

@@ -1,0 +1,134 @@
+"""What a pod's annotations ask for beyond the class it is in: CPU burst, memory QoS, its place before the OOM killer.
+
+An annotation that cannot be used is told and changes nothing: then the settings of the node hold. Sources: Koordinator
+`apis/extension`, `genPodBurstConfig`, `getMergedPodResourceQoS`, hook OOMScoreAdj.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import Annotated, Any
+
+from koordlite.model import keys
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.reading import given
+from koordlite.model.reading.declared import OneOf, Values, build, settings
+from koordlite.model.reading.lenient_json import Document
+from koordlite.model.slo import qos as slo_qos
+from koordlite.model.slo.qos import BlkioQOS, Block, MemoryQOS
+from koordlite.model.slo.settings import CPUBurst
+
+OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Why an annotation cannot be used."""
+
+    key: str
+    text: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryWish(MemoryQOS):
+    """The members of annotation `koordinator.sh/memoryQOS`."""
+
+    policy: Annotated[str, OneOf(("default", "none", "auto"))] = "default"
+
+
+def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, Wish | None]:
+    """The node's burst settings with those of annotation `koordinator.sh/cpuBurst` on top.
+
+    The threshold of the share pool stays the node's: it is no pod's business.
+    """
+    values, bad = _values(CPUBurst, pod, keys.CPU_BURST)
+    values = {path: value for path, value in values.items() if path != ("sharePoolThresholdPercent",)}
+    return build(of_node, values), bad
+
+
+def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, Wish | None]:
+    """What annotation `koordinator.sh/memoryQOS` makes of the settings of the pod's class.
+
+    none: nothing, whatever the class has; auto: Koordinator's own settings for the class of the pod; default: the
+    settings of the class. Fields that are given come on top of that, and count also where the class is off.
+    """
+    values, bad = _values(MemoryWish, pod, keys.MEMORY_QOS)
+    policy = values.pop(("policy",), "default")
+    if policy == "none":
+        return MemoryQOS(), bad
+    base = dataclasses.replace(built_in(pod.qos_class), enable=of_class.enable) if policy == "auto" else of_class
+    return build(base, values), bad
+
+
+def wants_memory_qos(pod: Pod, of_class: MemoryQOS) -> bool:
+    """Whether memory QoS is kept for this pod at all: its class has it, or the pod asks for itself."""
+    values, _ = _values(MemoryWish, pod, keys.MEMORY_QOS)
+    policy = values.pop(("policy",), "default")
+    if policy == "none" or values.get(("enable",)) is False:
+        return False
+    return of_class.enable or policy == "auto" or bool(values)
+
+
+def blkio_qos(pod: Pod) -> tuple[tuple[Block, ...], Wish | None]:
+    """The disks that annotation `koordinator.sh/blkioQOS` names, with what the pod is to have of each."""
+    values, bad = _values(BlkioQOS, pod, keys.BLKIO_QOS)
+    return build(BlkioQOS(), values).blocks, bad
+
+
+def built_in(qos: QoSClass) -> MemoryQOS:
+    """Koordinator's settings for a class that nobody configured (`DefaultMemoryQOS`)."""
+    if qos in (QoSClass.LSE, QoSClass.LSR, QoSClass.LS):
+        return slo_qos.DEFAULTS.ls_class.memory_qos
+    return slo_qos.DEFAULTS.be_class.memory_qos if qos is QoSClass.BE else MemoryQOS()
+
+
+def oom_score_adj(pod: Pod, container: str) -> int | None:
+    """The number for a container: its own in `oom-score-adj-spec`, else the pod's `oom-score-adj`; None without.
+
+    ValueError for an annotation that cannot be read, or a number outside -1000 to 1000.
+    """
+    spec = pod.annotations.get(keys.OOM_SCORE_ADJ_SPEC)
+    whole = pod.annotations.get(keys.OOM_SCORE_ADJ)
+    found = _by_container(spec).get(container) if spec else None
+    if found is None and whole:
+        if not _INTEGER.match(whole):
+            raise ValueError(f"{keys.OOM_SCORE_ADJ}: {whole!r} is not a whole number")
+        found = int(whole)
+    if found is not None and not OOM_SCORE_MIN <= found <= OOM_SCORE_MAX:
+        raise ValueError(f"{found} for container {container} is not within {OOM_SCORE_MIN} to {OOM_SCORE_MAX}")
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _by_container(text: str) -> dict[str, int]:
+    document = Document("", "", "")
+    members = document.object(document.decode(text), "", None)
+    wrong = [name for name, value in members.items() if isinstance(value, bool) or not isinstance(value, int)]
+    if document.broken or wrong:
+        why = document.problems[0].why if document.broken else f"{wrong[0]} has no whole number"
+        raise ValueError(f"{keys.OOM_SCORE_ADJ_SPEC}: {why}")
+    return members
+
+
+def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, Wish | None]:
+    text = pod.annotations.get(key, "")
+    if not text:
+        return {}, None
+    found, why = _parsed(shape, text)
+    return dict(found), Wish(key, text, why) if why else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], ...], str]:
+    """What the text gives, or why it cannot be used. Kept: an annotation is looked at in every tick."""
+    document = Document("", "", "")
+    members = document.object(document.decode(text), "", settings(shape))
+    values, in_range = given.read(document, shape, members, "", "")
+    if document.broken or not in_range:
+        return (), "; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in document.problems)
+    return tuple(values.items()), ""

@@ -1,0 +1,132 @@
+"""What a pod asks of resctrl for itself: annotation `node.koordinator.sh/resctrl`, and the names of the groups.
+
+Source: Koordinator's runtime hook `resctrl` (`ResctrlConfig`) and its constants for the groups of classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+from koordlite.model.reading import given
+from koordlite.resctrl.values import PERCENT
+
+CLASS_GROUPS = ("LSR", "LS", "BE")
+_POD_PREFIX = "koordlet-"
+_MONITORS = "/mon_groups/"
+Range = tuple[int, int]
+"""Start and end of a part of the cache, in percent."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Parts for every cache, and those of single caches, which win."""
+
+    cache: Range | None = None
+    cache_by_id: Mapping[int, Range] = dataclasses.field(default_factory=dict)
+    bandwidth_percent: int | None = None
+    bandwidth_by_id: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is asked for: such a pod stays in the root group, which has everything."""
+        return self == Wish()
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(text: str) -> Wish:
+    """The wish an annotation writes, read as Go reads JSON; ValueError says what is wrong with it.
+
+    A percent of 0 is not given, as in Koordinator. There one bad range drops what follows it without a word; here the
+    whole annotation is refused, so that its author hears of it.
+    """
+    read = given.decode(_Annotation, text)
+    percents = ((each.cache_id, each.percent) for each in read.mb.schemata_per_cache)
+    return Wish(
+        cache=_range(read.llc.schemata.range, "llc.schemata.range"),
+        cache_by_id=dict(_ranges(read.llc.schemata_per_cache)),
+        bandwidth_percent=_percent(read.mb.schemata.percent, "mb.schemata.percent"),
+        bandwidth_by_id={
+            cache: percent
+            for cache, each in percents
+            if (percent := _percent(each, f"mb of cache {cache}")) is not None
+        },
+    )
+
+
+def pod_group(uid: str) -> str:
+    """The group of a pod that asks for its own."""
+    return f"{_POD_PREFIX}{uid}"
+
+
+def pod_monitor(control: str, uid: str) -> str:
+    """The monitoring group of a pod inside a control group."""
+    return f"{control}{_MONITORS}{_POD_PREFIX}{uid}"
+
+
+def is_pod_group(group: str) -> bool:
+    """Whether a control group is a pod's own, by its name."""
+    return group.startswith(_POD_PREFIX) and _MONITORS not in group
+
+
+def uid_of(group: str) -> str:
+    """The pod whose control or monitoring group it is; empty for others."""
+    last = group.rpartition("/")[2]
+    return last.removeprefix(_POD_PREFIX) if last.startswith(_POD_PREFIX) else ""
+
+
+def may_be_ours(group: str) -> bool:
+    """Whether the protocol knows groups of this name: no other is ever made or removed."""
+    return group in CLASS_GROUPS or bool(uid_of(group))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Cache:
+    cache_id: int = 0
+    range: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Share:
+    cache_id: int = 0
+    percent: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Caches:
+    schemata: _Cache = _Cache()
+    schemata_per_cache: tuple[_Cache, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shares:
+    schemata: _Share = _Share()
+    schemata_per_cache: tuple[_Share, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Annotation:
+    llc: _Caches = _Caches()
+    mb: _Shares = _Shares()
+
+
+def _ranges(listed: Iterable[_Cache]) -> Iterable[tuple[int, Range]]:
+    for each in listed:
+        found = _range(each.range, f"llc of cache {each.cache_id}")
+        if found:
+            yield each.cache_id, found
+
+
+def _range(ends: tuple[int, ...], where: str) -> Range | None:
+    if not ends:
+        return None
+    if len(ends) != 2 or not 0 <= ends[0] < ends[1] <= PERCENT:
+        raise ValueError(f"{where}: {list(ends)} is not a start below an end, both within 0 to 100")
+    return ends[0], ends[1]
+
+
+def _percent(percent: int, where: str) -> int | None:
+    if not 0 <= percent <= PERCENT:
+        raise ValueError(f"{where}: {percent} is not within 1 to 100")
+    return percent or None

@@ -1,0 +1,43 @@
+"""How a pod wants its CPUs: annotation `scheduling.koordinator.sh/resource-spec`, written by its author.
+
+Source: Koordinator `apis/extension`, `GetResourceSpec`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from koordlite.model import keys
+from koordlite.model.errors import Problem
+from koordlite.model.reading import given
+from koordlite.model.reading.declared import OneOf, build, settings
+from koordlite.model.reading.lenient_json import UNKNOWN, Document
+
+BindPolicy = Annotated[str, OneOf(("Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"))]
+ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceSpec:
+    """What the scheduler is asked for; empty text is no wish."""
+
+    required_cpu_bind_policy: BindPolicy = ""
+    """Whole cores, or spread over cores; a node that cannot give it is no node for the pod."""
+    preferred_cpu_bind_policy: BindPolicy = ""
+    preferred_cpu_exclusive_policy: ExclusivePolicy = ""
+    """Not beside the CPUs of pods with the same wish: on no core, or on no NUMA node of theirs."""
+
+
+NO_WISH = ResourceSpec()
+
+
+def parse(text: str | None, owner: str, problems: list[Problem]) -> ResourceSpec:
+    """The wishes in the annotation of pod `owner`; what cannot be read is no wish, and is added to `problems`."""
+    if not text:
+        return NO_WISH
+    document = Document(owner, keys.RESOURCE_SPEC, "the pod counts as one without wishes")
+    members = document.object(document.decode(text), "", settings(ResourceSpec))
+    values, _ = given.read(document, ResourceSpec, members, "", "")
+    problems += [problem for problem in document.problems if problem.why != UNKNOWN]
+    return NO_WISH if document.broken else build(NO_WISH, values)

@@ -1,0 +1,256 @@
+"""What a JSON document may hold, declared by dataclasses: names, types, ranges and defaults in one place.
+
+A field `cpu_suppress_min_percent: Percent | None = None` declares the setting `cpuSuppressMinPercent`: a whole number
+within 0 to 100 that need not be given. Types are bool, int, float, str, Quantity, Nanoseconds, `int | str`, another
+dataclass (settings inside settings), `tuple[…, ...]` and `Mapping[str, …]`. `given` reads documents by it.
+
+What was given is `Values` by path, so that layers lie on each other as Koordinator's `MergeCfg` lays them: a value that
+is given hides the one below, also 0 and false; what is null, empty text or an empty list is not given; settings inside
+settings and maps are merged by name; lists are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import sys
+import types
+import typing
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from koordlite.model import duration
+from koordlite.model.quantity import Quantity
+from koordlite.model.reading.lenient_json import join
+
+T = TypeVar("T")
+Path = tuple[str, ...]
+"""Names from the outside to the inside: `("beClass", "resctrlQOS", "mbaPercent")`."""
+Values = dict[Path, Any]
+"""What was given, by path."""
+
+_INT64 = 2**63
+_DOUBLE = sys.float_info.max
+_UPPER = {"cpu": "CPU", "cpus": "CPUs", "be": "BE", "qos": "QOS", "iops": "IOPS", "bps": "BPS", "numa": "NUMA"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Mark of a number: its range. A value outside cannot be used."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    """Exclusive lower bound."""
+    usual: float | None = None
+    """Values above are used, and told: Koordinator's webhook refuses them, its controllers take them."""
+
+    def refused(self, value: float | str) -> str:
+        """Why `value` is outside the range, empty when it is inside; text in place of a number is to be a quantity."""
+        if isinstance(value, str):
+            return _not_a_quantity(value)
+        if self.above is not None and value <= self.above:
+            return f"not above {self.above:g}"
+        if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
+            return f"below {self.low:g}" if self.high is None else f"not within {self.low:g} to {self.high:g}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OneOf:
+    """Mark of a text: the words that mean something. Another word stays as written and is told."""
+
+    words: tuple[str, ...]
+    other: str = ""
+    """What any other word means; empty for: the first one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """Mark of a type that is written otherwise than Python holds it."""
+
+    needed: str
+    read: Callable[[Any], Any]
+    """TypeError for the wrong kind of JSON value, ValueError for text that does not parse."""
+    show: Callable[[Any], Any] = lambda value: value
+
+
+Percent = Annotated[int, Within(low=0, high=100)]
+AtLeast0 = Annotated[int, Within(low=0)]
+OnOff = Annotated[int, Within(low=0, high=1)]
+
+
+def _not_a_quantity(text: str) -> str:
+    try:
+        Quantity.parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return read
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -_INT64 <= value < _INT64:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_DOUBLE <= value <= _DOUBLE:
+        raise TypeError
+    return float(value)
+
+
+def _quantity(value: Any) -> Quantity:
+    if type(value) not in (int, float, str):
+        raise TypeError
+    return Quantity.parse(value)
+
+
+def _duration(value: Any) -> int:
+    return duration.parse(_exactly(str)(value))
+
+
+def _number_or_text(value: Any) -> int | str:
+    return value if isinstance(value, str) else _whole(value)
+
+
+Nanoseconds = Annotated[int, Kind("a duration like 5m", _duration, duration.show)]
+NUMBER_OR_TEXT = Kind("a whole number or text", _number_or_text)
+ANYTHING = Kind("anything", lambda value: value)
+_KINDS: Mapping[Any, Kind] = {
+    bool: Kind("true or false", _exactly(bool)),
+    int: Kind("a whole number", _whole),
+    float: Kind("a number", _number),
+    str: Kind("text", _exactly(str)),
+    Quantity: Kind("a quantity like 10G", _quantity, str),
+    Any: ANYTHING,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """How a value is written: one of a leaf's kind, settings, or a list or map of elements."""
+
+    kind: Kind | None = None
+    bounds: Within | None = None
+    words: OneOf | None = None
+    group: type | None = None
+    listed: Shape | None = None
+    keyed: Shape | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """One field of a dataclass as documents know it."""
+
+    attribute: str
+    shape: Shape
+
+
+def settings(shape: type[Any]) -> Mapping[str, Setting]:
+    """The settings of a dataclass by their names in JSON, in the order of its fields."""
+    return _settings(typing.cast(Hashable, shape))
+
+
+@functools.cache
+def _settings(shape: Any) -> Mapping[str, Setting]:
+    hints = typing.get_type_hints(shape, include_extras=True)
+    return {camel(field.name): Setting(field.name, _shape(hints[field.name])) for field in dataclasses.fields(shape)}
+
+
+def camel(name: str) -> str:
+    """`batch_cpu_threshold_percent` → `batchCPUThresholdPercent`."""
+    head, *rest = name.split("_")
+    return head + "".join(_UPPER.get(part, part.capitalize()) for part in rest)
+
+
+def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> Shape:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return _shape(arguments[0], (*marks, *arguments[1:]))
+    if origin in (typing.Union, types.UnionType):
+        given = [each for each in arguments if each is not types.NoneType]
+        return _shape(given[0], marks if len(given) == 1 else (*marks, NUMBER_OR_TEXT))
+    if origin is tuple:
+        return Shape(listed=_shape(arguments[0], marks))
+    if origin is collections.abc.Mapping:
+        return Shape(keyed=_shape(arguments[1], marks))
+    if dataclasses.is_dataclass(hint) and hint is not Quantity:
+        return Shape(group=typing.cast(type, hint))
+    kind = next((mark for mark in marks if isinstance(mark, Kind)), None) or _KINDS[hint]
+    bounds = next((mark for mark in marks if isinstance(mark, Within)), None)
+    return Shape(kind, bounds, next((mark for mark in marks if isinstance(mark, OneOf)), None))
+
+
+def build(base: T, values: Values) -> T:
+    """`base` with the given values in place of its own."""
+    by_name: dict[str, Values] = {}
+    for path, value in values.items():
+        by_name.setdefault(path[0], {})[path[1:]] = value
+    known = settings(type(base))
+    changes: dict[str, Any] = {}
+    for name, inner in by_name.items():
+        held, shape = getattr(base, known[name].attribute), known[name].shape
+        if shape.group is not None:
+            changes[known[name].attribute] = build(held or shape.group(), inner)
+        elif shape.keyed is not None:
+            changes[known[name].attribute] = {**held, **{path[0]: value for path, value in inner.items()}}
+        else:
+            changes[known[name].attribute] = inner[()]
+    return dataclasses.replace(typing.cast(Any, base), **changes) if changes else base
+
+
+def flatten(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Every setting of a dataclass with its path, as JSON writes it; None where it is not set."""
+    for name, setting in settings(type(value)).items():
+        held = getattr(value, setting.attribute)
+        if setting.shape.group is not None and held is not None:
+            yield from (((name, *path), inner) for path, inner in flatten(held))
+        elif setting.shape.keyed is not None and held:
+            yield from (((name, key), _plain(setting.shape.keyed, each)) for key, each in held.items())
+        else:
+            yield (name,), _plain(setting.shape, held)
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON has it, without what is not set: `decode` reads it back."""
+    known = settings(type(value)).items()
+    given = ((name, _plain(setting.shape, getattr(value, setting.attribute))) for name, setting in known)
+    return {name: each for name, each in given if each is not None}
+
+
+def crossed(value: Any) -> Iterator[tuple[str, str]]:
+    """(path, what is wrong) of each pair whose lower end is not below its upper one.
+
+    A dataclass declares its pairs as `ORDERED`: (attribute of the lower end, attribute of the upper end).
+    """
+    for lower, upper in getattr(type(value), "ORDERED", ()):
+        low, high = getattr(value, lower), getattr(value, upper)
+        if low is not None and high is not None and low >= high:
+            yield "", f"{camel(lower)} ({low}) is not below {camel(upper)} ({high})"
+    for name, setting in settings(type(value)).items():
+        if setting.shape.group is not None:
+            inner = crossed(getattr(value, setting.attribute))
+            yield from ((join(name, path), why) for path, why in inner)
+
+
+def _plain(shape: Shape, value: Any) -> Any:
+    if value is None:
+        return None
+    if shape.group is not None:
+        return plain(value)
+    if shape.listed is not None:
+        return [_plain(shape.listed, each) for each in value]
+    if shape.keyed is not None:
+        return {name: _plain(shape.keyed, each) for name, each in value.items()}
+    return shape.kind.show(value) if shape.kind else value

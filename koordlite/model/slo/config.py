@@ -1,0 +1,89 @@
+"""From ConfigMap `slo-controller-config` and a node's own metadata to what holds on that node.
+
+Each key is one JSON document: a strategy for the cluster, and strategies for groups of nodes, of which the first that
+matches counts. A document that cannot be used leaves the last good one of its key in force; every mistake is told.
+Source: Koordinator `slo-controller/config`, `slo-controller/nodeslo` and `util/sloconfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from koordlite.model.errors import Problem
+from koordlite.model.reading.lenient_json import UNKNOWN, closest, printable
+from koordlite.model.slo import hosts, qos
+from koordlite.model.slo.layers import Reading, Section
+from koordlite.model.slo.node import NodeLayers
+from koordlite.model.slo.settings import (
+    SLO,
+    Colocation,
+    CPUBurst,
+    CPUNormalization,
+    ResourceAmplification,
+    System,
+    Threshold,
+)
+
+OWNER = "configmap/koordinator-system/slo-controller-config"
+_CLUSTER, _GROUPS = "clusterStrategy", "nodeStrategies"
+
+SECTIONS: tuple[Section, ...] = (
+    Section(key="colocation-config", attribute="colocation", base=Colocation(), blank_is_unset=True),
+    Section(
+        key="resource-threshold-config", attribute="threshold", base=Threshold(), cluster=_CLUSTER, entries=_GROUPS
+    ),
+    Section(
+        key="resource-qos-config",
+        attribute="resource_qos",
+        base=qos.DEFAULTS,
+        cluster=_CLUSTER,
+        entries=_GROUPS,
+        settle=qos.settled,
+    ),
+    Section(key="cpu-burst-config", attribute="cpu_burst", base=CPUBurst(), cluster=_CLUSTER, entries=_GROUPS),
+    Section(key="system-config", attribute="system", base=System(), cluster=_CLUSTER, entries=_GROUPS),
+    Section(
+        key="host-application-config",
+        attribute="host_applications",
+        base=hosts.HostApplications(),
+        read=hosts.read,
+    ),
+    Section(key="cpu-normalization-config", attribute="cpu_normalization", base=CPUNormalization()),
+    Section(key="resource-amplification-config", attribute="resource_amplification", base=ResourceAmplification()),
+)
+
+
+def effective(
+    data: Mapping[str, str] | None,
+    *,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    previous: SLO | None = None,
+    owner: str = OWNER,
+    node_owner: str = "node",
+) -> SLO:
+    """What holds on a node with these labels and annotations: defaults, cluster, first matching group, the node itself.
+
+    `data` is the ConfigMap's, None when there is none: then the defaults hold. `previous` is the answer of last time;
+    its good documents stand for a key whose document cannot be used. Nothing is raised: mistakes are in `problems`,
+    each with what holds meanwhile; `origins` says where each value that is not a default came from.
+    """
+    reading = Reading(data or {}, labels, previous, owner)
+    node = NodeLayers(node_owner, labels, annotations)
+    held = {s.attribute: reading.overlay(s, [*reading.layers(s), *node.of(s.key)]) for s in SECTIONS}
+    return SLO(
+        **{**held, "host_applications": held["host_applications"].applications},
+        origins=reading.origins,
+        good=reading.good,
+        kept=reading.kept,
+        problems=(*_unknown_keys(reading), *reading.problems, *node.problems),
+    )
+
+
+def _unknown_keys(reading: Reading) -> Iterator[Problem]:
+    known = [section.key for section in SECTIONS]
+    for key in reading.data:
+        if key not in known:
+            meant = closest(key, known)
+            do = f"did you mean {meant}? It is ignored" if meant else "it is ignored; remove it"
+            yield Problem(reading.owner, f"data.{printable(key)}", "", UNKNOWN, do)

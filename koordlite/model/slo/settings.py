@@ -1,0 +1,238 @@
+"""What the operator asked for in ConfigMap `slo-controller-config`, as it holds for one node.
+
+The values only; `slo_config` reads and merges the ConfigMap. Field names are the ConfigMap's, in snake case, defaults
+are Koordinator's (`DefaultColocationCfg`, `DefaultSLOCfg`), ranges those of its validating webhook, as far as its
+controllers do not take more. `resource-qos-config` is in `slo_qos`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from koordlite.model import duration
+from koordlite.model.errors import Problem
+from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.quantity import Quantity
+from koordlite.model.reading.declared import AtLeast0, Nanoseconds, OneOf, OnOff, Percent, Within
+from koordlite.model.slo import qos as slo_qos
+from koordlite.model.slo.qos import ResctrlQOS, ResourceQOS
+
+Seconds = Annotated[int, Within(above=0)]
+_UNKNOWN = Quantity(0)
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricAggregatePolicy:
+    """Over which spans node usage is reported besides the mean."""
+
+    durations: tuple[Nanoseconds, ...] = (300 * duration.SECOND, 600 * duration.SECOND, 1800 * duration.SECOND)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Colocation:
+    """Key `colocation-config`: how best-effort allocatable is worked out (docs/formulas.md, "BE allocatable")."""
+
+    enable: bool = False
+    metric_aggregate_duration_seconds: Seconds = 300
+    metric_report_interval_seconds: Seconds = 60
+    metric_aggregate_policy: MetricAggregatePolicy = MetricAggregatePolicy()
+    metric_memory_collect_policy: Annotated[
+        str, OneOf(("usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"))
+    ] = "usageWithoutPageCache"
+    cpu_reclaim_threshold_percent: AtLeast0 = 60
+    cpu_calculate_policy: Annotated[str, OneOf(("usage", "maxUsageRequest"))] = "usage"
+    """usage | maxUsageRequest; anything else means usage."""
+    memory_reclaim_threshold_percent: AtLeast0 = 65
+    memory_calculate_policy: Annotated[str, OneOf(("usage", "request", "maxUsageRequest"))] = "usage"
+    """usage | request | maxUsageRequest; anything else means usage."""
+    degrade_time_minutes: Annotated[int, Within(above=0)] = 15
+    update_time_threshold_seconds: Seconds = 300
+    resource_diff_threshold: Annotated[float, Within(above=0, usual=1)] = 0.1
+    mid_reclaim_mode: Annotated[str, OneOf(("static",), "the dynamic rule")] = ""
+    """static, or anything else for the dynamic rule (docs/formulas.md, "Mid allocatable")."""
+    mid_cpu_threshold_percent: Percent = 100
+    mid_memory_threshold_percent: Percent = 100
+    mid_unallocated_percent: Percent = 0
+    mid_static_cpu_reserved_percent: Annotated[int, Within(low=0, usual=100)] = 0
+    mid_static_memory_reserved_percent: Annotated[int, Within(low=0, usual=100)] = 0
+    batch_cpu_threshold_percent: AtLeast0 | None = None
+    batch_memory_threshold_percent: AtLeast0 | None = None
+    extensions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Settings of Koordinator's plug-ins, kept as they are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """Key `resource-threshold-config`: what best-effort pods may use right now, and when pods are evicted.
+
+    A lower end that is not set is 2 below its threshold.
+    """
+
+    ORDERED: ClassVar[Pairs] = (
+        ("memory_evict_lower_percent", "memory_evict_threshold_percent"),
+        ("memory_allocatable_evict_lower_percent", "memory_allocatable_evict_threshold_percent"),
+        ("cpu_evict_lower_percent", "cpu_evict_threshold_percent"),
+        ("cpu_allocatable_evict_lower_percent", "cpu_allocatable_evict_threshold_percent"),
+        ("cpu_evict_be_satisfaction_lower_percent", "cpu_evict_be_satisfaction_upper_percent"),
+    )
+
+    enable: bool = False
+    cpu_suppress_threshold_percent: Percent = 65
+    cpu_suppress_min_percent: Percent | None = None
+    cpu_suppress_policy: Annotated[str, OneOf(("cpuset", "cfsQuota"))] = "cpuset"
+    """cpuset | cfsQuota; anything else means cpuset."""
+    memory_evict_threshold_percent: Percent = 70
+    memory_evict_lower_percent: Percent | None = None
+    memory_allocatable_evict_threshold_percent: AtLeast0 | None = None
+    memory_allocatable_evict_lower_percent: AtLeast0 | None = None
+    cpu_evict_be_satisfaction_upper_percent: Percent | None = None
+    cpu_evict_be_satisfaction_lower_percent: Percent | None = None
+    cpu_evict_be_usage_threshold_percent: Percent | None = None
+    cpu_evict_time_window_seconds: Seconds | None = None
+    cpu_evict_policy: Annotated[str, OneOf(("evictByRealLimit", "evictByAllocatable"))] = "evictByRealLimit"
+    cpu_evict_threshold_percent: Percent | None = None
+    cpu_evict_lower_percent: Percent | None = None
+    cpu_allocatable_evict_threshold_percent: AtLeast0 | None = None
+    cpu_allocatable_evict_lower_percent: AtLeast0 | None = None
+    evict_enabled_priority_threshold: int | None = None
+    allocatable_evict_priority_threshold: Annotated[int, Within(low=0, high=7999)] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CPUBurst:
+    """Key `cpu-burst-config`: what a container may use beyond its limit for a while."""
+
+    policy: Annotated[str, OneOf(("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"))] = "none"
+    cpu_burst_percent: Annotated[int, Within(low=1, high=10_000)] = 1000
+    cfs_quota_burst_percent: Annotated[int, Within(low=100)] = 300
+    cfs_quota_burst_period_seconds: Annotated[int, Within(low=-1)] = -1
+    """How long a raised quota may last; -1 has no end."""
+    share_pool_threshold_percent: Percent = 50
+    """Use of the node's shared CPUs above which raised quotas are lowered."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """Key `system-config`: settings of the node's kernel. What is not set is left alone."""
+
+    min_free_kbytes_factor: Annotated[int, Within(above=0)] | None = None
+    """vm.min_free_kbytes in ten-thousandths of the memory."""
+    watermark_scale_factor: Annotated[int, Within(low=1, high=400)] | None = None
+    memcg_reap_back_ground: OnOff | None = None
+    sched_group_identity_enabled: int | None = None
+    sched_idle_saver_wmark: int | None = None
+    """Nanoseconds."""
+    sched_features: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    page_cache_limit_enabled: OnOff | None = None
+    total_network_bandwidth: Quantity = _UNKNOWN
+    """Bits per second; 0 is unknown."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RatioModel:
+    """What a CPU of one model is worth, by the state of hyperthreads and turbo."""
+
+    base_ratio: float | None = None
+    hyper_thread_enabled_ratio: float | None = None
+    turbo_enabled_ratio: float | None = None
+    hyper_thread_turbo_enabled_ratio: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CPUNormalization:
+    """Key `cpu-normalization-config`: what a CPU of a model is worth, so that nodes can be compared."""
+
+    enable: bool = False
+    default_ratio: float | None = None
+    """For models that are not listed."""
+    ratio_model: Mapping[str, RatioModel] = dataclasses.field(default_factory=dict)
+    """By the model's name in /proc/cpuinfo."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceAmplification:
+    """Key `resource-amplification-config`: how much more than it has a node promises."""
+
+    enable: bool = False
+    resource_amplification_ratio: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """By resource name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostApplication:
+    """A process group outside Kubernetes, from key `host-application-config`."""
+
+    name: str
+    priority: PriorityClass = PriorityClass.NONE
+    qos: QoSClass = QoSClass.NONE
+    base: str = ""
+    """CgroupRoot | Kubepods | KubepodsBurstable | KubepodsBesteffort, or empty when no cgroupPath was given."""
+    parent_dir: str = ""
+    relative_path: str = ""
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Lives under besteffort and is declared BE: not protected by CPU suppression."""
+        return self.qos is QoSClass.BE and self.base == "KubepodsBesteffort"
+
+
+RESCTRL_CLASSES = (QoSClass.LSR, QoSClass.LS, QoSClass.BE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SLO:
+    """Everything that holds for one node after defaults, cluster strategy, node strategy and node metadata."""
+
+    colocation: Colocation = Colocation()
+    threshold: Threshold = Threshold()
+    resource_qos: ResourceQOS = slo_qos.OFF
+    cpu_burst: CPUBurst = CPUBurst()
+    system: System = System()
+    host_applications: tuple[HostApplication, ...] = ()
+    cpu_normalization: CPUNormalization = CPUNormalization()
+    resource_amplification: ResourceAmplification = ResourceAmplification()
+    origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where a value that is not the default came from: `threshold.cpuSuppressThresholdPercent` →
+    `cluster`, `node strategy NAME`, `annotation …` or `label …`."""
+    good: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """By key, the newest document that could be used."""
+    kept: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Keys whose document cannot be used → what holds instead."""
+    problems: tuple[Problem, ...] = ()
+    """What was refused on the way, with what holds instead."""
+
+    @property
+    def resctrl(self) -> Mapping[QoSClass, ResctrlQOS]:
+        """`resctrlQOS` of the classes that have a resctrl group."""
+        classes = (self.resource_qos.lsr_class, self.resource_qos.ls_class, self.resource_qos.be_class)
+        return {qos: settings.resctrl_qos for qos, settings in zip(RESCTRL_CLASSES, classes, strict=True)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricPolicy:
+    """How usage is to be measured for a node that shares itself."""
+
+    aggregate_seconds: int
+    report_seconds: int
+    memory_policy: str
+
+
+DEFAULT_METRIC_POLICY = MetricPolicy(aggregate_seconds=300, report_seconds=60, memory_policy="usageWithoutPageCache")
+"""While nobody asks for anything else."""
+
+
+def metric_policy(colocation: Colocation) -> MetricPolicy | None:
+    """What the strategy asks of usage metrics; None while colocation is off.
+
+    Source: Koordinator `getNodeMetricCollectPolicy`.
+    """
+    if not colocation.enable:
+        return None
+    return MetricPolicy(
+        aggregate_seconds=colocation.metric_aggregate_duration_seconds,
+        report_seconds=colocation.metric_report_interval_seconds,
+        memory_policy=colocation.metric_memory_collect_policy,
+    )

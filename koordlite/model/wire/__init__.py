@@ -1,0 +1,1 @@
+"""Kubernetes objects as they come off the wire."""

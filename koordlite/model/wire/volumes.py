@@ -1,0 +1,53 @@
+"""Volumes, claims and storage classes as they come off the wire."""
+
+from __future__ import annotations
+
+from koordlite.model.wire.objects import LabelRequirement, NodeSelector, ObjectMeta, Shape
+
+
+class PersistentVolumeClaimSpec(Shape, frozen=True):
+    """spec of a PersistentVolumeClaim."""
+
+    storage_class_name: str | None = None
+    volume_name: str | None = None
+    """The volume it is bound to; missing or empty before that."""
+
+
+class PersistentVolumeClaimObject(Shape, frozen=True):
+    """A v1 PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class VolumeNodeAffinity(Shape, frozen=True):
+    """Nodes that reach a volume."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Shape, frozen=True):
+    """spec of a PersistentVolume; only from where it can be reached."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolumeObject(Shape, frozen=True):
+    """A v1 PersistentVolume; cluster-scoped."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class TopologyTerm(Shape, frozen=True):
+    """Labels that a node must have, all of them."""
+
+    match_label_expressions: tuple[LabelRequirement, ...] | None = None
+
+
+class StorageClassObject(Shape, frozen=True):
+    """A storage.k8s.io/v1 StorageClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] | None = None

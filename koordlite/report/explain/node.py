@@ -1,0 +1,82 @@
+"""`koordlite explain node`: the whole node in sentences, and what to ask next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from koordlite.model.decision import Decision
+from koordlite.report.explain import pieces
+from koordlite.report.json import run_report
+from koordlite.report.past import Remembered
+from koordlite.report.sentence import sentence
+from koordlite.report.tick import Tick
+
+SUBJECT = "node"
+NEWEST = 8
+_PARTS = (
+    ("kept for the system", "nodeReservation", "explain reservation"),
+    ("best effort may use", "cpuSuppress", "explain besteffort"),
+    ("best effort may request", "beAllocatable", "explain allocatable"),
+    ("mid may request", "midAllocatable", "explain allocatable"),
+    ("CPUs shared", "cpusetPools", "explain pools"),
+    ("cache and bandwidth", "resctrl", "explain resctrl"),
+    ("evictions for CPU", "cpuEvict", "explain cpuEvict"),
+    ("evictions for memory", "memoryEvict", "explain memoryEvict"),
+)
+"""What a reader wants to know of a node, whose answer it is, and where the rest of it stands."""
+_PER_POD = "pod/"
+
+
+def text(tick: Tick, past: Remembered) -> str:
+    """The answer as lines."""
+    lines = [
+        f"{tick.node or 'node not seen yet'}: {tick.status}{f' ({tick.because})' if tick.because else ''}",
+        *(line for title, strategy, ask in _PARTS for line in _part(title, strategy, ask, tick)),
+        *_changes(past),
+        *_fights(tick, past),
+        "\nfurther: explain pod NAME | cpu N | file PATH | config | any strategy, reason or subject",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def document(tick: Tick, past: Remembered) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "node": tick.node,
+        "status": tick.status,
+        "because": tick.because,
+        "decisions": [run_report.decided(d) for _, strategy, _ in _PARTS for d in _of(strategy, tick)],
+        "newest": [{"time": e.time, **run_report.decided(e.decision)} for e in list(past.events)[-NEWEST:]],
+        "changedByOthers": [pieces.place_document(place, tick, past) for place in past.foreign],
+    }
+
+
+def _of(strategy: str, tick: Tick) -> list[Decision]:
+    """What a strategy says of the node as a whole."""
+    return [d for d in tick.decisions if d.strategy == strategy and not d.subject.startswith(_PER_POD)]
+
+
+def _part(title: str, strategy: str, ask: str, tick: Tick) -> Iterator[str]:
+    found = _of(strategy, tick)
+    if not found:
+        return
+    yield f"\n{title} [{strategy}, {tick.modes.get(strategy, 'observe')}]"
+    for decision in found:
+        yield f"  {decision.subject}: {decision.verdict}, {decision.reason}: {sentence(decision)}"
+    yield f"  → {ask}"
+
+
+def _changes(past: Remembered) -> Iterator[str]:
+    if past.events:
+        yield "\ndecided anew, the newest last"
+        yield from pieces.changed(list(past.events)[-NEWEST:])
+
+
+def _fights(tick: Tick, past: Remembered) -> Iterator[str]:
+    places = [*past.foreign, *(t.place for t in tick.troubles if t.place not in past.foreign)]
+    if places:
+        yield "\ndisputed files"
+    for place in places[:NEWEST]:
+        yield f"  {place}"
+        yield from (f"    {line}" for line in pieces.about_place(place, tick, past))

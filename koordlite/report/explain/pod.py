@@ -1,0 +1,107 @@
+"""`koordlite explain pod NAME`: everything that was decided about one pod, and what may yet be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from koordlite.model.decision import Decision
+from koordlite.report.explain import file, pieces, places
+from koordlite.report.history import DecisionEvent
+from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.tick import Tick
+
+SUBJECT = "pod "
+"""How such a question begins."""
+BEST_EFFORT = "besteffort"
+_EVICT = "evict"
+_MOST_PODS = 20
+"""More names do not help to find a mistyped one."""
+
+
+def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
+    """Decisions that name the pod `name`, or `namespace/name`: as their subject, or in a place they change."""
+    return [decision for decision in found if _names(name, decision)]
+
+
+def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
+    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty, or nobody's."""
+    own = _own(name, tick, past)
+    return "\n".join(
+        [
+            f"pod {name}",
+            *pieces.section("decided about it", own, "nothing: no rule has anything to do with it at present"),
+            *pieces.section("evictions", _rules(tick.decisions), "no strategy that evicts pods is at work"),
+            *pieces.section("best-effort pods as a whole", _best_effort(tick.decisions), "nothing was decided"),
+            *_files(name, tick, past),
+            *_earlier(name, past.events),
+            "",
+        ]
+    )
+
+
+def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, list[Decision]]:
+    """The same as decisions, by section."""
+    return {
+        "pod": _own(name, tick, past),
+        "evictions": _rules(tick.decisions),
+        "bestEffort": _best_effort(tick.decisions),
+    }
+
+
+def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
+    """What was decided about the pod. ValueError when there is no such pod, and nobody remembers one."""
+    if not name:
+        raise ValueError("name a pod: explain pod NAME")
+    own = decisions(name, tick.decisions)
+    if not own and tick.picture and not _written(name, tick, past) and not any(_earlier(name, past.events)):
+        present = sorted(pod.key for pod in tick.picture.pods)
+        if not any(f"/{pod}".endswith(f"/{name}") for pod in present):
+            more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
+            here = f"{', '.join(present[:_MOST_PODS])}{more}" if present else "none"
+            raise ValueError(f"there is no pod {name!r} on this node, and none is remembered; its pods: {here}")
+    return own
+
+
+def _names(name: str, decision: Decision) -> bool:
+    places = [decision.subject, *(change.place for change in decision.changes)]
+    wanted = f"/{name}/"
+    return any(wanted in f"/{place}/" for place in places if place.startswith("pod/"))
+
+
+def _rules(found: Sequence[Decision]) -> list[Decision]:
+    return [d for d in found if d.subject == _EVICT or d.subject.startswith(f"{_EVICT}/")]
+
+
+def _best_effort(found: Sequence[Decision]) -> list[Decision]:
+    return [d for d in found if d.subject.split("/")[0] == BEST_EFFORT]
+
+
+def _written(name: str, tick: Tick, past: Remembered) -> list[str]:
+    """Files of the pod that were written in this run, or fought over; by its cgroup, or by whose decision it was."""
+    groups = places.groups(tick.picture)
+    mine = {pod for pod in groups if f"/{pod}".endswith(f"/{name}")}
+    wrote = {place for place, write in past.writes.items() if write.cause and _names(name, write.cause)}
+    theirs = {place for place in file.known(tick, past) if places.pod_of(place, groups) in mine}
+    return sorted(wrote | {place for place in theirs if place in past.writes or place in past.foreign})
+
+
+def files(name: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
+    """What became of the pod's files, for JSON."""
+    return [pieces.place_document(place, tick, past) for place in _written(name, tick, past)]
+
+
+def _files(name: str, tick: Tick, past: Remembered) -> Iterator[str]:
+    found = _written(name, tick, past)
+    if found:
+        yield "\nits files:"
+    for place in found:
+        yield f"  {place}"
+        yield from (f"      {line}" for line in pieces.about_place(place, tick, past))
+
+
+def _earlier(name: str, events: Iterable[DecisionEvent]) -> Iterator[str]:
+    found = [event for event in events if _names(name, event.decision)]
+    if found:
+        yield "\nearlier:"
+        yield from pieces.changed(found)

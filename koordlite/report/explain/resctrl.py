@@ -1,0 +1,73 @@
+"""`koordlite explain resctrl`: what each group has, why, what it uses, and what became of the writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from koordlite.model.decision import Decision
+from koordlite.report import resctrl_use, units
+from koordlite.report.explain import pieces
+from koordlite.report.json import run_report
+from koordlite.report.past import Remembered
+from koordlite.report.resctrl_use import OwnedUse
+from koordlite.report.tick import Tick
+
+SUBJECT = "resctrl"
+_PLACE = "resctrl/"
+
+
+def text(tick: Tick, past: Remembered) -> str:
+    """The answer as lines; ValueError when the strategy is off and the machine has no groups."""
+    decisions = _decisions(tick)
+    lines = [
+        "groups as they are",
+        *(f"  {group:<8} {line}" for group, line in tick.schemata.items()),
+        *([] if tick.schemata else ["  none: this machine has no resctrl, or it is not mounted"]),
+        *_uses(tick),
+        *pieces.section("decided", decisions, "nothing: the strategy is off"),
+        *_places(tick, past),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def document(tick: Tick, past: Remembered) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "schemata": dict(tick.schemata),
+        "use": [run_report.fields(use) for use in tick.cache_use],
+        "decisions": [run_report.decided(decision) for decision in _decisions(tick)],
+        "places": [pieces.place_document(place, tick, past) for place in _written(tick, past)],
+    }
+
+
+def _decisions(tick: Tick) -> list[Decision]:
+    return [decision for decision in tick.decisions if decision.strategy == SUBJECT]
+
+
+def _uses(tick: Tick) -> Iterator[str]:
+    if tick.cache_use:
+        yield "\nused"
+        yield from (f"  {_use(use)}" for use in tick.cache_use)
+
+
+def _use(owned: OwnedUse) -> str:
+    who = f"pod {owned.namespace}/{owned.pod}" if owned.pod else f"class {owned.qos}"
+    occupied = owned.use.occupancy_bytes
+    parts = [f"{units.size(occupied)} of cache"] if occupied is not None else []
+    parts += [f"{word} {units.size(rate)}/s" for word, rate in resctrl_use.bandwidths(owned.use)]
+    return f"{who}, cache {owned.cache}: {', '.join(parts) or 'not counted by this hardware'}"
+
+
+def _written(tick: Tick, past: Remembered) -> list[str]:
+    troubles = (found.place for found in tick.troubles)
+    return sorted({place for place in (*past.writes, *past.foreign, *troubles) if place.startswith(_PLACE)})
+
+
+def _places(tick: Tick, past: Remembered) -> Iterator[str]:
+    places = _written(tick, past)
+    if places:
+        yield "\nwritten"
+    for place in places:
+        yield f"  {place}"
+        yield from (f"    {line}" for line in pieces.about_place(place, tick, past))

@@ -1,0 +1,102 @@
+"""`koordlite explain SUBJECT --since 24h`: the same decision at two moments, and which terms made the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from koordlite.model.decision import Decision
+from koordlite.report import units
+from koordlite.report.explain.allocatable import SUBJECT as PROMISES
+from koordlite.report.json import run_report
+from koordlite.report.pausing import moment
+from koordlite.report.sentence import sentence, term
+from koordlite.report.terminal import text
+from koordlite.report.tick import Tick
+
+_OFFERS = ("beAllocatable", "midAllocatable")
+
+
+def render(subject: str, then: Tick, now: Tick) -> str:
+    """What was decided then and now about `subject`, and the terms that differ, the largest difference first."""
+    lines = [f"then: {moment(then.wall)}", f"now:  {moment(now.wall)}", ""]
+    for before, after in pairs(subject, then, now):
+        lines += [*_compared(before, after), ""]
+    return "\n".join(lines)
+
+
+def document(subject: str, then: Tick, now: Tick) -> dict[str, Any]:
+    """The same as plain values."""
+    found = [
+        {
+            "then": before and run_report.decided(before),
+            "now": after and run_report.decided(after),
+            "different": sorted(_different(_terms(before), _terms(after))),
+        }
+        for before, after in pairs(subject, then, now)
+    ]
+    return {"kind": "koordlite-since", "then": then.wall, "now": now.wall, "decisions": found}
+
+
+def pairs(subject: str, then: Tick, now: Tick) -> list[tuple[Decision | None, Decision | None]]:
+    """The decisions about `subject` of both moments, side by side. ValueError when neither has one."""
+    before, after = _keyed(subject, then), _keyed(subject, now)
+    if not before and not after:
+        return [(None, decision) for decision in text.chosen(subject, now.decisions)]
+    return [(before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
+
+
+def _keyed(subject: str, tick: Tick) -> dict[tuple[str, str], Decision]:
+    return {(d.strategy, d.subject): d for d in tick.decisions if _concerns(subject, d)}
+
+
+def _concerns(subject: str, decision: Decision) -> bool:
+    return decision.strategy in _OFFERS if subject == PROMISES else text.concerns(subject, decision)
+
+
+def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:
+    known = after or before
+    assert known is not None, "a pair has at least one side"
+    yield f"{known.subject}  ({known.strategy})"
+    for word, decision in (("then", before), ("now", after)):
+        said = f"{decision.verdict}, {decision.reason}: {sentence(decision)}" if decision else "nothing was decided"
+        yield f"  {word:<4}  {said}"
+    if before and after:
+        yield from _rows(before, after)
+
+
+def _rows(before: Decision, after: Decision) -> Iterator[str]:
+    names = _different(before.evidence, after.evidence)
+    wide = max((len(units.label(name)) for name in names), default=0)
+    if not names:
+        yield "    no number differs"
+    for name in names:
+        old, new = _shown(name, before), _shown(name, after)
+        yield f"    {units.label(name):<{wide}}  {old} → {new}{_change(name, before, after)}"
+
+
+def _different(before: Mapping[str, Any], after: Mapping[str, Any]) -> Sequence[str]:
+    """Names of terms that differ, the largest difference first, words last."""
+    names = [name for name in dict.fromkeys((*after, *before)) if before.get(name) != after.get(name)]
+    return sorted(names, key=lambda name: -abs(_by(name, before, after) or 0))
+
+
+def _by(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """How much larger a number became; None where one side is no number."""
+    old, new = before.get(name), after.get(name)
+    return new - old if isinstance(old, int | float) and isinstance(new, int | float) else None
+
+
+def _terms(decision: Decision | None) -> Mapping[str, Any]:
+    return decision.evidence if decision else {}
+
+
+def _shown(name: str, decision: Decision) -> str:
+    return term(name, decision.evidence[name], decision) if name in decision.evidence else "–"
+
+
+def _change(name: str, before: Decision, after: Decision) -> str:
+    by = _by(name, before.evidence, after.evidence)
+    if by is None:
+        return ""
+    return f"  ({'+' if by > 0 else '−'}{term(name, abs(by), after)})"

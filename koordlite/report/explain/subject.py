@@ -1,0 +1,110 @@
+"""`koordlite explain SUBJECT`, for the command line and the HTTP server alike, as text or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from koordlite.report.explain import allocatable, cpu, file, node, pod, resctrl, settings
+from koordlite.report.json import run_report
+from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.terminal import text
+from koordlite.report.tick import Tick
+
+Text = Callable[[str, Tick, Remembered], str]
+Document = Callable[[str, Tick, Remembered], dict[str, Any]]
+
+
+def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text") -> str:
+    """What holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
+
+    `node` is everything in sentences, `pod NAME` all that concerns one pod, `cpu N` whose a CPU is, `file PATH` who
+    writes a file, `allocatable` every term of what the node promises, `config` and `config.KEY` the settings of the
+    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`text.explain`).
+    `output` is text or json.
+    """
+    asked = " ".join(subject.split())
+    say, document = _answers(asked)
+    if output != "json":
+        return say(asked, tick, past)
+    return run_report.encode(
+        {"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past)}
+    ).decode()
+
+
+def _answers(subject: str) -> tuple[Text, Document]:
+    if subject.split(".", 1)[0] == settings.SUBJECT:
+        return lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s)
+    for beginning, answers in _OF_ONE.items():
+        if f"{subject} ".startswith(beginning):
+            return answers
+    return _WHOLE.get(subject, (_decided_text, _decided))
+
+
+def _rest(beginning: str, subject: str) -> str:
+    return subject[len(beginning) :].strip()
+
+
+def _pod_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return pod.text(_rest(pod.SUBJECT, subject), tick, past)
+
+
+def _pod(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    name = _rest(pod.SUBJECT, subject)
+    parts = {
+        part: [run_report.decided(d) for d in decisions] for part, decisions in pod.document(name, tick, past).items()
+    }
+    return {"kind": "koordlite-pod", "subject": name, **parts, "files": pod.files(name, tick, past)}
+
+
+def _cpu_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return cpu.text(_rest(cpu.SUBJECT, subject), tick, past)
+
+
+def _cpu(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    return {"kind": "koordlite-cpu", **cpu.document(_rest(cpu.SUBJECT, subject), tick, past)}
+
+
+def _file_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return file.text(_rest(file.SUBJECT, subject), tick, past)
+
+
+def _file(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    files = file.document(_rest(file.SUBJECT, subject), tick, past)
+    return {"kind": "koordlite-file", "files": files}
+
+
+def _promised_text(_subject: str, tick: Tick, _past: Remembered) -> str:
+    return allocatable.text(allocatable.tables(tick.decisions))
+
+
+def _promised(_subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
+    return {"kind": "koordlite-allocatable", "tables": allocatable.document(allocatable.tables(tick.decisions))}
+
+
+def _decided_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return text.explain(subject, tick.decisions, past.events)
+
+
+def _decided(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
+    found = [run_report.decided(decision) for decision in text.chosen(subject, tick.decisions)]
+    return {"kind": "koordlite-explain", "decisions": found}
+
+
+_OF_ONE: Mapping[str, tuple[Text, Document]] = {
+    pod.SUBJECT: (_pod_text, _pod),
+    cpu.SUBJECT: (_cpu_text, _cpu),
+    file.SUBJECT: (_file_text, _file),
+}
+"""By how the question begins."""
+_WHOLE: Mapping[str, tuple[Text, Document]] = {
+    allocatable.SUBJECT: (_promised_text, _promised),
+    node.SUBJECT: (
+        lambda _, tick, past: node.text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-node", **node.document(tick, past)},
+    ),
+    resctrl.SUBJECT: (
+        lambda _, tick, past: resctrl.text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **resctrl.document(tick, past)},
+    ),
+}

@@ -1,0 +1,134 @@
+"""Self-contained HTML pages: a small element builder that escapes by construction, and the pieces reports share.
+
+Text given as `str` is always escaped; only `Markup`, which this module makes, goes out as it is.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+from koordlite.report.html import css
+
+_VOID = frozenset({"br", "hr", "meta", "link", "img", "input", "line", "path", "rect", "polyline", "polygon", "circle"})
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = str | int | Iterable["Child"] | None
+"""What an element may hold: text, markup, numbers, or sequences of them; None is nothing."""
+
+
+def el(tag: str, *children: Child, **attributes: str | int | float | None) -> Markup:
+    """The element `tag`. Trailing underscores and inner ones of attribute names become nothing and hyphens:
+    `class_`, `aria_label`. An attribute that is None is left out."""
+    head = "".join(_attribute(name, value) for name, value in attributes.items() if value is not None)
+    inner = join(*children)
+    if tag in _VOID and not inner:
+        return Markup(f"<{tag}{head}/>")
+    return Markup(f"<{tag}{head}>{inner}</{tag}>")
+
+
+def join(*children: Child) -> Markup:
+    """The children one after the other, escaped unless they are markup."""
+    return Markup("".join(_render(child) for child in children))
+
+
+def escape(text: object) -> Markup:
+    """`text` made harmless in element content and in quoted attributes."""
+    return Markup(html.escape(str(text), quote=True))
+
+
+def page(title: str, *body: Child, lead: Child = None, foot: Child = None, refresh_seconds: int | None = None) -> str:
+    """A whole document with the house style inside it; light or dark as the reader's system asks. No scripts.
+
+    With `refresh_seconds` the browser loads it anew as often.
+    """
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("meta", http_equiv="Content-Security-Policy", content="default-src 'none'; style-src 'unsafe-inline'"),
+        el("meta", http_equiv="refresh", content=refresh_seconds) if refresh_seconds else None,
+        el("title", title),
+        el("style", Markup(css.SHEET)),
+    )
+    header = el("header", el("h1", title), el("p", lead, class_="lead") if lead else None)
+    footer = el("footer", foot) if foot else None
+    return "<!doctype html>\n" + el("html", head, el("body", header, el("main", *body), footer), lang="en")
+
+
+def section(title: str, *body: Child, note: Child = None) -> Markup:
+    """A titled part of the page; `note` is a line in small print under the title."""
+    return el("section", el("h2", title), el("p", note, class_="note") if note else None, *body)
+
+
+def tile(label: str, value: Child, note: Child = None, *, tone: str = "") -> Markup:
+    """One number worth seeing first. `tone` is `good`, `bad`, `warn` or nothing."""
+    small = el("div", note, class_="tile-note") if note else None
+    title, number = el("div", label, class_="tile-label"), el("div", value, class_="tile-value")
+    return el("div", title, number, small, class_=f"tile {tone}".rstrip())
+
+
+def tiles(*items: Markup) -> Markup:
+    """Tiles side by side, as many to a row as fit."""
+    return el("div", *items, class_="tiles")
+
+
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[Child]], *, empty: str = "none", stacked: bool = False
+) -> Markup:
+    """A table; a heading that ends in `#` makes a right-aligned column.
+
+    On a narrow screen it scrolls sideways or, when `stacked`, each row becomes a block: for rows that hold sentences.
+    """
+    numeric = [heading.endswith("#") for heading in headings]
+    head = [el("th", h.rstrip("#"), class_="num" if n else None) for h, n in zip(headings, numeric, strict=True)]
+    body = [el("tr", *_cells(row, numeric)) for row in rows]
+    if not body:
+        return el("p", empty, class_="note")
+    whole = el("table", el("thead", el("tr", *head)), el("tbody", *body), class_="stack" if stacked else None)
+    return el("div", whole, class_="scroll")
+
+
+def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
+    """Names with their values, one under the other."""
+    return el("dl", [join(el("dt", name), el("dd", value)) for name, value in pairs], class_="facts")
+
+
+def badge(text: str, tone: str = "") -> Markup:
+    """A short word with a coloured ground; `tone` as for `tile`."""
+    return el("span", text, class_=f"badge {tone}".rstrip())
+
+
+def code(text: str) -> Markup:
+    """Machine words: file names, CPU lists, schemata."""
+    return el("code", text)
+
+
+def details(summary: str, *body: Child) -> Markup:
+    """Something to open when wanted."""
+    return el("details", el("summary", summary), *body)
+
+
+def _cells(row: Sequence[Child], numeric: Sequence[bool]) -> list[Markup]:
+    return [el("td", cell, class_="num" if right else None) for cell, right in zip(row, numeric, strict=True)]
+
+
+def _attribute(name: str, value: str | int | float) -> str:
+    return f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
+
+
+def _render(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Markup):
+        return child
+    if isinstance(child, (str, int, float)):
+        return escape(child)
+    return "".join(_render(item) for item in child)

@@ -1,0 +1,132 @@
+"""Simulations as one HTML page that needs nothing else: a timeline a run, on the same scales, and the numbers beside
+each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from koordlite.report import units
+from koordlite.report.history import Row
+from koordlite.report.html import chart, page
+from koordlite.report.html.chart import Line
+from koordlite.report.html.page import Markup, el
+from koordlite.report.html.run_report import MAX_POINTS, thinned
+from koordlite.report.sentence import headline
+from koordlite.report.simulation import FIGURES, Simulated, shown
+
+MAX_DECISIONS = 60
+_GAP = 2.5
+"""So many times the usual time between two rows is no time between two rows any more."""
+
+
+def document(runs: Sequence[Simulated], *, title: str) -> str:
+    """The page for runs of one scenario, or of several."""
+    top = max((run.history.last.capacity_milli for run in runs if run.history.last), default=0)
+    compares = len(runs) > 1
+    return page.page(
+        title,
+        _figures(runs),
+        *(_timeline(run, top, compares) for run in runs),
+        *(_expected(run, compares) for run in runs if run.checks),
+        *(_pods(run, compares) for run in runs),
+        *(_decisions(run, compares) for run in runs),
+        lead=_lead(runs),
+        foot="Made by koordlite simulate. The same scenario, settings and seed give this page again, byte by byte.",
+    )
+
+
+def _lead(runs: Sequence[Simulated]) -> list[Markup]:
+    first = runs[0]
+    ok = all(run.ok for run in runs)
+    verdict = page.badge("as expected" if ok else "not as expected", "good" if ok else "bad")
+    if len({run.label for run in runs}) > 1:
+        verdict = page.badge("compared")  # What is expected was written for one configuration.
+    said = f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}. {first.about}"
+    return [verdict, page.join(said)]
+
+
+def _figures(runs: Sequence[Simulated]) -> Markup:
+    rows = []
+    for name, words in FIGURES.items():
+        values = [shown(name, run.figures.get(name)) for run in runs]
+        differs = len(set(values)) > 1
+        rows.append([words, *(el("strong", value) if differs else value for value in values)])
+    heads = ["", *(f"{run.label}#" for run in runs)]
+    note = "What differs is bold." if len(runs) > 1 else None
+    return page.section("What came of it", page.table(heads, rows), note=note)
+
+
+def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
+    rows = list(_with_gaps(thinned(run.history.rows, MAX_POINTS)))
+    drawing = chart.timeline(
+        [row.time for row in rows],
+        list(_lines(rows)),
+        label=f"CPU use against the limit of best effort, over time: {run.label}",
+        show_time=units.clock,
+        show=units.cores,
+        top=top or None,
+    )
+    happened = [el("li", f"{units.clock(each.time)}  {each.words}") for each in run.happenings]
+    return page.section(
+        f"CPU, {run.label}" if compares else "CPU",
+        drawing,
+        el("ul", happened) if happened else None,
+        note="Cores over time. Point at the drawing for the numbers of a moment.",
+    )
+
+
+def _with_gaps(rows: Sequence[Row]) -> Iterator[Row]:
+    """An empty row where the agent was dead, so that no line is drawn through that time."""
+    spans = [after.time - before.time for before, after in itertools.pairwise(rows)]
+    usual = statistics.median(spans) if spans else 0.0
+    nothing: dict[str, Any] = dict.fromkeys(field.name for field in dataclasses.fields(Row))
+    for number, row in enumerate(rows):
+        yield row
+        if number + 1 < len(rows) and rows[number + 1].time - row.time > _GAP * usual:
+            yield Row(**{**nothing, "time": row.time + usual})
+
+
+def _lines(rows: Sequence[Row]) -> Iterator[Line]:
+    yield Line("best effort (BE)", "var(--be)", [row.be_cpu for row in rows], area=True)
+    yield Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True, dashed=True)
+    yield Line("latency-sensitive (LS)", "var(--prod)", [row.prod_cpu for row in rows])
+    yield Line("node", "var(--node)", [row.node_cpu for row in rows])
+    if any(row.threshold_milli is not None for row in rows):
+        yield Line("BE gives way above", "var(--aid)", [row.threshold_milli for row in rows], step=True)
+
+
+def _expected(run: Simulated, compares: bool) -> Markup:
+    rows = [
+        [page.badge("holds" if each.ok else "fails", "good" if each.ok else "bad"), each.words, page.code(each.found)]
+        for each in run.checks
+    ]
+    title = f"Expected, {run.label}" if compares else "Expected"
+    return page.section(title, page.table(["", "what", "found"], rows, stacked=True))
+
+
+def _pods(run: Simulated, compares: bool) -> Markup:
+    rows = [
+        [
+            each.pod,
+            each.qos,
+            f"{each.wanted_core_hours:.2f}",
+            f"{each.used_core_hours:.2f}",
+            f"{each.unmet_percent:.1f} %",
+            "–" if each.end is None else units.clock(each.end),
+        ]
+        for each in run.workloads
+    ]
+    heads = ["pod", "class", "wanted, core hours#", "got#", "unmet#", "gone at#"]
+    title = f"Pods, {run.label}" if compares else "Pods"
+    return page.section(title, page.table(heads, rows))
+
+
+def _decisions(run: Simulated, compares: bool) -> Markup:
+    news = list(run.history.decisions)[-MAX_DECISIONS:]
+    rows = [[units.clock(each.time), headline(each.decision)] for each in news]
+    title = f"Last decisions, {run.label}" if compares else "Last decisions"
+    return page.section(title, page.details(f"{len(rows)} decisions", page.table(["at", "what"], rows)))

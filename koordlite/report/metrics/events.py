@@ -1,0 +1,67 @@
+"""What is counted over a run under Koordinator's names: evictions, and whether the machine could be read.
+
+Source: Koordinator `pkg/koordlet/metrics` (pod_eviction, common). Its counters have no `_total`.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from koordlite.report.metrics.families import koordinator_counter
+from koordlite.report.tick import Tick
+
+DETAIL_SECONDS = 300.0
+"""How long the series of one evicted pod stays: names of pods never end."""
+_POD = "pod/"
+_EVICTED = "evicted"
+_READ = {True: "succeeded", False: "failed"}
+
+
+class EventMetrics(Collector):
+    """Counts ticks; scraped from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._node = ""
+        self._evictions = 0
+        self._pods: dict[tuple[str, str], float] = {}
+        self._cpu: collections.Counter[bool] = collections.Counter()
+        self._numa: collections.Counter[bool] = collections.Counter()
+
+    def observe(self, tick: Tick) -> None:
+        """Count what happened in `tick`."""
+        with self._lock:
+            self._node = tick.node or self._node
+            seen = tick.picture
+            self._cpu[bool(seen and seen.topology.cpus)] += 1
+            self._numa[bool(seen and seen.topology.nodes)] += 1
+            for step in tick.applied:
+                if step.ok and step.place.startswith(_POD):
+                    namespace, name, *_ = step.place.removeprefix(_POD).split("/")
+                    self._evictions += 1
+                    self._pods[namespace, name] = tick.time
+            old = [pod for pod, at in self._pods.items() if tick.time - at > DETAIL_SECONDS]
+            for pod in old:
+                del self._pods[pod]
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing before the node is known, as Koordinator."""
+        with self._lock:
+            node, evictions, pods = self._node, self._evictions, list(self._pods)
+            looks = {"cpu": dict(self._cpu), "numa": dict(self._numa)}
+        if not node:
+            return
+        for what, counts in looks.items():
+            samples = [([node, _READ[good]], float(count)) for good, count in counts.items()]
+            name = f"koordlet_collect_node_{what}_info_status"
+            yield koordinator_counter(name, "Looks at the machine", ("node", "status"), samples)
+        total = [([node, _EVICTED], float(evictions))] if evictions else []
+        yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("node", "reason"), total)
+        labels = ("node", "pod_namespace", "pod_name", "reason")
+        each = [([node, *pod, _EVICTED], 1.0) for pod in pods]
+        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted of late", labels, each)

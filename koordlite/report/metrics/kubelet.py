@@ -1,0 +1,29 @@
+"""How long kubelet takes to answer, as a Prometheus histogram under Koordinator's name and with its buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from koordlite.kube.client.request_times import BUCKETS_SECONDS, RequestTimes
+
+
+class KubeletMetrics(Collector):
+    """One family; a question that was never asked has no series."""
+
+    def __init__(self, times: RequestTimes) -> None:
+        self._times = times
+
+    def collect(self) -> Iterator[Metric]:
+        """By verb, path and code."""
+        family = HistogramMetricFamily(
+            "koordlet_kubelet_request_duration_seconds",
+            "How long kubelet took to answer",
+            labels=("verb", "path", "code"),
+        )
+        bounds = [*map(repr, BUCKETS_SECONDS), "+Inf"]
+        for question, times in sorted(self._times.all().items()):
+            family.add_metric(question, list(zip(bounds, times.counts, strict=True)), times.seconds)
+        yield family

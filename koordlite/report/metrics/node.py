@@ -1,0 +1,85 @@
+"""The node as Prometheus metrics beyond the last tick's numbers: means, NUMA nodes, host applications, single CPUs.
+
+Names and labels are Koordinator's (`pkg/koordlet/metrics`: node_metric, host_application, cpuset_share_pool).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from koordlite.formulas import allocatable
+from koordlite.model import cpuset, keys
+from koordlite.model.snapshot import Snapshot, Use
+from koordlite.report.metrics.families import Sample, gauge
+from koordlite.report.tick import Tick
+
+_USE = ("node", "resource", "unit")
+_NUMA_USE = ("node", "numa_node_id", "resource", "unit")
+_HOST = ("node", "host_application_name", "resource", "priority_class", "qos")
+_OFFERED = {
+    keys.BATCH_CPU: (1000, "core"),
+    keys.BATCH_MEMORY: (1, "byte"),
+    keys.MID_CPU: (1000, "core"),
+    keys.MID_MEMORY: (1, "byte"),
+}
+
+
+def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
+    """What is not known yet has no series."""
+    node = tick.node
+    average = seen.average
+    if average.node is not None:
+        rest = allocatable.system_use(
+            node=average.node, pods=average.pods.values(), host_apps=average.host_apps.values()
+        )
+        yield gauge("koordlet_node_metric_node_usage", "Mean use of the node", _USE, _use(node, average.node))
+        yield gauge("koordlet_node_metric_system_usage", "Mean use beside pods", _USE, _use(node, rest))
+    by_node = seen.numa_memory.get("", {})
+    samples = (([node, str(numa), "memory", "byte"], used) for numa, used in by_node.items())
+    yield gauge("koordlet_node_metric_numa_node_usage", "Memory in use on a NUMA node", _NUMA_USE, samples)
+    meaning = "Use of a process group outside Kubernetes: cores, bytes"
+    yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, _hosts(seen, node))
+
+
+def offer(tick: Tick) -> Metric:
+    """Batch as it stands after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
+    return gauge("koordlet_node_resource_allocatable", "What pods may request", _USE, _offered(tick))
+
+
+def single_cpus(tick: Tick) -> Iterator[Metric]:
+    """A series for each CPU of the two pools: many, and only for who asks for them."""
+    for name, pool in (("cpuset_share_pool", tick.ls_pool), ("cpuset_be_share_pool", tick.be_pool)):
+        samples = (([tick.node, str(cpu)], 1.0) for cpu in _cpus(pool))
+        yield gauge(f"koordlet_{name}_info", "The CPUs of the pool", ("node", "cpu"), samples)
+
+
+def _offered(tick: Tick) -> Iterator[Sample]:
+    held = tick.picture.published.node_resources if tick.picture else {}
+    amounts = {**held, keys.BATCH_CPU: tick.batch_cpu, keys.BATCH_MEMORY: tick.batch_memory}
+    for resource, (scale, unit) in _OFFERED.items():
+        amount = amounts.get(resource)
+        if amount is not None:
+            yield [tick.node, resource, unit], amount / scale
+
+
+def _use(node: str, use: Use) -> Iterator[Sample]:
+    yield [node, "cpu", "core"], use.cpu / 1000
+    yield [node, "memory", "byte"], use.memory
+
+
+def _hosts(seen: Snapshot, node: str) -> Iterator[Sample]:
+    for app in seen.slo.host_applications:
+        use = seen.usage.host_apps.get(app.name)
+        if use is not None:
+            classes = [str(app.priority), str(app.qos)]
+            yield [node, app.name, "cpu", *classes], use.cpu / 1000
+            yield [node, app.name, "memory", *classes], use.memory
+
+
+def _cpus(pool: str) -> Iterator[int]:
+    try:
+        yield from cpuset.CPUSet.parse(pool)
+    except ValueError:
+        return  # The annotation was spoiled by somebody else.

@@ -1,0 +1,102 @@
+"""Pods and their containers as Prometheus metrics: extended resources, pressure, burst, place in the OOM queue.
+
+Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpu_burst). Worked out when somebody
+scrapes, from the picture of the last tick: a tick costs nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from koordlite.model import keys
+from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pressure import Pressure, Stall
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Snapshot
+from koordlite.report.metrics.families import Sample, gauge
+
+_SUMMARY = ("node", "resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
+_PSI = (
+    "node",
+    "pod_uid",
+    "pod_name",
+    "pod_namespace",
+    "psi_resource_type",
+    "psi_precision",
+    "psi_degree",
+    "cpu_full_supported",
+)
+_BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
+_OOM = ("node", "pod_name", "pod_namespace", "pod_uid", "container_name")
+_EXTENDED = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.MID_CPU, keys.MID_MEMORY)
+_PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
+
+
+def families(seen: Snapshot, node: str) -> Iterator[Metric]:
+    """What the kernel does not tell, or no strategy asks for, has no series."""
+    yield _summary(seen, node, "requests", lambda container: container.requests)
+    yield _summary(seen, node, "limits", lambda container: container.limits)
+    yield gauge("koordlet_pod_psi", "Percent of the last 10 s that the pod waited", _PSI, _waiting(seen, node))
+    for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
+        meaning = f"CPU {name} in µs that the agent gave a container"
+        yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(seen, node, field))
+    meaning = "Place of a container's processes in the queue of the OOM killer"
+    yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(seen, node))
+
+
+def _summary(
+    seen: Snapshot, node: str, which: str, amounts: Callable[[ContainerInfo], Mapping[str, Quantity]]
+) -> Metric:
+    """batch-cpu and mid-cpu count in millicores, memory in bytes: integers both, and so is the label."""
+    samples = (
+        ([node, resource, "integer", pod.uid, pod.name, pod.namespace, container.id, container.name], amount.value)
+        for pod in seen.pods
+        for container in pod.containers
+        for resource, amount in amounts(container).items()
+        if resource in _EXTENDED
+    )
+    meaning = f"Extended resources in the {which} of a container"
+    return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
+
+
+def _waiting(seen: Snapshot, node: str) -> Iterator[Sample]:
+    for pod in seen.pods:
+        found = seen.pressure.get(seen.places[pod.uid].group, {}) if pod.uid in seen.places else {}
+        full = "true" if "cpu" in found and found["cpu"].full else "false"
+        for resource, pressure in found.items():
+            for degree, stall in _degrees(pressure):
+                words = [_PSI_WORDS[resource], "avg10", degree, full]
+                yield [node, pod.uid, pod.name, pod.namespace, *words], stall.avg10
+
+
+def _degrees(pressure: Pressure) -> Iterator[tuple[str, Stall]]:
+    yield "some", pressure.some
+    if pressure.full is not None:
+        yield "full", pressure.full
+
+
+def _scaled(seen: Snapshot, node: str, field: str) -> Iterator[Sample]:
+    """Containers of which the file holds a value of ours."""
+    for pod, container, group in _placed(seen):
+        cgroup = seen.cgroups.get(group)
+        if cgroup is None or f"{group}/{field}" not in seen.ours:
+            continue
+        value = cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
+        if value is not None:
+            yield [node, pod.namespace, pod.name, container.id, container.name], value
+
+
+def _oom_scores(seen: Snapshot, node: str) -> Iterator[Sample]:
+    for pod, container, group in _placed(seen):
+        processes = seen.oom_scores.get(group, ())
+        if processes:
+            first = min(processes, key=lambda process: process.pid)
+            yield [node, pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
+
+
+def _placed(seen: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:
+    for pod in seen.pods:
+        groups = seen.places[pod.uid].containers if pod.uid in seen.places else {}
+        yield from ((pod, c, groups[c.name]) for c in pod.containers if c.name in groups)

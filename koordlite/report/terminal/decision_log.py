@@ -1,0 +1,169 @@
+"""Decisions in the log, as much of them as was asked for: by default, by strategy, by pod, changed while it runs.
+
+A level says what is written: `off` nothing; `warning` what was refused, and evictions, when they come up; `info` every
+decision that says something else than the one before; `debug` every decision of every tick with its numbers. A pod's
+level goes before that of a strategy, and that before the default.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from koordlite.model.decision import Decision
+from koordlite.report.explain import pod
+from koordlite.report.history import DecisionEvent
+from koordlite.report.sentence import headline
+
+LOG = logging.getLogger("koordlite.decisions")
+# What is written is settled here, whatever the level of the program's own messages.
+LOG.setLevel(logging.DEBUG)
+Level = Literal["off", "warning", "info", "debug"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+DEFAULT: Level = "warning"
+MOST_PODS = 100
+LONGEST_SECONDS = 86_400
+_ALARMS = ("refuse", "evict")
+
+
+class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Body of `PUT /loglevel`: a level for one strategy, for one pod (`NAMESPACE/NAME` or NAME), or for the rest."""
+
+    level: Level
+    strategy: str = ""
+    pod: str = ""
+    for_seconds: float | None = None
+    """After this time the level before holds again; null: until the agent ends."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Set:
+    level: Level
+    until: float | None
+    before: Level | None = None
+    """What holds again from `until` on; None: nothing was said."""
+
+    def for_a_while(self, held: _Set | None) -> _Set:
+        """This level in the place of `held`. What holds for a while itself is not what holds again."""
+        if self.until is None or held is None:
+            return self
+        return dataclasses.replace(self, before=held.level if held.until is None else held.before)
+
+    def ended(self, now: float) -> bool:
+        """Whether its time is over."""
+        return self.until is not None and self.until <= now
+
+
+class Levels:
+    """The levels in force. Written by one thread, read by another."""
+
+    def __init__(self, strategies: Collection[str], *, now: Callable[[], float] = time.monotonic) -> None:
+        """Names other than these are refused."""
+        self._strategies, self._now, self._lock = frozenset(strategies), now, threading.Lock()
+        self._all = _Set(DEFAULT, None)
+        self._named: dict[str, _Set] = {}
+        self._pods: collections.OrderedDict[str, _Set] = collections.OrderedDict()
+
+    def put(self, body: bytes) -> Wish:
+        """Take a wish into force. ValueError says what is wrong with it."""
+        try:
+            wish = msgspec.json.decode(body, type=Wish)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ValueError(f'{error}; write for example {{"level": "debug", "strategy": "cpuSuppress"}}') from error
+        self._check(wish)
+        until = None if wish.for_seconds is None else self._now() + wish.for_seconds
+        self._take(wish, _Set(wish.level, until))
+        return wish
+
+    def of(self, decision: Decision) -> Level:
+        """What is in force for this decision."""
+        now = self._now()
+        with self._lock:
+            self._forget(now)
+            named = (held.level for name, held in self._pods.items() if pod.decisions(name, [decision]))
+            default = self._named.get(decision.strategy, self._all).level
+            return next(named, default) if self._pods else default
+
+    def document(self) -> dict[str, Any]:
+        """The levels as plain values for JSON."""
+        now = self._now()
+        with self._lock:
+            self._forget(now)
+            shown = {name: self._shown(held, now) for name, held in sorted(self._named.items())}
+            pods = {name: self._shown(held, now) for name, held in self._pods.items()}
+            return {"default": self._shown(self._all, now), "strategies": shown, "pods": pods, "levels": LEVELS}
+
+    @property
+    def loudest(self) -> Level:
+        """The most that any level asks for."""
+        with self._lock:
+            held = (self._all, *self._named.values(), *self._pods.values())
+            return max((each.level for each in held), key=LEVELS.index)
+
+    def _check(self, wish: Wish) -> None:
+        if wish.strategy and wish.pod:
+            raise ValueError("a level is for a strategy or for a pod, not for both")
+        if wish.strategy and wish.strategy not in self._strategies:
+            raise ValueError(f"there is no strategy {wish.strategy!r}; there are {', '.join(sorted(self._strategies))}")
+        if wish.for_seconds is not None and not 0 < wish.for_seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"forSeconds is {wish.for_seconds:g}; it has to be more than 0 and at most {LONGEST_SECONDS}"
+            )
+
+    def _take(self, wish: Wish, fresh: _Set) -> None:
+        with self._lock:
+            if wish.pod:
+                self._pods[wish.pod] = fresh.for_a_while(self._pods.get(wish.pod))
+                while len(self._pods) > MOST_PODS:
+                    self._pods.popitem(last=False)
+            elif wish.strategy:
+                self._named[wish.strategy] = fresh.for_a_while(self._named.get(wish.strategy))
+            else:
+                self._all = fresh.for_a_while(self._all)
+
+    def _forget(self, now: float) -> None:
+        for held in (self._named, self._pods):
+            for name, each in [(name, each) for name, each in held.items() if each.ended(now)]:
+                if each.before is None:
+                    del held[name]
+                else:
+                    held[name] = _Set(each.before, None)
+        if self._all.ended(now):
+            self._all = _Set(self._all.before or DEFAULT, None)
+
+    def _shown(self, held: _Set, now: float) -> dict[str, Any]:
+        return {"level": held.level, **({} if held.until is None else {"forSeconds": round(held.until - now, 1)})}
+
+
+class DecisionLog:
+    """Writes the decisions of each tick."""
+
+    def __init__(self, levels: Levels, log: logging.Logger = LOG) -> None:
+        self._levels, self._log = levels, log
+
+    def tell(self, decisions: Iterable[Decision], news: Iterable[DecisionEvent]) -> None:
+        """`decisions` are those of the tick, `news` those of them that are new. Cheap while nobody asks for more."""
+        fresh = [event.decision for event in news]
+        loudest = self._levels.loudest
+        if loudest == "off":
+            return
+        # Most ticks say what the one before said, and only debug wants to read that.
+        for decision in decisions if loudest == "debug" else fresh:
+            self._write(decision, is_new=loudest != "debug" or any(decision is each for each in fresh))
+
+    def _write(self, decision: Decision, *, is_new: bool) -> None:
+        level = self._levels.of(decision)
+        if level == "debug":
+            numbers = " ".join(f"{name}={value}" for name, value in decision.evidence.items())
+            places = " ".join(change.place for change in decision.changes)
+            self._log.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
+        elif is_new and (level == "info" or (level == "warning" and decision.verdict in _ALARMS)):
+            severity = logging.WARNING if decision.verdict in _ALARMS else logging.INFO
+            self._log.log(severity, "%s %s", decision.strategy, headline(decision))

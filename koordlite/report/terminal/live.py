@@ -1,0 +1,88 @@
+"""The run as it happens, in the terminal; plain lines when the output is no terminal."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import math
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from koordlite.report.history import DecisionEvent
+from koordlite.report.terminal import text
+from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LOG = logging.getLogger(__name__)
+KEEP_TICKS = 320
+KEEP_EVENTS = 12
+_EARLY_SECONDS = 0.05
+"""A tick may come this much before its second and still be that second's."""
+
+
+class LiveView:
+    """Shows each tick at once. `title` says which machine it is, `console` replaces the terminal in tests."""
+
+    def __init__(self, stream: TextIO | None = None, *, title: str = "", console: Console | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._ticks: collections.deque[Tick] = collections.deque(maxlen=KEEP_TICKS)
+        self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=KEEP_EVENTS)
+        self._title = title
+        self._screen = _Screen(console) if console or self._stream.isatty() else None
+        self._next_line = 0
+        self._lost = ""
+
+    def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
+        """Show `tick` and what it decided anew."""
+        self._ticks.append(tick)
+        self._events.extend(news)
+        if self._screen:
+            self._screen.show(self._title, tuple(self._ticks), tuple(self._events))
+            return
+        for event in news:
+            self._write(text.event(event))
+        if tick.time + _EARLY_SECONDS >= self._next_line:
+            self._write(text.line(tick))
+            self._next_line = math.floor(tick.time + _EARLY_SECONDS) + 1
+
+    def close(self) -> None:
+        """Leave the last screen standing and give the terminal back."""
+        if self._screen:
+            self._screen.close()
+
+    def _write(self, line: str) -> None:
+        """A reader who went away ends the run; a disk without room for what it says does not."""
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if str(error) != self._lost:
+                LOG.error("lines of the live view are lost: %s", error)
+            self._lost = str(error)
+
+
+class _Screen:
+    """A region of the terminal that is drawn over; rich is imported here, so that plain runs do not pay for it."""
+
+    def __init__(self, console: Console | None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+        self._live.start()
+
+    def show(self, title: str, ticks: tuple[Tick, ...], events: tuple[DecisionEvent, ...]) -> None:
+        """Draw the newest state."""
+        from koordlite.report.terminal import screen
+
+        size = self._console.size
+        self._live.update(screen.render(title, ticks, events, width=size.width, height=size.height), refresh=True)
+
+    def close(self) -> None:
+        """Stop drawing over."""
+        self._live.stop()

@@ -1,0 +1,193 @@
+"""One frame of the live view: header, CPU over time, map of the CPUs, allocatable, schemata, what was decided."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from koordlite.report import pausing, units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.present import CPUCell
+from koordlite.report.sentence import sentence
+from koordlite.report.terminal import canvas
+from koordlite.report.terminal.status import schemata, waits
+from koordlite.report.terminal.text import allocatable
+from koordlite.report.tick import Tick
+
+NODE, PROD, BE, LIMIT = "bright_black", "dodger_blue1", "dark_orange", "bold"
+OWNERS = {
+    "reserved": ("#", "black on grey62"),
+    "system": ("S", "black on grey42"),
+    "LSE": ("E", "white on purple"),
+    "LSR": ("R", "black on dark_cyan"),
+    "LS": ("·", "white on dodger_blue3"),
+}
+"""Letter and colours of a CPU by owner, so that the map reads without colours too."""
+SHARED = ("b", "black on dark_orange")
+"""A CPU that best-effort pods may use."""
+_STATUS = {"enforcing": "green", "observing": "cyan", "paused": "yellow", "degraded": "bold red"}
+_VERDICTS = {
+    "shrink": "red",
+    "grow": "green",
+    "release": "green",
+    "refuse": "bold red",
+    "evict": "bold red",
+    "skip": "yellow",
+}
+_WIDE = 120
+_EVENTS = 16
+_LEAST_ROWS, _MOST_ROWS = 3, 12
+_FRAME = 4
+"""Lines of a frame besides chart, state and decisions: header, legend, and the blank ones."""
+_LEAST = _FRAME + 2 * _LEAST_ROWS
+"""Lines that are left for the state only after a small chart and the newest decisions."""
+_WHO = {"node": "node", "besteffort": "BE"}
+_AXIS = 6
+_NAME = 16
+_HARD_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def render(
+    title: str, ticks: Sequence[Tick], events: Sequence[DecisionEvent], *, width: int, height: int
+) -> RenderableType:
+    """The frame for the newest of `ticks`; two columns from 120 characters on. What is left of the height is shared
+    by the chart and the decisions."""
+    tick = ticks[-1]
+    state: list[Text] = [*_cpu_map(tick), *_programmed(tick)]
+    trouble = list(_trouble(tick))
+    if width < _WIDE and _lines(state, width) + len(trouble) + _LEAST > height:
+        for line in state:
+            line.truncate(width, overflow="ellipsis")
+    right = min(width // 2 - 4, 52) if width >= _WIDE else width
+    left = height - len(trouble) - _FRAME - (0 if width >= _WIDE else _lines(state, width))
+    rows = max(_LEAST_ROWS, min(_MOST_ROWS, left * 2 // 5))
+    if width < _WIDE:
+        body: list[RenderableType] = [_chart(ticks, width, rows), *state]
+    else:
+        rows = max(rows, min(_MOST_ROWS, _lines(state, right)))
+        body = [_columns(_chart(ticks, width - right - 2, rows), Group(*state), right)]
+        left -= max(0, _lines(state, right) - rows)
+    return Group(_header(title, tick), *body, Text(), _decisions(events, width=width, lines=left - rows), *trouble)
+
+
+def _columns(left: RenderableType, right: RenderableType, width: int) -> Table:
+    """Two columns, the right one `width` wide."""
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(ratio=1)
+    grid.add_column(width=width)
+    grid.add_row(left, right)
+    return grid
+
+
+def _lines(texts: Sequence[Text], width: int) -> int:
+    """How many lines the texts take when they are folded."""
+    return sum(max(1, -(-len(text.plain) // width)) for text in texts)
+
+
+def _header(title: str, tick: Tick) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(" ".join(filter(None, (tick.node, title))) or "koordlite", "bold")
+    line.append("  ").append(tick.status, _STATUS.get(tick.status, ""))
+    if tick.because:
+        line.append(f" ({tick.because})")
+    line.append(f"  {units.clock(tick.time)}", "bold")
+    return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
+
+
+def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
+    """Use over time against the limit, with an axis in cores and a legend that carries the newest numbers."""
+    top = max((t.capacity_milli for t in ticks), default=0) or 1000
+    series = (
+        canvas.Series("node", NODE, [t.node_cpu for t in ticks]),
+        canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
+        canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
+        canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks], dashed=True),
+    )
+    grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
+    marks = {0: top, height // 2: top * (height - 1 - height // 2) // (height - 1), height - 1: 0}
+    lines = [Text(f"{units.cores(marks[i]) if i in marks else '':>5} ", "dim", no_wrap=True) for i in range(height)]
+    for line, row in zip(lines, grid, strict=True):
+        for style, cells in itertools.groupby(row, key=lambda cell: cell.style):
+            line.append("".join(cell.char for cell in cells), style)
+    return Group(_legend(series), *lines)
+
+
+def _legend(series: Sequence[canvas.Series]) -> Text:
+    legend = Text("CPU  ", no_wrap=True)
+    for line in series:
+        legend.append("╌╌ " if line.dashed else "── ", line.style)
+        legend.append(f"{line.name} {units.cores(line.values[-1])}  ")
+    return legend
+
+
+def _cpu_map(tick: Tick) -> Iterator[Text]:
+    """One line a NUMA node, one letter a CPU, a gap after every eighth; then what the letters mean."""
+    if not tick.cpus:
+        return
+    yield Text()
+    for node, cells in itertools.groupby(sorted(tick.cpus, key=lambda c: (c.node, c.cpu)), key=lambda c: c.node):
+        line = Text(f"NUMA {node}  ", no_wrap=False)
+        for index, cell in enumerate(cells):
+            line.append(" " if index and index % 8 == 0 else "").append(*_letter(cell))
+        yield line
+    key = Text("        ")
+    present = {_letter(cell): cell for cell in tick.cpus}
+    for letter, cell in sorted(present.items(), key=lambda item: [*OWNERS].index(item[1].owner)):
+        key.append(*letter).append(f" {_meaning(cell)}".replace(" ", _HARD_SPACE)).append("  ")
+    yield key
+
+
+def _letter(cell: CPUCell) -> tuple[str, str]:
+    if not cell.best_effort:
+        return OWNERS[cell.owner]
+    return SHARED if cell.owner == "LS" else (OWNERS[cell.owner][0].lower(), SHARED[1])
+
+
+def _meaning(cell: CPUCell) -> str:
+    if not cell.best_effort:
+        return "LS only" if cell.owner == "LS" else cell.owner
+    return "LS and BE" if cell.owner == "LS" else f"{cell.owner} and BE"
+
+
+def _programmed(tick: Tick) -> Iterator[Text]:
+    """What was offered, which CPUs are whose, what the hardware was told, and who waits."""
+    yield Text()
+    for name, value in _facts(tick):
+        yield Text(overflow="fold").append(f"{name:<{_NAME - 1}} ", "dim").append(value)
+
+
+def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
+    yield "BE may use", f"{units.cores(tick.be_limit)} cores, on CPUs {tick.be_cpuset or 'unknown'}"
+    yield "BE may request", allocatable(tick)
+    yield "pool of LS", tick.ls_pool or "none"
+    yield "pool of BE", tick.be_pool or "none"
+    yield from schemata(tick)
+    yield from ((f"waiting, {_WHO[who]}", waits(found)) for who, found in tick.pressure.items() if who in _WHO)
+    if tick.pause:
+        yield "paused", pausing.words(tick.pause, wall=tick.wall)
+
+
+def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
+    """The newest last, each on one line beside its time; as many as `lines` allow. Zones follow the node: left out."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(justify="right", style="dim", no_wrap=True, min_width=5)
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=max(20, width - 16))
+    shown = [event for event in events if not event.decision.subject.startswith("zone/")]
+    for event in shown[-max(1, min(_EVENTS, lines)) :]:
+        decision = event.decision
+        verdict = Text(decision.verdict, _VERDICTS.get(decision.verdict, "bold"))
+        about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")
+        grid.add_row(units.clock(event.time), verdict, about)
+    return grid
+
+
+def _trouble(tick: Tick) -> Iterator[Text]:
+    for problem in tick.problems[:2]:
+        yield Text(f"! {problem}", "yellow", overflow="ellipsis", no_wrap=True)
+    for step in [step for step in tick.applied if not step.ok][:2]:
+        yield Text(f"! refused: {step.place} ← {step.value}: {step.error}", "red", overflow="ellipsis", no_wrap=True)

@@ -1,0 +1,154 @@
+"""Reports as plain text: explanations, the undo list, one line a tick, and words that screens share."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from koordlite.model.decision import Decision
+from koordlite.model.status.reaction import Reaction
+from koordlite.model.status.watch import WatchState
+from koordlite.report import threshold, units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.sentence import headline, sentence, terms
+from koordlite.report.summary import Summary
+from koordlite.report.tick import Tick
+
+ALIASES = {
+    "allocatable": "beAllocatable",
+    "reservation": "nodeReservation",
+    "pools": "cpusetPools",
+    "suppress": "cpuSuppress",
+    "topology": "topologyReport",
+}
+"""Words for `explain` that mean a strategy."""
+
+
+def watched(watch: WatchState) -> str:
+    """One list of the cluster: how many objects, how far it has come, and what is wrong."""
+    if watch.absent:
+        return "the API server does not have this kind"
+    count = "1 object" if watch.objects == 1 else f"{watch.objects} objects"
+    parts = [
+        count if watch.age_seconds is not None else "never read",
+        f"at version {watch.resource_version}" if watch.resource_version else "",
+        f"read anew {watch.relists} times" if watch.relists else "",
+        watch.error and f"last error: {watch.error}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def line(tick: Tick) -> str:
+    """One line for a log or a pipe: time, CPU, limit, allocatable, writes."""
+    refused = sum(not step.ok for step in tick.applied)
+    return (
+        f"{units.clock(tick.time):>7}  {tick.status}  CPU node {units.cores(tick.node_cpu)}"
+        f"  LS {units.cores(tick.prod_cpu)}  BE {units.cores(tick.be_cpu)} of {units.cores(tick.be_limit)}"
+        f"  allocatable {allocatable(tick)}  writes {len(tick.applied) - refused}"
+        f"{f'  refused {refused}' if refused else ''}"
+    )
+
+
+def event(news: DecisionEvent) -> str:
+    """One line for something that was decided anew."""
+    return f"{units.clock(news.time):>7}  {headline(news.decision)}"
+
+
+def summary(numbers: Summary) -> str:
+    """What a run came to, for the end of it."""
+    kinds = ", ".join(f"{kind} {count}" for kind, count in numbers.writes_by_kind.items())
+    reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
+    written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"
+    cost = f"{units.span(numbers.tick_seconds_mean)} each, {units.span(numbers.tick_seconds_max)} at most"
+    facts = (
+        ("ran for", f"{units.span(numbers.seconds)}, {numbers.ticks} ticks, {cost}"),
+        ("above threshold", _above(numbers)),
+        ("limit of BE", f"{units.cores(numbers.be_limit_min)} to {units.cores(numbers.be_limit_max)} cores"),
+        ("BE used", f"{numbers.be_core_hours_used:.2f} of {numbers.be_core_hours_allowed:.2f} core hours allowed"),
+        ("writes", written),
+        ("changed by others", str(numbers.foreign_writes)),
+        ("decisions", reasons or "none"),
+    )
+    return "".join(
+        f"{textwrap.fill(f'  {name:<19}{value}', 100, subsequent_indent=' ' * 21)}\n" for name, value in facts
+    )
+
+
+def _above(numbers: Summary) -> str:
+    well = f"{units.span(numbers.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
+    alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
+    return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, and {alone}"
+
+
+def allocatable(tick: Tick) -> str:
+    """What best-effort pods may request."""
+    if tick.batch_cpu is None and tick.batch_memory is None:
+        return "none"
+    return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
+
+
+def between_ticks(reaction: Reaction) -> str:
+    """What wakes the agent besides the tick, what that costs, how often it did."""
+    why = f" ({reaction.why})" if reaction.why else ""
+    if reaction.way == "tick":
+        return f"nothing{why}"
+    looks = f"{reaction.hertz:.0f} looks a second, {reaction.cost_percent:.2f} % of a core"
+    watching = looks if reaction.hertz else "nothing to watch at present"
+    return f"{reaction.way}{why}: {watching}; {reaction.surges} surges"
+
+
+def explain(subject: str, decisions: Sequence[Decision], events: Iterable[DecisionEvent] = ()) -> str:
+    """What holds for `subject` and why, with every number, and when it last changed.
+
+    A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
+    of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
+    """
+    past = [news for news in events if concerns(subject, news.decision)]
+    return "\n".join(part for decision in chosen(subject, decisions) for part in (*_explained(decision, past), ""))
+
+
+def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions somebody who asks for `subject` means; ValueError lists the subjects when there are none."""
+    found = [decision for decision in decisions if concerns(subject, decision)]
+    if not found:
+        known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
+        raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
+    return found
+
+
+def concerns(subject: str, decision: Decision) -> bool:
+    """Whether somebody who asks for `subject` means this decision."""
+    wanted = ALIASES.get(subject, subject)
+    names = (decision.subject, decision.strategy, decision.reason)
+    places = (change.place for change in decision.changes)
+    return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)
+
+
+def undo(entries: Iterable[tuple[str, str, str]]) -> str:
+    """What restore does: for each (place, value there at present, value found before our first write) of the undo
+    list."""
+    rows = list(entries)
+    if not rows:
+        return "nothing to restore: no file holds a value of ours\n"
+    width = max(len(path) for path, _, _ in rows)
+    return "".join(f"{path:<{width}}  {_undo(present, found)}\n" for path, present, found in rows)
+
+
+def _undo(present: str, found: str) -> str:
+    before, after = present.strip(), found.strip()
+    return f"stays {after!r}" if before == after else f"{before!r} → {after!r}"
+
+
+def _explained(decision: Decision, past: Sequence[DecisionEvent]) -> Iterator[str]:
+    yield f"{decision.subject}  ({decision.strategy or 'strategy'})"
+    yield f"  {decision.verdict}, {decision.reason}: {sentence(decision)}"
+    rows = terms(decision)
+    width = max((len(name) for name, _ in rows), default=0)
+    yield from (f"    {name:<{width}}  {value}" for name, value in rows)
+    if decision.changes:
+        yield "  asks for"
+        yield from (f"    {change.place}" for change in decision.changes)
+    earlier = [news for news in past if news.decision.subject == decision.subject and news.decision.changes]
+    if earlier:
+        last = earlier[-1]
+        yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"

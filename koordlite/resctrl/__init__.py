@@ -1,0 +1,1 @@
+"""The resctrl file system as a library: values, masks, shares, files, monitoring. It knows nothing of Kubernetes."""

@@ -1,0 +1,277 @@
+"""The resctrl file system: what it offers, its groups, and writes that carry the kernel's own reason when refused.
+
+A control group is named by its folder; the root's name is empty. A monitoring group is named with its control group,
+`BE/mon_groups/web`, or `/mon_groups/web` below the root. Source: Linux resctrl document.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from koordlite.ports import Files
+from koordlite.resctrl import info, monitoring, refusal, schemata
+from koordlite.resctrl import tasks as resctrl_tasks
+from koordlite.resctrl.info import Capabilities
+from koordlite.resctrl.monitoring import Counters
+from koordlite.resctrl.mount import Mounts, NoMounts
+from koordlite.resctrl.schemata import Schemata
+from koordlite.resctrl.tasks import Moved
+from koordlite.resctrl.values import ROOT, BandwidthCapability, Resctrl, ResctrlGroup, Values
+
+POINT = "/sys/fs/resctrl"
+_NOT_GROUPS = frozenset({"info", "mon_data", "mon_groups"})
+_MONITORS = resctrl_tasks.MONITORS
+_WRITE_LIMIT_BYTES = 4096
+_GONE = (errno.ENOENT, errno.ENODEV)
+_LOOKS_BETWEEN_INFO = 30
+"""How many looks the content of `info` is believed for: it can only change by an unmount. Values of groups that are in
+another unit end it at once."""
+
+
+def anything(_group: str) -> bool:
+    """Every group may be made and removed."""
+    return True
+
+
+class ResctrlFS:
+    """Groups below `root`, through `files`. `owns` says by name which groups may be made and removed at all."""
+
+    def __init__(
+        self, files: Files, root: str = POINT, *, mounts: Mounts | None = None, owns: Callable[[str], bool] = anything
+    ) -> None:
+        self.root = root
+        self._files, self._mounts, self._owns = files, mounts or NoMounts(), owns
+        self._known: tuple[tuple[str, ...], Capabilities] | None = None
+        self._looks = 0
+        self._largest: dict[str, int] = {}
+        self._fresh: dict[str, int] = {}
+
+    # ── what is there ──
+
+    def read(self, *, with_tasks: Collection[str] | None = None) -> Resctrl:
+        """Capabilities and groups as they are; `absent` says why there are none.
+
+        Threads are read for the groups named in `with_tasks` only: the root group lists the whole machine.
+        """
+        found = self._capabilities()
+        if found is None:
+            why, mountable = info.absence(self._files, self.root)
+            return Resctrl(absent=why, mountable=mountable)
+        if not found.caches and not found.bandwidths:
+            why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
+            return Resctrl(absent=why, monitor=found.monitor)
+        groups = dict(self._groups(frozenset(with_tasks or ())))
+        if info.counts_otherwise(found, groups.values()):
+            self._known, self._largest, self._fresh = None, {}, {}
+            found = self._capabilities() or found
+        self._remember_largest(groups.values())
+        bandwidths = {name: self._with_maximum(name, cap) for name, cap in found.bandwidths.items()}
+        return Resctrl("", found.caches, bandwidths, groups, monitor=found.monitor)
+
+    def is_mounted(self) -> bool:
+        """Whether there is anything at `root`."""
+        return bool(info.names(self._files, self.root))
+
+    def group_names(self) -> list[str]:
+        """All control groups but the root, sorted; nothing when resctrl is not mounted."""
+        return _folders(self._files, self.root)
+
+    def monitor_names(self, group: str) -> list[str]:
+        """The monitoring groups of a control group, by their full names."""
+        return [f"{group}{_MONITORS}{name}" for name in _folders(self._files, f"{self._folder(group)}/mon_groups")]
+
+    def tasks(self, group: str) -> frozenset[int]:
+        """Threads of a group; none when it is gone."""
+        try:
+            return frozenset(map(int, self._files.read(f"{self._folder(group)}/tasks").split()))
+        except OSError as error:
+            if error.errno in _GONE:
+                return frozenset()
+            raise
+
+    def mode(self, group: str) -> str:
+        """`shareable`, `exclusive`, `pseudo-locksetup` or `pseudo-locked`."""
+        return self._files.read(f"{self._folder(group)}/mode").decode().strip()
+
+    def schemata(self, group: str) -> Schemata:
+        """What a group holds."""
+        return schemata.parse(self._files.read(f"{self._folder(group)}/schemata").decode())
+
+    def schemata_raw(self, group: str, resource: str) -> bytes:
+        """The line of one resource, ready to be written back; OSError ENODATA when the group has none."""
+        found = self.schemata(group).values
+        if resource not in found:
+            path = f"{self._folder(group)}/schemata"
+            raise OSError(errno.ENODATA, f"the group has no line {resource} (is it pseudo-locked?)", path)
+        return f"{schemata.line(resource, found[resource])}\n".encode()
+
+    def counters(self, group: str) -> dict[int, Counters]:
+        """What the monitoring files of a group say, by cache id."""
+        return monitoring.read(self._files, self._folder(group))
+
+    # ── groups ──
+
+    def mount(self, *options: str) -> None:
+        """Mount resctrl: `cdp` and `cdpl2` divide code and data, `mba_MBps` counts bandwidth in MB/s.
+
+        OSError EBUSY when it is mounted elsewhere, EINVAL when the machine has not what an option needs.
+        """
+        self._mounts.mount(self.root, ",".join(options))
+        self._known = None
+        self._note_fresh(ROOT)
+
+    def umount(self) -> None:
+        """Take the file system away: groups vanish, threads go to the root, all masks are whole again."""
+        self._mounts.umount(self.root)
+        self._known = None
+
+    def make_group(self, name: str) -> bool:
+        """Make a group; False when there is one of that name already, which is then not ours.
+
+        OSError ENOSPC: no class or monitoring id is left. EBUSY: ids of removed groups are still being cleaned, which
+        takes one or two seconds and more while their lines are in a cache.
+        """
+        folder = self._own_folder(name)
+        try:
+            self._files.mkdir(folder)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise refusal.explained(self._files, self.root, error, folder, last=1) from error
+        if _MONITORS not in name:
+            self._note_fresh(name)
+        return True
+
+    def remove_group(self, name: str) -> None:
+        """Remove a group, if it is there. Its threads fall back to the root, a monitor's to its control group."""
+        try:
+            self._files.rmdir(self._own_folder(name))
+        except FileNotFoundError:
+            return
+
+    def set_mode(self, group: str, mode: str) -> None:
+        """`exclusive` lets nobody else overlap, the root included; `shareable` is what groups begin as."""
+        self._write(f"{self._folder(group)}/mode", f"{mode}\n".encode())
+
+    def write_schemata(self, group: str, values: Mapping[str, Values]) -> None:
+        """Give each resource its values by cache id. One write, which the kernel takes or refuses as a whole.
+
+        Only what does not fit in 4096 bytes is split, since the kernel takes no longer write.
+        """
+        path = f"{self._folder(group)}/schemata"
+        for text in schemata.writes(values, longest=_WRITE_LIMIT_BYTES):
+            self._write(path, text.encode(), silent=refusal.UNKNOWN_ID)
+
+    def write_back(self, group: str, raw: bytes) -> bool:
+        """Write what `schemata_raw` found, as far as it differs and its cache ids are still there; whether it did."""
+        wanted = schemata.parse(raw.decode()).values
+        differing = self.schemata(group).difference(wanted)
+        if differing:
+            self.write_schemata(group, differing)
+        return bool(differing)
+
+    # ── threads ──
+
+    def move(self, group: str, tids: Iterable[int]) -> Moved:
+        """Move threads into the group. Their children begun meanwhile stay behind: see `move_all`."""
+        return resctrl_tasks.move(self._files, self.root, self._folder(group), tids)
+
+    def move_all(self, group: str, threads: Callable[[], Collection[int]], *, known: Collection[int] = ()) -> Moved:
+        """Move all that `threads` reads, until it reads no new ones; `known` are moved first."""
+        return resctrl_tasks.move_all(self._files, self.root, self._folder(group), threads, known=known)
+
+    def group_of(self, tid: int) -> str | None:
+        """The control group a thread is in, empty for the root; None when the thread is gone, or nothing tells."""
+        home = resctrl_tasks.home_of(self._files, tid)
+        return None if home is None else home.partition(_MONITORS)[0]
+
+    def homes_of(self, tids: Collection[int]) -> dict[int, str]:
+        """The group of each thread that lives: the control group on kernels of any age, the monitoring group in it
+        where the kernel tells (5.6 and later)."""
+        return resctrl_tasks.homes_of(
+            self._files, tids, lambda: {name: self.tasks(name) for name in self.group_names()}
+        )
+
+    # ── within ──
+
+    def _capabilities(self) -> Capabilities | None:
+        """Read once: only an unmount can change them."""
+        names = info.names(self._files, self.root)
+        if not names:
+            self._known, self._largest, self._fresh = None, {}, {}
+            return None
+        self._looks += 1
+        if self._known is None or self._known[0] != names or self._looks > _LOOKS_BETWEEN_INFO:
+            self._known, self._looks = (names, info.capabilities(self._files, self.root)), 0
+        return self._known[1]
+
+    def _with_maximum(self, name: str, cap: BandwidthCapability) -> BandwidthCapability:
+        return info.with_maximum(cap, largest=self._largest.get(name, 0), fresh=self._fresh.get(name))
+
+    def _groups(self, with_tasks: frozenset[str]) -> Iterator[tuple[str, ResctrlGroup]]:
+        for name in (ROOT, *self.group_names()):
+            try:
+                yield name, self._group(name, name in with_tasks)
+            except OSError as error:
+                if name == ROOT:
+                    raise  # Without it nothing is known about the machine.
+                if error.errno not in _GONE:
+                    yield name, ResctrlGroup({}, kept=(f"cannot be read: {error}",))
+
+    def _group(self, name: str, with_tasks: bool) -> ResctrlGroup:
+        try:
+            found = self.schemata(name)
+        except ValueError:
+            found = Schemata()  # Words we do not know: it has no values we could judge.
+        return ResctrlGroup(found.values, self.tasks(name) if with_tasks else None, kept=found.kept)
+
+    def _remember_largest(self, groups: Iterable[ResctrlGroup]) -> None:
+        for group in groups:
+            for resource, values in group.schemata.items():
+                self._largest[resource] = max([self._largest.get(resource, 0), *values.values()])
+
+    def _note_fresh(self, name: str) -> None:
+        """A group just made has no limits: the only place that tells the largest bandwidth."""
+        try:
+            found = self.schemata(name).values
+        except (OSError, ValueError):
+            return  # Gone already; the next group tells as well.
+        self._fresh |= {resource: max(values.values()) for resource, values in found.items() if values}
+
+    def _write(self, path: str, data: bytes, *, silent: str = "") -> None:
+        try:
+            self._files.write(path, data)
+        except OSError as error:
+            last = _WRITE_LIMIT_BYTES
+            raise refusal.explained(self._files, self.root, error, path, last=last, silent=silent) from error
+
+    def _own_folder(self, name: str) -> str:
+        folder = self._folder(name)
+        if folder == self.root or not self._owns(name):
+            raise ValueError(f"{name!r} is no name for a resctrl group of ours")
+        return folder
+
+    def _folder(self, group: str) -> str:
+        if group == ROOT:
+            return self.root
+        control, monitors, monitor = group.partition(_MONITORS)
+        parts = [part for part, given in ((control, control or not monitors), (monitor, monitors)) if given]
+        if any(not _is_name(part) for part in parts):
+            raise ValueError(f"{group!r} is no name for a resctrl group")
+        return f"{self.root}/{group.lstrip('/')}"
+
+
+def _is_name(part: str) -> bool:
+    return bool(part) and not {"/", "\n"} & set(part) and part not in _NOT_GROUPS and part not in (".", "..")
+
+
+def _folders(files: Files, folder: str) -> list[str]:
+    try:
+        names = files.list(folder)
+    except OSError as error:
+        if error.errno in _GONE:
+            return []
+        raise
+    found = (name[:-1] for name in names if name.endswith("/"))
+    return sorted(name for name in found if name not in _NOT_GROUPS)

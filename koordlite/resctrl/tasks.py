@@ -1,0 +1,136 @@
+"""Threads in resctrl groups: which group one is in, and how it gets into another.
+
+The kernel moves single threads; children begin in the group of the thread that makes them. Source: Linux resctrl
+document, "Resource alloc and monitor groups", and the behaviour of Linux 6.1 and 6.12.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from koordlite.ports import Files
+from koordlite.resctrl import refusal
+from koordlite.resctrl.values import ROOT
+
+MOST_ROUNDS = 16
+"""So often a group of threads that keeps growing is read again; what is born later has a parent that was moved."""
+MONITORS = "/mon_groups/"
+"""What stands between a control group and a monitoring group of it."""
+_KERNEL_THREAD = 0x00200000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Moved:
+    """What came of a move, in threads."""
+
+    moved: int = 0
+    gone: int = 0
+    """Ended before their turn: the normal course of things."""
+    kernel: int = 0
+    """The kernel's own threads, which work for everybody and stay where they are."""
+    hidden: int = 0
+    """Threads of another PID namespace, which read as 0: the agent needs that of the host (hostPID)."""
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(
+            self.moved + other.moved, self.gone + other.gone, self.kernel + other.kernel, self.hidden + other.hidden
+        )
+
+    def __str__(self) -> str:
+        total = self.moved + self.gone + self.kernel + self.hidden
+        left = ((self.gone, "had ended"), (self.kernel, "are the kernel's"), (self.hidden, "are of other namespaces"))
+        told = ", ".join(f"{count} {words}" for count, words in left if count)
+        return f"{self.moved} of {total} threads{f' ({told})' if told else ''}"
+
+
+def move(files: Files, root: str, folder: str, tids: Iterable[int]) -> Moved:
+    """Move threads into the group at `folder`, one a write, which every kernel understands.
+
+    A thread the kernel refuses does not keep the others from moving; the first refusal is raised when all had a turn.
+    """
+    total, refused = Moved(), None
+    for tid in tids:
+        try:
+            total += _move_one(files, root, folder, tid)
+        except OSError as error:
+            refused = refused or error
+    if refused:
+        raise refused
+    return total
+
+
+def move_all(
+    files: Files, root: str, folder: str, threads: Callable[[], Collection[int]], *, known: Collection[int] = ()
+) -> Moved:
+    """Move what `threads` reads, again and again until it reads nothing that was not moved; `known` are moved first."""
+    total, done, fresh = Moved(), set[int](), list(known)
+    for _ in range(MOST_ROUNDS):
+        fresh = fresh or [tid for tid in threads() if tid not in done]
+        if not fresh:
+            break
+        total += move(files, root, folder, fresh)
+        done.update(fresh)
+        fresh = []
+    return total
+
+
+def home_of(files: Files, tid: int) -> str | None:
+    """The group a thread is in: its control group, empty for the root, with its monitoring group if it is in one.
+
+    None when the thread is gone, or nothing tells.
+    """
+    try:
+        raw = files.read(f"/proc/{tid}/cpu_resctrl_groups")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    told = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    if not told.get("res"):
+        return None
+    monitor = told.get("mon", "")
+    return told["res"].strip("/") + (f"{MONITORS}{monitor}" if monitor else "")
+
+
+def homes_of(
+    files: Files, tids: Collection[int], members: Callable[[], Mapping[str, Collection[int]]]
+) -> dict[int, str]:
+    """Group by thread, for those that live. `members` reads the threads of every control group but the root: it is
+    asked once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
+    found = {tid: group for tid in tids if (group := home_of(files, tid)) is not None}
+    untold = [tid for tid in tids if tid not in found and _lives(files, tid)]
+    if untold:
+        homes = {tid: group for group, held in members().items() for tid in held}
+        found |= {tid: homes.get(tid, ROOT) for tid in untold}
+    return found
+
+
+def _move_one(files: Files, root: str, folder: str, tid: int) -> Moved:
+    if tid <= 0:
+        return Moved(hidden=1)  # Written, 0 would move the writer itself.
+    if _is_kernel_thread(files, tid):
+        return Moved(kernel=1)
+    path = f"{folder}/tasks"
+    try:
+        files.write(path, b"%d\n" % tid)
+    except ProcessLookupError:
+        return Moved(gone=1)
+    except OSError as error:
+        raise refusal.explained(files, root, error, path, last=2) from error
+    return Moved(moved=1)
+
+
+def _is_kernel_thread(files: Files, tid: int) -> bool:
+    columns = _stat(files, tid)
+    return columns is not None and len(columns) > 6 and bool(int(columns[6]) & _KERNEL_THREAD)
+
+
+def _lives(files: Files, tid: int) -> bool:
+    return _stat(files, tid) is not None
+
+
+def _stat(files: Files, tid: int) -> list[bytes] | None:
+    """The columns after the name, which may hold blanks and brackets itself; None when the thread is gone."""
+    try:
+        return files.read(f"/proc/{tid}/stat").rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -1,0 +1,1 @@
+"""The cluster around the emulated node, and scenarios that change it."""

@@ -1,0 +1,1 @@
+"""The emulated machine: its shapes, /proc, /sys, memory, disks and clock."""

@@ -1,0 +1,1 @@
+"""The pods of the emulated node: kubelet, workloads and what they demand."""

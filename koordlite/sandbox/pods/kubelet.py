@@ -1,0 +1,314 @@
+"""The kubelet of the emulated node: makes and removes the cgroups and processes of pods, as the real one leaves them.
+
+Like the real one it sets shares and quotas from requests and limits, ignores batch resources, sets cpusets of
+containers only, and gives every pod a sandbox container of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import structs
+
+from koordlite.host.cgroups import names
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.errors import Problem
+from koordlite.model.pod import pod
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.snapshot import PodCPUs
+from koordlite.model.wire import objects
+from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.sandbox.machine import memory
+from koordlite.sandbox.machine.clock import BOOTED
+from koordlite.sandbox.machine.processes import Process, Processes
+from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.pods import pod_spec
+from koordlite.sandbox.pods.pod_spec import Behaviour, ContainerSpec
+from koordlite.sandbox.pods.workloads import Workload, Workloads
+
+SYSTEM_GROUP = "system.slice/node-daemons.service"
+RESTART_SECONDS = 10.0
+"""A killed container comes back after this time, the first delay of kubelet's back-off."""
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class RunningPod:
+    """A pod that has been started."""
+
+    source: objects.PodObject
+    described: Pod
+    behaviour: Behaviour
+    group: str
+    containers: tuple[ContainerSpec, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    pause: Process | None = None
+    problems: tuple[Problem, ...] = ()
+    restarts: dict[str, int] = dataclasses.field(default_factory=dict)
+    """By container name."""
+
+
+class Kubelet:
+    """Brings the cgroups and processes of the node in line with the pods bound to it."""
+
+    def __init__(
+        self, machine: Machine, cgroups: Cgroups, processes: Processes, workloads: Workloads, *, seed: int
+    ) -> None:
+        self._machine, self._cgroups, self._processes, self._workloads = machine, cgroups, processes, workloads
+        self._seed = seed
+        kubepods = "kubepods.slice" if machine.driver == "systemd" else "kubepods"
+        self.layout = names.layout(machine.cgroup_version, kubepods)
+        self._pods: dict[str, RunningPod] = {}
+        self._dead: list[tuple[float, Workload]] = []
+        for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
+            self._make(group)
+        self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
+        self._set_shares(self.layout.besteffort, pod_spec.MIN_SHARES)
+        daemons = processes.spawn("node-daemons", threads=4, now=0)
+        self._daemons = Workload("", "system", SYSTEM_GROUP, daemons, pod_spec.system_demand(None, []))
+        self._start(self._daemons)
+
+    def sync(
+        self, pods: Iterable[objects.PodObject], node: objects.NodeObject | None, now: float
+    ) -> tuple[Problem, ...]:
+        """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
+        problems: list[Problem] = []
+        self._daemons.demand = pod_spec.system_demand(node, problems)
+        wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
+        for uid in [uid for uid in self._pods if uid not in wanted]:
+            self._stop_pod(uid)
+        for uid, obj in wanted.items():
+            self._sync_pod(uid, obj, now)
+            problems.extend(self._pods[uid].problems)
+        self._set_pool()
+        self._set_burstable_shares()
+        return tuple(problems)
+
+    @property
+    def running(self) -> Mapping[str, RunningPod]:
+        """Started pods by uid."""
+        return self._pods
+
+    @property
+    def pod_cpus(self) -> tuple[PodCPUs, ...]:
+        """What the static CPU manager gave away."""
+        return tuple(
+            PodCPUs(uid, each.behaviour.static_cpus, {each.containers[0].name: each.behaviour.static_cpus})
+            for uid, each in sorted(self._pods.items())
+            if each.behaviour.static_cpus and each.containers
+        )
+
+    def cpu_manager_state(self) -> str:
+        """The checkpoint file of the CPU manager."""
+        given = self.pod_cpus
+        state = {
+            "policyName": "static" if given else "none",
+            "defaultCpuSet": str(self._shared_pool()) if given else "",
+            "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
+            "checksum": 0,
+        }
+        return json.dumps({key: value for key, value in state.items() if value != {}}, separators=(",", ":"))
+
+    def killed(self, workloads: Sequence[Workload], now: float) -> None:
+        """The kernel has killed these containers: they come back in a while, in the groups they had.
+
+        A real kubelet gives a restarted container a new id and group; here both stay.
+        """
+        for workload in workloads:
+            self._workloads.remove(workload)
+            self._end(workload.process)
+            self._dead.append((now + RESTART_SECONDS, workload))
+
+    def restart(self, now: float) -> None:
+        """Start again what was killed long enough ago, unless its pod or its group is gone."""
+        due = [workload for when, workload in self._dead if when <= now]
+        self._dead = [(when, workload) for when, workload in self._dead if when > now]
+        for workload in due:
+            pod = self._pods.get(workload.uid)
+            if pod is None or workload not in pod.workloads or self._cgroups.cpu.find(workload.group) is None:
+                continue
+            old, container = workload.process, workload.name.rpartition("/")[2]
+            workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
+            workload.process.oom_score_adj = old.oom_score_adj
+            pod.restarts[container] = pod.restarts.get(container, 0) + 1
+            self._start(workload)
+
+    def end_below(self, group: str) -> None:
+        """End every process in a group and below it, then remove the group: what an OOM kill or a crash leaves."""
+        tids = self._cgroups.tids_below(group)
+        for workload in [each for each in self._workloads if set(each.process.tids) & tids]:
+            self._workloads.remove(workload)
+        for process in {self._processes.of(tid) for tid in tids}:
+            self._end(process)
+        self._cgroups.remove(group)
+
+    def _sync_pod(self, uid: str, obj: objects.PodObject, now: float) -> None:
+        present = self._pods.get(uid)
+        if present is not None and present.source is obj:
+            return
+        problems: list[Problem] = []
+        described = pod.from_wire(obj)
+        behaviour = pod_spec.behaviour(described, self._seed, problems)
+        if present is None:
+            group = names.pod_group(self.layout, uid, described.kube_qos)
+            present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
+            self._start_pod(present, now)
+        present.source, present.described, present.behaviour = obj, described, behaviour
+        present.problems = tuple(problems)
+        for workload in present.workloads:
+            workload.demand, workload.disk = behaviour.demand, behaviour.disk
+        self._set_resources(present)
+        self._set_memory(present, now)
+
+    def _start_pod(self, fresh: RunningPod, now: float) -> None:
+        self._make(fresh.group)
+        fresh.pause = self._start_pause(fresh, now)
+        fresh.containers = pod_spec.containers(fresh.described)
+        fresh.workloads = tuple(self._start_container(fresh, spec, now) for spec in fresh.containers)
+
+    def _start_pause(self, fresh: RunningPod, now: float) -> Process:
+        group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
+        self._make(group)
+        self._set_shares(group, pod_spec.MIN_SHARES)
+        process = self._processes.spawn("pause", threads=1, now=now)
+        process.oom_score_adj = pod_spec.PAUSE_ADJ
+        self._cgroups.attach(group, process.tids)
+        return process
+
+    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> Workload:
+        group = self._container_group(fresh.group, spec.id)
+        self._make(group)
+        forced = fresh.behaviour.cpuset
+        if forced is not None:
+            self._cpuset(group).cpus = forced & self._machine.cpuset
+        wanted = fresh.behaviour.demand
+        threads = pod_spec.threads(wanted, len(self._machine.cpus))
+        process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
+        process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
+        name = f"{fresh.described.key}/{spec.name}"
+        workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
+        self._start(workload)
+        return workload
+
+    def _set_resources(self, running: RunningPod) -> None:
+        """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
+        specs = pod_spec.containers(running.described)
+        best_effort = running.described.kube_qos is KubeQoS.BEST_EFFORT
+        milli = 0 if best_effort else running.described.request_milli("cpu")
+        self._set_shares(running.group, pod_spec.shares(milli))
+        self._set_quota(running.group, pod_spec.pod_quota_us(specs))
+        for spec, workload in zip(specs, running.workloads, strict=False):
+            self._set_shares(workload.group, spec.shares)
+            self._set_quota(workload.group, spec.quota_us)
+            self._set_memory_limit(workload.group, spec.memory_limit)
+        limits = [spec.memory_limit for spec in specs]
+        self._set_memory_limit(running.group, UNLIMITED if UNLIMITED in limits else sum(limits))
+
+    def _start(self, workload: Workload) -> None:
+        self._cgroups.attach(workload.group, workload.process.tids)
+        self._workloads.add(workload)
+
+    def _stop_pod(self, uid: str) -> None:
+        gone = self._pods.pop(uid)
+        running = set(self._workloads)
+        for workload in gone.workloads:
+            if workload in running:
+                self._workloads.remove(workload)
+                self._end(workload.process)
+        if gone.pause is not None:
+            self._end(gone.pause)
+        self._cgroups.remove(gone.group)
+
+    def _end(self, process: Process) -> None:
+        for tid in process.tids:
+            self._cgroups.detach(tid)
+        self._processes.end(process)
+
+    def _make(self, path: str) -> None:
+        """mkdir with parents. On v1 new cpusets are empty, so runc copies each from its parent."""
+        self._cgroups.make(path)
+        if self._cgroups.version == 1:
+            for group in reversed(list(self._cpuset(path).lineage())):
+                if group.parent is not None and not group.cpus:
+                    group.cpus, group.mems = group.parent.cpus, group.parent.mems
+
+    def _set_pool(self) -> None:
+        """With exclusive CPUs given away, every other container is kept off them."""
+        if not self.pod_cpus:
+            return
+        pool = self._shared_pool()
+        for running in self._pods.values():
+            if running.behaviour.cpuset is None:
+                self._set_cpusets(running, running.behaviour.static_cpus or pool)
+
+    def _set_cpusets(self, running: RunningPod, cpus: CPUSet) -> None:
+        for workload in running.workloads:
+            group = self._cgroups.cpuset.find(workload.group)
+            if group is not None and group.cpus != cpus:
+                group.cpus = cpus if self._cgroups.version == 2 else (cpus & _above(group)) or group.cpus
+                self._cgroups.cpuset.epoch += 1
+
+    def _shared_pool(self) -> CPUSet:
+        return self._machine.cpuset - union(each.cpus for each in self.pod_cpus)
+
+    def _set_burstable_shares(self) -> None:
+        requests = (each.described for each in self._pods.values())
+        milli = sum(each.request_milli("cpu") for each in requests if each.kube_qos is KubeQoS.BURSTABLE)
+        self._set_shares(self.layout.burstable, pod_spec.shares(milli))
+
+    def _set_memory(self, running: RunningPod, now: float) -> None:
+        """What the pod wants is there from the start; later it grows and shrinks as memory is filled."""
+        for workload in running.workloads:
+            group = self._cgroups.memory.find(workload.group)
+            if group is not None and workload.memory != running.behaviour.memory:
+                workload.memory = running.behaviour.memory
+                memory.fill(workload, group, seconds=now - BOOTED)
+
+    def _set_memory_limit(self, path: str, limit: int) -> None:
+        group = self._cgroups.memory.find(path)
+        if group is not None:
+            group.memory_limit = limit
+
+    def _set_shares(self, path: str, shares: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.weight = shares if self._cgroups.version == 1 else pod_spec.weight(shares)
+
+    def _set_quota(self, path: str, quota_us: int) -> None:
+        group = self._cgroups.cpu.find(path)
+        if group is not None:
+            group.quota_us = quota_us
+
+    def _container_group(self, pod_group: str, container_id: str) -> str:
+        group = names.container_group(self.layout, pod_group, container_id)
+        if group is None:
+            raise LookupError(f"a container of {pod_group} has no id")
+        return group
+
+    def _cpuset(self, path: str) -> Group:
+        group = self._cgroups.cpuset.find(path)
+        if group is None:
+            raise LookupError(f"{path} was removed while its pod was being made")
+        return group
+
+
+def _above(group: Group) -> CPUSet:
+    return group.parent.cpus if group.parent else EMPTY
+
+
+def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
+    """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
+    statuses: Sequence[objects.ContainerStatus] = [
+        objects.ContainerStatus(
+            name=spec.name,
+            container_id=spec.id,
+            state={"running": {}},
+            restart_count=running.restarts.get(spec.name, 0),
+        )
+        for spec in running.containers
+    ]
+    qos_class = str(running.described.kube_qos)
+    status = structs.replace(obj.status, phase="Running", qos_class=qos_class, container_statuses=tuple(statuses))
+    return structs.replace(obj, status=status)

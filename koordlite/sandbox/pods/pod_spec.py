@@ -1,0 +1,176 @@
+"""What the emulated kubelet reads from a pod: its resources as cgroup values, its behaviour from annotations."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.pod import pod
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
+from koordlite.sandbox.cgroups.trees import UNLIMITED
+from koordlite.sandbox.pods import demand
+from koordlite.sandbox.pods.demand import Demand
+
+CPU = "sandbox.koordlite.io/cpu"
+MEMORY = "sandbox.koordlite.io/memory"
+DISK = "sandbox.koordlite.io/disk-read"
+STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
+CPUSET = "sandbox.koordlite.io/cpuset"
+SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
+
+SMALLEST_MEMORY = 64 * 2**20
+MIN_SHARES, MAX_SHARES = 2, 262_144
+GUARANTEED_ADJ, PAUSE_ADJ, BEST_EFFORT_ADJ = -997, -998, 1000
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container as the runtime is told to make it."""
+
+    name: str
+    id: str
+    shares: int
+    quota_us: int
+    memory_request: int = 0
+    memory_limit: int = UNLIMITED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What the sandbox's annotations say the pod does."""
+
+    demand: Demand
+    memory: Demand
+    """In thousandths of a byte."""
+    disk: Demand
+    static_cpus: CPUSet | None
+    cpuset: CPUSet | None
+
+
+def containers(described: pod.Pod) -> tuple[ContainerSpec, ...]:
+    """The containers of the pod with their ids, shares and quotas."""
+    return tuple(
+        ContainerSpec(
+            name=each.name,
+            id=each.id or container_id(described.uid, each.name),
+            shares=shares(_milli(each.requests)),
+            quota_us=_quota_us(each.limits),
+            memory_request=_bytes(each.requests, 0),
+            memory_limit=_bytes(each.limits, UNLIMITED),
+        )
+        for each in described.containers
+    )
+
+
+def container_id(uid: str, name: str) -> str:
+    """A containerd id that is the same in every run."""
+    return f"containerd://{hashlib.sha256(f'{uid}/{name}'.encode()).hexdigest()}"
+
+
+def pod_quota_us(described: tuple[ContainerSpec, ...]) -> int:
+    """The sum of the containers' quotas; unlimited when one of them is."""
+    quotas = [each.quota_us for each in described]
+    return UNLIMITED if UNLIMITED in quotas else sum(quotas)
+
+
+def shares(milli: int) -> int:
+    """milli × 1024/1000, as kubelet's MilliCPUToShares."""
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def weight(cpu_shares: int) -> int:
+    """1 + (shares − 2) × 9999/262142: cpu.weight for cpu.shares, as runc converts it."""
+    return 1 + (cpu_shares - 2) * 9999 // 262_142
+
+
+def behaviour(described: pod.Pod, seed: int, problems: list[Problem]) -> Behaviour:
+    """What the pod does; an annotation that cannot be read is added to `problems` and its default holds."""
+    read = _Annotations(f"pod/{described.key}", described.annotations, problems)
+    wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
+    memory = read.get(MEMORY, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/memory"))
+    return Behaviour(
+        demand=wanted or _default_demand(described),
+        memory=memory or demand.Constant(1000 * _default_memory(described)),
+        disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
+        static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
+        cpuset=read.get(CPUSET, CPUSet.parse),
+    )
+
+
+def oom_score_adj(described: pod.Pod, asked: int, memory: int) -> int:
+    """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
+
+    `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
+    """
+    match described.kube_qos:
+        case KubeQoS.GUARANTEED:
+            return GUARANTEED_ADJ
+        case KubeQoS.BEST_EFFORT:
+            return BEST_EFFORT_ADJ
+    wanted = BEST_EFFORT_ADJ - 1000 * asked // memory
+    return min(max(wanted, 1000 + GUARANTEED_ADJ), BEST_EFFORT_ADJ - 1)
+
+
+def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> Demand:
+    """CPU of the processes outside Kubernetes."""
+    notes = (node.metadata.annotations or {}) if node else {}
+    owner = f"node/{node.metadata.name}" if node else "node"
+    return _Annotations(owner, notes, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Annotations:
+    owner: str
+    notes: Mapping[str, str]
+    problems: list[Problem]
+
+    def get(self, key: str, parse: Callable[[str], T]) -> T | None:
+        """The parsed annotation; None when absent or unreadable."""
+        text = self.notes.get(key)
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.problems.append(Problem(self.owner, key, text, str(error), "correct it; the default holds meanwhile"))
+            return None
+
+
+def _default_demand(described: pod.Pod) -> Demand:
+    """Half the request; everything it can get when it has none or is best effort."""
+    asked = described.request_milli("cpu")
+    return demand.Constant(asked / 2) if asked and not described.is_best_effort else demand.GREEDY
+
+
+def _default_memory(described: pod.Pod) -> int:
+    asked = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
+    return max(asked // 2, SMALLEST_MEMORY)
+
+
+def _milli(amounts: Mapping[str, Quantity]) -> int:
+    return amounts["cpu"].milli if "cpu" in amounts else 0
+
+
+def _bytes(amounts: Mapping[str, Quantity], absent: int) -> int:
+    return amounts["memory"].value if "memory" in amounts else absent
+
+
+def _quota_us(limits: Mapping[str, Quantity]) -> int:
+    """limit × 100 ms, at least 1 ms; unlimited without a limit, as kubelet's MilliCPUToQuota."""
+    milli = _milli(limits)
+    return max(milli * 100, 1000) if milli > 0 else UNLIMITED
+
+
+def threads(wanted: Demand, cpus: int) -> int:
+    """How many threads a container runs: one for each CPU when it is greedy, else a few."""
+    return cpus if math.isinf(wanted.milli(0)) else 4

@@ -1,0 +1,1 @@
+"""The resctrl file system of the emulated node."""

@@ -1,0 +1,102 @@
+"""What the emulated resctrl knows: its groups, who is in them, and what is mounted."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.resctrl.hardware import RDT, driven
+from koordlite.sandbox.resctrl.layout import Layout
+from koordlite.sandbox.resctrl.rmids import RMIDs
+from koordlite.sandbox.resctrl.schema import Columns, Schema
+from koordlite.sandbox.resctrl.status import LastStatus
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Group:
+    """A control group, or a monitor group when it has a parent. `cpus` of the root are those no other group took."""
+
+    name: str
+    closid: int = 0
+    rmid: int = 0
+    parent: Group | None = None
+    cpus: CPUSet = EMPTY
+    mode: str = "shareable"
+    monitors: dict[str, Group] = dataclasses.field(default_factory=dict)
+    removed: bool = False
+
+    @property
+    def control(self) -> Group:
+        """The control group: itself, or the one it monitors a part of."""
+        return self.parent or self
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    """Who reads and writes: thread, user, and how his PID namespace numbers the threads (None: as the machine does)."""
+
+    tid: int = 0
+    """0: no thread of the emulated machine."""
+    uid: int = 0
+    pids: Mapping[int, int] | None = None
+    """Number inside → thread id."""
+
+    def find(self, pid: int) -> int | None:
+        """The thread that the caller means; None when he sees none of that number."""
+        return pid if self.pids is None else self.pids.get(pid)
+
+    def shown(self, tids: Iterator[int]) -> Iterator[int]:
+        """These threads as the caller sees them."""
+        if self.pids is None:
+            return tids
+        inside = {tid: pid for pid, tid in self.pids.items()}
+        return (inside[tid] for tid in tids if tid in inside)
+
+
+class State:
+    """The driver's memory. Groups and schemas live as long as the mount, RMIDs and status as long as the machine."""
+
+    def __init__(self, machine: Machine, rdt: RDT, processes: Processes, now: Callable[[], float]) -> None:
+        self.rdt = driven(rdt)
+        self.layout = Layout(machine, rdt)
+        self.columns = Columns(self.rdt)
+        self.status = LastStatus()
+        self.processes = processes
+        monitoring = self.rdt.monitoring
+        self.rmids = RMIDs(self.rdt, monitoring, self.layout, now) if monitoring else None
+        self.caller = Caller()
+        self.counted: dict[str, dict[int, int]] = {}
+        """What each configurable event counts, by cache id, where it was chosen; survives unmounting."""
+        self.options: frozenset[str] | None = None
+        """What it is mounted with; None while it is not."""
+        self.read_only = False
+        self.schemas: dict[str, Schema] = {}
+        self.root = Group("")
+        self.controls: dict[str, Group] = {"": self.root}
+        """The root (without a name) and the control groups by name."""
+        self.home: dict[int, Group] = {}
+        """Group of each thread that was moved."""
+
+    def groups(self) -> Iterator[Group]:
+        """Control groups, each followed by its monitor groups."""
+        for control in self.controls.values():
+            yield control
+            yield from control.monitors.values()
+
+    def home_of(self, tid: int) -> Group:
+        """The group of a thread."""
+        return self.home.get(tid, self.root)
+
+    def empty(self, group: Group, into: Group) -> None:
+        """Move every thread of a group."""
+        for tid, home in self.home.items():
+            if home is group:
+                self.home[tid] = into
+
+    @property
+    def fresh(self) -> Group:
+        """A root group as it is after mounting."""
+        return Group("", cpus=self.layout.online)
