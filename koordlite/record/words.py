@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import importlib
-import inspect
 import operator
-import pkgutil
+import typing
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from koordlite import model, strategies
-from koordlite.record import moment
+from koordlite import strategies
+from koordlite.ports import ClusterView
+from koordlite.record.moment import Moment
 
 FIRST_CODE = 16
 """Smaller numbers at the head of a list are marks of `record.plain`."""
@@ -38,9 +36,9 @@ class Word:
 
 @functools.cache
 def vocabulary() -> Mapping[type, Word]:
-    """Every class of the model, the sections of the strategies, and the moment; always in the same order."""
-    found = [(cls, _word(cls, cls.__module__.rpartition(".")[2])) for cls in _model_classes()]
-    found += [(rule.config, _word(rule.config, rule.module)) for rule in strategies.discover()]
+    """Every class that a moment, a section of a strategy or the cluster's view is made of; always in the same order."""
+    roots = (Moment, ClusterView, *(rule.config for rule in strategies.discover()))
+    found = [(cls, _word(cls, cls.__module__.rpartition(".")[2])) for cls in _reachable(*roots)]
     return dict(sorted(found, key=lambda pair: pair[1].name))
 
 
@@ -55,16 +53,18 @@ def table() -> list[list[Any]]:
     return [[word.name, list(word.fields)] for word in vocabulary().values()]
 
 
-def _model_classes() -> Iterator[type]:
-    names = sorted(found.name for found in pkgutil.iter_modules(model.__path__))
-    for module in (*(importlib.import_module(f"{model.__name__}.{name}") for name in names), moment):
-        yield from _own(module)
-
-
-def _own(module: ModuleType) -> Iterator[type]:
-    for _, cls in inspect.getmembers(module, inspect.isclass):
-        if cls.__module__ == module.__name__ and _is_value(cls):
-            yield cls
+def _reachable(*roots: type) -> Iterator[type]:
+    """Every class of ours that a value of `roots` may be made of, by the types of their fields."""
+    found: set[type] = set()
+    todo: list[Any] = list(roots)
+    while todo:
+        each = todo.pop()
+        todo += typing.get_args(each)
+        if isinstance(each, type) and _is_value(each) and each not in found:
+            found.add(each)
+            yield each
+            if not issubclass(each, enum.Enum):
+                todo += typing.get_type_hints(each).values()
 
 
 def _is_value(cls: type) -> bool:
