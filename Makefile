@@ -35,8 +35,8 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
-	$(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
-	$(BIN)/python tests/perf/api/churn.py
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/api/churn.py
 
 image:
 	@scripts/image $(IMAGE)

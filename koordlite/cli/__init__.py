@@ -67,7 +67,6 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither writes anything")
     resctrl.add_argument("-o", "--output", choices=("text", "json"), default="text")
     _machine(resctrl)
-    _sandbox(commands.add_parser("sandbox", help="an emulated kernel interface or API server for other programs"))
     commands.add_parser("default-config", help="koordlite.yaml with every option at its default, commented")
     return top
 
@@ -117,20 +116,6 @@ def _run(command: argparse.ArgumentParser) -> None:
         "--http-address", metavar="ADDRESS", help="listen there (default: loopback; others need a token)"
     )
     command.add_argument("-q", "--quiet", action="store_true", help="no live view, only problems")
-
-
-def _sandbox(command: argparse.ArgumentParser) -> None:
-    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
-    mount = actions.add_parser("mount", help="an emulated resctrl as a mounted file system; needs libfuse")
-    mount.add_argument("folder", metavar="DIR", help="an empty folder")
-    mount.add_argument("--machine", metavar="SHAPE", default="intel-2s-ht", help=f"whose hardware it has: {SHAPES}")
-    mount.add_argument("--options", default="", help="as for mount -t resctrl: cdp, cdpl2, mba_MBps, debug, ro")
-    server = actions.add_parser("apiserver", help="a small Kubernetes API server; everybody may do everything there")
-    server.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    server.add_argument("--port", type=int, default=0, help="port (default: any free one)")
-    server.add_argument("--objects", metavar="DIR", action="append", default=[], help="manifests to begin with")
-    server.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for it there")
-    server.add_argument("--no-controllers", action="store_true", help="leave budgets and terminating pods as they are")
 
 
 def _ask(command: argparse.ArgumentParser) -> None:
@@ -244,16 +229,13 @@ _PLACES = {
     "capture": "capture:capture",
     "restore": "undo:undo",
     "resctrl": "resctrl:resctrl",
-    "sandbox apiserver": "sandbox_apiserver:apiserver",
-    "sandbox mount": "sandbox_mount:mount",
     "check-config": "check:check_config",
     "check-node": "check:check_node",
     "default-config": "check:default_config",
 }
-"""Command, with its action where it has some, to the module in this package and the function that carry it out."""
+"""Command, to the module in this package and the function that carry it out."""
 
 
 def _command(args: argparse.Namespace) -> int:
-    name = f"{args.command} {args.action}" if args.command == "sandbox" else args.command
-    module, _, function = _PLACES[name].partition(":")
+    module, _, function = _PLACES[args.command].partition(":")
     return int(getattr(importlib.import_module(f"koordlite.cli.{module}"), function)(args))

@@ -1,4 +1,4 @@
-"""`python -m tests.conformance PATH...`: run vector files or folders of them, from the root of the repository."""
+"""`PYTHONPATH=tests/support python -m tests.conformance PATH...`: run vector files or folders, from the root."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance import adapters, runner
 def main(arguments: list[str]) -> int:
     """1 when any case failed, 2 without a path, else 0."""
     if not arguments:
-        print("usage: python -m tests.conformance PATH...", file=sys.stderr)
+        print("usage: PYTHONPATH=tests/support python -m tests.conformance PATH...", file=sys.stderr)
         return 2
     for module in pkgutil.iter_modules(adapters.__path__):
         importlib.import_module(f"{adapters.__name__}.{module.name}")

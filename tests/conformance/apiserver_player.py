@@ -15,7 +15,8 @@ import threading
 import time
 from typing import Any
 
-from koordlite.sandbox.apiserver import ApiServer, ManualClock, User
+from apiserver import ApiServer, ManualClock, User
+
 from tests.conformance import apiserver_scene
 from tests.conformance.apiserver_match import Matcher
 from tests.conformance.apiserver_symbols import Symbols

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from apiserver import ApiServer
+from apiserver.requests import Target
+from apiserver.resources import Catalog
+
 from koordlite.model.errors import InputError
-from koordlite.sandbox.apiserver import ApiServer
-from koordlite.sandbox.apiserver.requests import Target
-from koordlite.sandbox.apiserver.resources import Catalog
 from tests.conformance import apiserver_setups
 from tests.conformance import apiserver_sightings as sightings
 from tests.conformance.apiserver_symbols import Symbols

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from koordlite.sandbox.apiserver.requests import Target
+from apiserver.requests import Target
 
 _SELECTED = "rec-sel"
 _DEMO = {

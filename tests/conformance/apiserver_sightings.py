@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from koordlite.sandbox.apiserver.requests import Request, Target, target
+from apiserver.requests import Request, Target, target
 
 REVISION = re.compile(r"\$rv\d+")
 DELETION = {"request": {"method": "DELETE"}}

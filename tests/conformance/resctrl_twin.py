@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from resctrl_vfs import ResctrlVFS
+
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import Tree
 from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
 from koordlite.sandbox.resctrl.hardware import EVENTS
 from koordlite.sandbox.resctrl.state import Caller
-from koordlite.sandbox.resctrl.vfs import ResctrlVFS
 from tests.conformance import recorded_machine
 
 SHOWN = ("schemata", "size", "mode", "cpus", "cpus_list", "tasks", "bit_usage", "max_threshold_occupancy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,8 @@ def run(folder: Path, cases: list[dict[str, Any]]) -> tuple[int, str]:
     file = folder / "cases.json"
     file.write_text(json.dumps(cases))
     command = [sys.executable, "-m", "tests.conformance", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert not done.stderr
     return done.returncode, done.stdout
 

@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from resctrl_vfs import ResctrlVFS
+
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, Folder, Tree
 from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
 from koordlite.sandbox.resctrl.hardware import RDT
 from koordlite.sandbox.resctrl.state import Caller
-from koordlite.sandbox.resctrl.vfs import ResctrlVFS
 from tests.conformance import recorded_machine, transcript_counters, transcript_view
 from tests.conformance.transcript_threads import Threads
 

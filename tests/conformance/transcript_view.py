@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from resctrl_vfs import MAGIC
+
 from koordlite.sandbox.machine.tree import Tree
 from koordlite.sandbox.resctrl.filesystem import POINT
-from koordlite.sandbox.resctrl.vfs import MAGIC
 
 if TYPE_CHECKING:
     from tests.conformance.transcript import Player

@@ -18,8 +18,7 @@ from typing import Any
 import dashboards
 import pytest
 import yaml
-
-from koordlite.sandbox.apiserver import ApiServer
+from apiserver import ApiServer
 
 # One Prometheus is enough for all of these.
 pytestmark = pytest.mark.xdist_group("prometheus")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from apiserver import ApiServer, Fault
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
@@ -23,7 +24,6 @@ from descheduler.plan import background
 from descheduler.plan.outcome import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
-from koordlite.sandbox.apiserver import ApiServer, Fault
 
 POLICY = """
 profiles:

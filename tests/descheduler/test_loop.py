@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from apiserver import ApiServer, Fault
 from prometheus_client import CollectorRegistry
 
 from descheduler import cli
@@ -21,7 +22,6 @@ from descheduler.serve.loop import Loop, Round
 from descheduler.serve.metrics import Metrics
 from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.kube.client import access
-from koordlite.sandbox.apiserver import ApiServer, Fault
 
 POLICY = """
 apiVersion: descheduler/v1alpha2

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from apiserver import ApiServer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from descheduler.plan.outcome import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
 from koordlite.model.errors import InputError
-from koordlite.sandbox.apiserver import ApiServer
 
 RESERVED = {"reservedCPUs": "0-1"}
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)

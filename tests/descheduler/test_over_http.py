@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from apiserver import ApiServer, Fault
 
 from descheduler import cli
 from descheduler.cycle import planner
@@ -16,7 +17,6 @@ from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
-from koordlite.sandbox.apiserver import ApiServer, Fault
 
 PODS = "/api/v1/namespaces/default/pods"
 POLICY = """

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from apiserver import ApiServer
 
 from descheduler import cli
-from koordlite.sandbox.apiserver import ApiServer
 
 POLICY = """
 apiVersion: descheduler/v1alpha2

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
+from apiserver import ApiServer
 
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.sandbox.apiserver import ApiServer
 
 ROOT = pathlib.Path(__file__).parents[2]
 ASSETS = "KUBEBUILDER_ASSETS"

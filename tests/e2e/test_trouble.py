@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
-
-from koordlite.sandbox.apiserver import ApiServer, Fault
-from koordlite.sandbox.apiserver.users import ADMIN, User
+from apiserver import ApiServer, Fault
+from apiserver.users import ADMIN, User
 
 ROOT = pathlib.Path(__file__).parents[2]
 SECONDS = 30.0

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
+from apiserver import ApiServer
+from apiserver.users import ADMIN
 from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, client, kubeconfig, serving, status
@@ -25,8 +27,6 @@ from koordlite.kube.client import access, credentials
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.client.answers import Answer, refusal, refusal_in_stream, retry_after
 from koordlite.model.errors import ConfigError
-from koordlite.sandbox.apiserver import ApiServer
-from koordlite.sandbox.apiserver.users import ADMIN
 
 
 def test_the_client_library_has_the_two_calls_we_use() -> None:
@@ -47,7 +47,7 @@ def test_the_client_library_is_not_imported_before_it_is_needed() -> None:
 
 def test_models_of_the_library_are_never_imported(tmp_path: Path) -> None:
     code = (
-        "import sys; from koordlite.kube import access; "
+        "import sys; from koordlite.kube.client import access; "
         f"access.connect({str(kubeconfig(tmp_path / 'k', 'http://127.0.0.1:1'))!r}, None, user_agent='x'); "
         "print(sum(m.startswith('kubernetes.client.models') or m.startswith('kubernetes.client.api.') "
         "for m in sys.modules))"

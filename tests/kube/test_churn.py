@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 from apibench import Bench, pod, until
+from apiserver import Fault
 
 from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.wire import objects
-from koordlite.sandbox.apiserver import Fault
 
 SOURCE = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
 FAULTS = (

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from apibench import NODE, Bench, config, pod, until
+from apiserver import ApiServer, Fault
 
 from koordlite.model.decision import (
     TopologyChange,
 )
 from koordlite.model.errors import InputError
 from koordlite.ports import ClusterView
-from koordlite.sandbox.apiserver import ApiServer, Fault
 
 
 def _names(view: ClusterView) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from apibench import Bench, pod, until
+from apiserver import Fault
 from tinyapi import Reply, Request, client, status
 
 from koordlite.kube.client.access import ApiUnreachable
@@ -17,7 +18,6 @@ from koordlite.model.decision import (
 )
 from koordlite.model.errors import EvictionRefused
 from koordlite.ports import ClusterView
-from koordlite.sandbox.apiserver import Fault
 
 
 def _evict(view: ClusterView, name: str, **other: str) -> EvictPod:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from apibench import Bench, until
+from apiserver import Fault
 
 from koordlite.kube.client.access import ApiUnreachable
 from koordlite.model.decision import (
@@ -19,7 +20,6 @@ from koordlite.model.decision import (
 )
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import Zone, ZoneResource
-from koordlite.sandbox.apiserver import Fault
 
 BATCH = "kubernetes.io/batch-cpu"
 

@@ -8,11 +8,11 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+from apiserver import ApiServer, Fault
+from apiserver.users import ADMIN, User
 
 from koordlite.kube.client import access
 from koordlite.kube.client.reviews import ASKED_PER_SECOND, HELD, NO_SECONDS, YES_SECONDS, Reviewer
-from koordlite.sandbox.apiserver import ApiServer, Fault
-from koordlite.sandbox.apiserver.users import ADMIN, User
 
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",

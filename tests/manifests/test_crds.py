@@ -9,10 +9,10 @@ import sys
 import pytest
 import yaml
 from apibench import NODE, config
+from apiserver import ApiServer
 
 from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError
-from koordlite.sandbox.apiserver import ApiServer
 
 ROOT = pathlib.Path(__file__).parents[2]
 CRD = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())

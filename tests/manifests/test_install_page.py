@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from koordlite.sandbox.apiserver import ApiServer
+from apiserver import ApiServer
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "install.md"

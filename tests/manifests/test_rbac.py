@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from apibench import NODE, NoFiles, config, pod, until
+from apiserver import ApiServer, Fault
+from apiserver.users import User
 
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
@@ -30,8 +32,6 @@ from koordlite.kube.settings import ClusterSettings
 from koordlite.model.decision import EvictPod, NodeResourceChange, TopologyChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.topology import CPU, Topology
-from koordlite.sandbox.apiserver import ApiServer, Fault
-from koordlite.sandbox.apiserver.users import User
 
 ROOT = pathlib.Path(__file__).parents[2]
 SYSTEM = "koordlite-system"

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
+from resctrl_vfs import ResctrlVFS
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.machine import shapes
@@ -14,7 +15,6 @@ from koordlite.sandbox.machine.tree import Tree
 from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
 from koordlite.sandbox.resctrl.hardware import RDT, Cache, Monitoring
 from koordlite.sandbox.resctrl.state import Caller
-from koordlite.sandbox.resctrl.vfs import ResctrlVFS
 
 Attempt = Callable[[Tree, str, str], str]
 

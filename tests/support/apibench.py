@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from apiserver import ApiServer
 
 from koordlite.clock import RealClock
 from koordlite.kube.client import access
@@ -18,7 +19,6 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.events import Events
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.topology import CPU, Topology
-from koordlite.sandbox.apiserver import ApiServer
 
 BATCH = "kubernetes.io/batch-cpu"
 CRD = Path(__file__).parents[2] / "manifests/crds/noderesourcetopologies.yaml"

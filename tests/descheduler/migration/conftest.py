@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from apiserver import ApiServer, ManualClock
 
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.cycle import planner
@@ -18,7 +19,6 @@ from descheduler.plan.outcome import Attempt, EvictionPlan
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client import access
-from koordlite.sandbox.apiserver import ApiServer, ManualClock
 
 ROOT = pathlib.Path(__file__).parents[3]
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from apiserver import Fault
 
 from descheduler.cycle import planner
 from descheduler.evictors import cordons, dry_run
@@ -20,7 +21,6 @@ from descheduler.serve.leadership import LeaderApi
 from descheduler.serve.log_lines import Lines
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client.paging import Page
-from koordlite.sandbox.apiserver import Fault
 
 World = Any
 MERGE = "application/merge-patch+json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from apiserver import Fault
 
 from descheduler.arguments.migration import ObjectLimiter
 from descheduler.migration.objects import JOBS
-from koordlite.sandbox.apiserver import Fault
 
 World = Any
 MERGE = "application/merge-patch+json"

@@ -2,7 +2,7 @@
 
 Prints requests a minute, memory, and whether every cache equals the server at the end; 1 when one does not.
 
-    python tests/perf/api/churn.py --minutes 10 --speed 6
+    PYTHONPATH=tests/support python tests/perf/api/churn.py --minutes 10 --speed 6
 
 Time is compressed: both sides' clocks run `--speed` times faster than life, so that at speed 6 a watch of 300 s
 ends after 50 s of life.
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from apiserver import ApiServer, Fault
 
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api
@@ -32,7 +33,6 @@ from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector, Source
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.wire import objects as wire
-from koordlite.sandbox.apiserver import ApiServer, Fault
 
 PODS_A_NODE = 10
 WATCH = "watch"

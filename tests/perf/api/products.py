@@ -1,6 +1,6 @@
 """The agent and the descheduler as processes against the emulated API server, with churn and faults.
 
-    python tests/perf/api/products.py --minutes 10 --speed 5
+    PYTHONPATH=tests/support python tests/perf/api/products.py --minutes 10 --speed 5
 
 The server's time and the churn run `--speed` times faster than life; the two programs live in real time, and so their
 requests are counted by the minute of life. Prints requests by program and memory of each; 1 when the agent does not see
@@ -24,10 +24,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
+from apiserver import ApiServer
+from apiserver.users import ADMIN, User
 from churn import Churn, FastClock, faults, started
-
-from koordlite.sandbox.apiserver import ApiServer
-from koordlite.sandbox.apiserver.users import ADMIN, User
 
 ROOT = pathlib.Path(__file__).parents[3]
 NODE = "n1"

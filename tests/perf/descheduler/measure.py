@@ -1,6 +1,6 @@
 """What a cycle of the descheduler costs: every plugin alone and all together, from files and from an API server.
 
-    python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--plugins] [--http 1000]
+    PYTHONPATH=tests/support python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--plugins] [--http 1000]
 
 Each row comes from a process of its own, so that its memory is that cycle's alone: `read` makes the picture, `decide`
 is plugins, guards, fit and limits on the finished picture, `cycle` is everything from the process' start to the plan.
@@ -109,8 +109,7 @@ def from_files(sizes: list[int], folder: pathlib.Path, *, by_plugin: bool) -> No
 def from_http(nodes: int, folder: pathlib.Path) -> None:
     """The same cluster out of lists of the emulated API server, which runs in this process."""
     import clusters
-
-    from koordlite.sandbox.apiserver import ApiServer
+    from apiserver import ApiServer
 
     where = folder / str(nodes)
     clusters.write(where, nodes)

@@ -1,0 +1,96 @@
+"""Requests as they come over the wire: credentials, lengths, and the fields an Event needs."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from apiserver import ApiServer, User
+
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+CORE_EVENTS = "/api/v1/namespaces/default/events"
+JSON = b"Content-Type: application/json\r\n"
+MAP = b'{"metadata":{"name":"a"}}'
+
+
+def _answer(server: ApiServer, request: bytes) -> bytes:
+    """The first bytes of the answer to a request as it stands."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(request)
+        return connection.recv(4096)
+
+
+@pytest.mark.parametrize("length", [b"abc", b"-5", b"1e3", "٣".encode()])
+def test_a_length_that_is_no_number_is_a_bad_request(server, length):
+    answer = _answer(server, b"GET /version HTTP/1.1\r\nHost: x\r\nContent-Length: " + length + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        pytest.param(b"a\r\n" + MAP[:10] + b"\r\nF;x=y\r\n" + MAP[10:] + b"\r\n0\r\n\r\n", 201, id="two chunks"),
+        pytest.param(b"zz\r\n", 400, id="no size"),
+    ],
+)
+def test_a_body_may_come_in_chunks(server, body, code):
+    head = b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    assert _answer(server, head + JSON + b"\r\n" + body).startswith(f"HTTP/1.1 {code} ".encode())
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ("Bearer secret", 200),
+        ("bearer  secret", 200),
+        ("Bearer wrong", 401),
+        ("Basic c2VjcmV0", 403),
+        ("Bearer", 403),
+        ("secret", 403),
+    ],
+)
+def test_only_a_bearer_token_says_who_asks(header, code):
+    with ApiServer(tokens={"secret": User("admin", ("system:masters",))}) as server:
+        request = f"GET /api/v1/nodes HTTP/1.1\r\nHost: x\r\nAuthorization: {header}\r\n\r\n".encode()
+        assert _answer(server, request).startswith(f"HTTP/1.1 {code} ".encode())
+
+
+def test_namespaces_are_deleted_one_by_one(ask):
+    assert ask("DELETE", "/api/v1/namespaces").status == 405
+    (entry,) = (each for each in ask("GET", "/api/v1").body["resources"] if each["name"] == "namespaces")
+    assert "deletecollection" not in entry["verbs"]
+    assert entry["storageVersionHash"]
+
+
+def _event(**more: Any) -> dict[str, Any]:
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    said = {"action": "Evict", "reason": "Evicted", "type": "Normal"}
+    who = {"reportingController": "example.com/c", "reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z"}
+    return {"metadata": {"name": "e"}, "regarding": about, **said, **who, **more}
+
+
+@pytest.mark.parametrize(
+    ("more", "fields"),
+    [
+        ({}, []),
+        ({"action": ""}, ["action"]),
+        ({"reason": "x" * 129}, ["reason"]),
+        ({"reportingInstance": ""}, ["reportingInstance"]),
+        ({"reportingController": "a b"}, ["reportingController"]),
+        ({"deprecatedCount": 3}, ["count"]),
+        ({"deprecatedSource": {"component": "c"}}, ["source"]),
+        ({"regarding": {"kind": "Node", "name": "n"}}, []),
+    ],
+)
+def test_an_event_with_a_time_says_who_reports_what(ask, more, fields):
+    reply = ask("POST", EVENTS, _event(**more))
+    assert [cause["field"] for cause in reply.body.get("details", {}).get("causes", ())] == fields
+    assert reply.status == (422 if fields else 201)
+
+
+def test_an_event_of_the_older_kind_names_the_older_field(ask):
+    event = {"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "a", "reason": "r"}
+    reply = ask("POST", CORE_EVENTS, event | {"reportingInstance": "i", "type": "Normal"})
+    assert {cause["field"] for cause in reply.body["details"]["causes"]} == {"reportingComponent"}
