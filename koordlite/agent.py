@@ -16,8 +16,9 @@ from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
+from koordlite.model.picture.groups import Found
 from koordlite.model.settings import Mode
-from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import FreshUse

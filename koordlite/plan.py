@@ -33,7 +33,7 @@ from koordlite.model.decision import (
     ZonesChange,
 )
 from koordlite.model.errors import PlanConflict
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 
 UNLIMITED = -1
 _RESCTRL = (ResctrlMountChange, ResctrlGroupChange, SchemataChange, TasksChange, ResctrlReturn)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import Problem
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status.watch import WatchState
 from koordlite.model.wire import objects
 

@@ -32,7 +32,8 @@ from koordlite.model.decision import (
     ZoneResourceChange,
 )
 from koordlite.model.errors import JournalError
-from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.picture.groups import Found
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.plan import Plan
 from koordlite.ports import Cluster

@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterable, Mapping
 
 from koordlite.apply import writer
-from koordlite.formulas.evict_past import LEAVING_SECONDS
+from koordlite.formulas.evict_walk import LEAVING_SECONDS
 from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.snapshot import Snapshot

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Set
 from koordlite.formulas import blkio
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import BlockChange, CgroupChange, CgroupField, NodeAnnotationChange, NodeChange
-from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import ForeignWrite
 
 MAX_BACK_OFF_SECONDS = 60.0

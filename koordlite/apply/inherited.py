@@ -13,7 +13,8 @@ from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.snapshot import Snapshot
 
 FIELD: CgroupField = "cpuset.cpus"
 

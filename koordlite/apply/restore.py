@@ -25,7 +25,7 @@ from koordlite.host.journal.journal import (
     TopologyNote,
 )
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
 

@@ -10,7 +10,7 @@ from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound
 from koordlite.model.decision import OOMScoreChange, SystemFileChange
-from koordlite.model.snapshot import Found
+from koordlite.model.picture.groups import Found
 
 GROUP = "system"
 """What stands in place of a cgroup in the journal's entries for settings."""

@@ -19,7 +19,7 @@ from koordlite.model.decision import (
     ResctrlChange,
     SystemFileChange,
 )
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep
 
 GONE = "gone meanwhile"

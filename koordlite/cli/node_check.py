@@ -11,7 +11,7 @@ from koordlite.config import Settings
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model.errors import HardwareAbsent
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.ports import Files
 
 

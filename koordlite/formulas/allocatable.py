@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from koordlite.formulas import reservation
 from koordlite.model.node import Node
 from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation, HostApplication
-from koordlite.model.snapshot import Use
 
 NOTHING = Use(0, 0)
 BATCH_AND_BELOW = (PriorityClass.BATCH, PriorityClass.FREE)

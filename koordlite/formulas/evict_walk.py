@@ -10,6 +10,9 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
+LEAVING_SECONDS = 120.0
+"""For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
+
 Amounts = Mapping[str, int]
 Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later"]
 """chosen: to be evicted; leaving: on its way out, counted; refused: the cluster said no of late; nothing: it releases

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from koordlite.formulas import pools
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Layout
 
 _FOLDERS = {
     QoSClass.LSE: "host-latency-sensitive",

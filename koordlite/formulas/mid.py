@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Iterable
 
 from koordlite.formulas import allocatable
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.slo.settings import Colocation
-from koordlite.model.snapshot import Use
 
 MID_AND_BELOW = (PriorityClass.MID, *allocatable.BATCH_AND_BELOW)
 """The bands that are not prod: their requests leave capacity unallocated, their host applications use no prod's."""

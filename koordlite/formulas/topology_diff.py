@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from koordlite.formulas import zones
 from koordlite.model import keys
+from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Published
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 ANNOTATIONS = (

@@ -15,7 +15,7 @@ from koordlite.formulas import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.host.files import RealFiles
-from koordlite.model.snapshot import Usage
+from koordlite.model.picture.usage import Usage
 from koordlite.model.status.reaction import FreshUse
 from koordlite.ports import Clock, Files
 

@@ -10,10 +10,10 @@ from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
 from koordlite.model.blocks import ROOT, Asker, Blocks, askers
 from koordlite.model.decision import BlockField
+from koordlite.model.picture.groups import Place
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Place
 from koordlite.ports import Files
 
 BLOCKS = "blocks"

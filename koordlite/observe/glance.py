@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from koordlite.formulas import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 
 

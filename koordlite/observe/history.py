@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from koordlite.formulas import measured
-from koordlite.model.snapshot import Use
+from koordlite.model.picture.usage import Use
 
 _SPARE = 64
 """How many samples that are too old for every window may stay before they are moved out."""

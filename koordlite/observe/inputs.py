@@ -11,10 +11,10 @@ from koordlite.formulas import pools, reservation
 from koordlite.model import cpuset, keys, node_notes
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod import Pod, from_wire
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Kubelet
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.ports import ClusterView

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from koordlite.host import numa_memory
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.snapshot import MemoryPlace, Place
+from koordlite.model.picture.groups import MemoryPlace, Place
 from koordlite.observe.rotation import Rotation
 
 SECONDS = 15.0

@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterable, Mapping
 from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
-from koordlite.model import keys, snapshot
+from koordlite.model import keys
 from koordlite.model.decision import BLOCK
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.picture.groups import Cgroup, Found, Place
+from koordlite.model.picture.kubelet import with_promise
+from koordlite.model.picture.published import Published
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.observe import blocks, memory_places, numa, pressure, system, wants
 from koordlite.observe import resctrl as resctrl_look
@@ -79,7 +83,7 @@ class Observer:
         self._memory_places = memory_places.Look(host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._topology: tuple[bytes, Topology] | None = None
-        self._ours: tuple[Mapping[str, snapshot.Found], _Held] | None = None
+        self._ours: tuple[Mapping[str, Found], _Held] | None = None
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
 
@@ -87,9 +91,9 @@ class Observer:
         self,
         *,
         ours: frozenset[str] = frozenset(),
-        found: Mapping[str, snapshot.Found] = types.MappingProxyType({}),
+        found: Mapping[str, Found] = types.MappingProxyType({}),
         last_sync: Mapping[str, float] = types.MappingProxyType({}),
-    ) -> snapshot.Snapshot:
+    ) -> Snapshot:
         """The node at this instant. `ours` are the places in the undo journal, `found` what stood in the cgroup files
         among them, `last_sync` when we last published which amount, by place."""
         view, topology = self._cluster.view(), self._look_at_topology()
@@ -104,7 +108,7 @@ class Observer:
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
         resctrl = same("resctrl", self._resctrl.look(resctrl_look.Subjects(known.slo, known.pods, pods, hosts, ours)))
-        return snapshot.Snapshot(
+        return Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
             node=known.node,
@@ -146,7 +150,7 @@ class Observer:
     def _sample(
         self,
         known: Known,
-        pods: Mapping[str, snapshot.Place],
+        pods: Mapping[str, Place],
         hosts: Mapping[str, str],
         *,
         wanted: wants.Wants,
@@ -163,7 +167,7 @@ class Observer:
             Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
         )
 
-    def _held(self, found: Mapping[str, snapshot.Found]) -> _Held:
+    def _held(self, found: Mapping[str, Found]) -> _Held:
         if self._ours is None or self._ours[0] is not found:
             self._ours = found, _Held.of(found)
         return self._ours[1]
@@ -201,11 +205,11 @@ class Observer:
         return {**view.ages, "usage": self._sampler.age, **({} if since is None else {"placement": now - since})}
 
 
-def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) -> snapshot.Published:
+def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) -> Published:
     allocatable = known.node.allocatable if known.node else {}
     amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
     topology = view.topology
-    return snapshot.Published(
+    return Published(
         node_resources=amounts,
         topology=(topology.metadata.annotations or {}) if topology else {},
         zones=(topology.zones or ()) if topology else (),
@@ -215,9 +219,9 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) 
     )
 
 
-def _promised(known: Known, places: Mapping[str, snapshot.Place]) -> Iterable[snapshot.Place]:
+def _promised(known: Known, places: Mapping[str, Place]) -> Iterable[Place]:
     """Where the pods live to which CPUs or NUMA nodes were promised."""
-    promised = snapshot.with_promise(known.pods, known.kubelet)
+    promised = with_promise(known.pods, known.kubelet)
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 
 
@@ -225,7 +229,7 @@ def _main_seconds(settings: slo.SLO) -> int:
     return (slo.metric_policy(settings.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds
 
 
-def _containers(found: Iterable[snapshot.Place]) -> tuple[str, ...]:
+def _containers(found: Iterable[Place]) -> tuple[str, ...]:
     return tuple(group for place in found for group in place.containers.values())
 
 
@@ -234,7 +238,7 @@ def _best_effort_request(pods: Iterable[Pod]) -> int:
     return sum(pod.request_value(keys.BATCH_CPU) for pod in pods if pod.raw_qos is QoSClass.BE and pod.active)
 
 
-def _best_effort_limit(root: snapshot.Cgroup | None) -> int | None:
+def _best_effort_limit(root: Cgroup | None) -> int | None:
     if root is None or root.effective is None or root.quota_us is None:
         return None
     return measured.be_limit_milli(cpus=len(root.effective), quota_us=root.quota_us, period_us=root.period_us)

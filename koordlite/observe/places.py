@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.picture.groups import Cgroup, Place
 from koordlite.model.pod.pod import Pod
-from koordlite.model.snapshot import Cgroup, Place
 from koordlite.observe.rotation import Rotation
 
 LIMITS_SECONDS = 5.0

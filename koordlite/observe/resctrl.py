@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.host.bundle import Host
 from koordlite.model import keys
+from koordlite.model.picture.groups import Place
 from koordlite.model.pod import resctrl
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Place
 from koordlite.resctrl import monitoring
 from koordlite.resctrl.monitoring import Counters
 from koordlite.resctrl.values import ROOT, CacheUse, Resctrl

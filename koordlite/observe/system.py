@@ -8,8 +8,8 @@ from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model import keys
+from koordlite.model.picture.groups import Place, Process
 from koordlite.model.pod.pod import Pod
-from koordlite.model.snapshot import Place, Process
 from koordlite.ports import Files
 
 OOM_SCORES = "oom_score_adj"

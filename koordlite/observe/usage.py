@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.errors import Problem
-from koordlite.model.snapshot import Usage, Use
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.observe import windows
 from koordlite.observe.counters import Counter, Throttling
 from koordlite.observe.rotation import Rotation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Set
 
-from koordlite.model.snapshot import Usage, Use
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.observe.history import History
 
 NODE, BEST_EFFORT, POD, HOST = "node", "besteffort", "pod", "host"

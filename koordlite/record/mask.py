@@ -17,9 +17,11 @@ from msgspec import structs
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
+from koordlite.model.picture.groups import Place
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
-from koordlite.model.snapshot import Place, PodCPUs, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects
 from koordlite.record import words
 from koordlite.record.moment import Moment

@@ -13,7 +13,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.model.snapshot import Snapshot, Usage, Use
+from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.record.delta import NOTHING, difference
 from koordlite.record.gaps import gaps, plus
 from koordlite.record.patch import Patcher

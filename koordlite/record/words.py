@@ -25,7 +25,7 @@ class Word:
     """One class of the vocabulary."""
 
     name: str
-    """`snapshot.Use`: its module and its own name."""
+    """`usage.Use`: its module and its own name."""
     made: Callable[..., Any]
     fields: tuple[str, ...]
     """Empty for an enumeration."""

@@ -21,10 +21,12 @@ from koordlite.model.decision import (
     NodeResourceChange,
     ZoneResourceChange,
 )
+from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.published import Published
 from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Cgroup, Found, Published, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.record.moment import Moment
 from koordlite.replay.gauge import landed
 

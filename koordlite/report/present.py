@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.formulas import be_budget
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.picture.groups import Place
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.snapshot import Place, Snapshot
+from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.resctrl import schemata
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def prod_cpu(snapshot: Snapshot) -> int | None:
     """Millicores used by pods and host applications that suppression protects; None without a sample of the node."""
     if snapshot.usage.node is None:
         return None
-    give_way = {pod.uid for pod in snapshot.pods if be_budget.gives_way(snapshot, pod)}
+    give_way = {pod.uid for pod in snapshot.pods if gives_way(snapshot, pod)}
     apps = {app.name for app in snapshot.slo.host_applications if app.is_best_effort}
     pods = sum(use.cpu for uid, use in snapshot.usage.pods.items() if uid not in give_way)
     return pods + sum(use.cpu for name, use in snapshot.usage.host_apps.items() if name not in apps)

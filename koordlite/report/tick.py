@@ -9,9 +9,10 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
+from koordlite.model.picture.usage import Use
 from koordlite.model.pressure import Pressure
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.faults import Faults
 from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.model.status.pause import Pause

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from koordlite.model.errors import Problem
-from koordlite.model.snapshot import Kubelet as KubeletState
+from koordlite.model.picture.kubelet import Kubelet as KubeletState
 from koordlite.model.wire import objects
 from koordlite.sandbox.cgroups import v1, v2
 from koordlite.sandbox.machine import disks, kernel_settings, proc_tree, shapes, sys_tree

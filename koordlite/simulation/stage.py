@@ -12,7 +12,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model import cpuset
 from koordlite.model.errors import InputError
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status.pause import Pause
 from koordlite.ports import ClusterView
 from koordlite.sandbox import Sandbox

@@ -52,8 +52,8 @@ class Strategy:
 
 @functools.cache
 def discover() -> tuple[Strategy, ...]:
-    """All strategies, in the order of their file names."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    """All strategies, in the order of their file names; packages hold what strategies share."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
     return tuple(_load(name) for name in names)
 
 

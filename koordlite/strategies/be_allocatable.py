@@ -9,17 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import allocatable, node_sync, numa_shares, offer
+from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import Terms
 from koordlite.formulas.numa_shares import MILLI, ZoneTerms
-from koordlite.formulas.offer import Evidence
 from koordlite.model import keys, node_notes
 from koordlite.model.decision import Change, Decision, NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
 from koordlite.model.node import Node
+from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import Zone
+from koordlite.strategies.shared import offer
+from koordlite.strategies.shared.offer import Evidence
 
 RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 

@@ -13,12 +13,13 @@ from koordlite.formulas import burst
 from koordlite.formulas.burst import Move, State
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model.decision import CgroupChange, CgroupField, Decision, Verdict
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO, CPUBurst
-from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.snapshot import Snapshot
 
 NAME = "cpuBurst"
 WINDOW_SECONDS = 5

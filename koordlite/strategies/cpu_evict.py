@@ -6,18 +6,20 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
-from koordlite.formulas import evict, evict_config, evict_order, evict_release, evict_requests
-from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas import evict_config, evict_order, evict_release
 from koordlite.formulas.evict_order import Candidates
-from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.decision import Decision
+from koordlite.model.picture.usage import Usage
 from koordlite.model.pod import eviction
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot, Usage
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import evict, evict_requests
+from koordlite.strategies.shared.evict import Evidence, Rule
+from koordlite.strategies.shared.evict_past import Past
 
 NAME = "cpuEvict"
 

@@ -12,12 +12,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
 from koordlite.model.decision import CgroupChange, CgroupField, Decision
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.snapshot import Snapshot
 
 NAME = "cpuIdentity"
 IDENTITY: CgroupField = "cpu.bvt_warp_ns"

@@ -1,6 +1,6 @@
 """Hold best-effort pods inside the CPU that everything else leaves free: by cpuset or by quota.
 
-The formula is `formulas.suppress.be_cpu_budget`; `formulas.be_budget` finds its terms. This file decides what follows
+The formula is `formulas.suppress.be_cpu_budget`; `shared.be_budget` finds its terms. This file decides what follows
 from it: which CPUs or how much quota, when to wait, and when to give everything back. Source: Koordinator
 `suppressBECPU`; what differs is in docs/compatibility.md.
 """
@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import be_budget, cpu_select, pools, suppress, within
-from koordlite.formulas.be_budget import Evidence, Memory
+from koordlite.formulas import cpu_select, pools, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import Cgroup, Snapshot
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import be_budget, usable_cpus
+from koordlite.strategies.shared.be_budget import Evidence, Memory
 
 UNLIMITED = -1
 NAME = "cpuSuppress"
@@ -109,7 +111,7 @@ def _remembering(seen: Snapshot, memory: Memory, followed_milli: int, decision: 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_milli: int) -> Decision:
     present = _held(seen, config)
     forbidden = _forbidden(seen)
-    cpus = within.pod_cpus(seen)
+    cpus = usable_cpus.pod_cpus(seen)
     target = cpu_select.be_cpuset(
         count=suppress.cpu_target(budget_milli=followed_milli, present=len(present), cpus=len(cpus)),
         cpus=cpus,
@@ -242,7 +244,7 @@ def _owned(seen: Snapshot) -> CPUSet:
 
 def _allowed(seen: Snapshot) -> CPUSet:
     return cpu_select.be_full_set(
-        cpus=within.pod_cpus(seen),
+        cpus=usable_cpus.pod_cpus(seen),
         reserved=seen.reserved.cpus,
         system_exclusive=seen.system_qos.exclusive_cpus,
         lse=_owned(seen),

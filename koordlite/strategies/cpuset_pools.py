@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from koordlite.formulas import host_place, pools, topology_diff, within
+from koordlite.formulas import host_place, pools, topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision, TopologyChange
+from koordlite.model.picture.groups import Cgroup, Place
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Cgroup, Place, Snapshot
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import usable_cpus
 
 UNLIMITED = -1
 NAME = "cpusetPools"
@@ -84,7 +86,7 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: Place, ls_pools: pools
     quotas = tuple(_quotas(seen, config, pod, place))
     if wanted is None:
         return _left_alone(seen, pod, place, quotas)
-    usable = wanted & within.pod_cpuset(seen)
+    usable = wanted & usable_cpus.pod_cpuset(seen)
     evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_overlap(seen, pod, wanted)}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
@@ -97,7 +99,7 @@ def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
     """What speaks against a promise: CPUs the machine lacks, and CPUs that are kept for the system."""
     if not pod.resource_status.cpuset:
         return {}
-    told = {"absent": wanted - within.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
+    told = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
     return {name: str(cpus) for name, cpus in told.items() if cpus}
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.formulas import allocatable, mid, offer
+from koordlite.formulas import allocatable, mid
 from koordlite.formulas.mid import Terms
-from koordlite.formulas.offer import Evidence
 from koordlite.model import keys
 from koordlite.model.decision import Decision, NodeResourceChange
 from koordlite.model.node import Node
+from koordlite.model.picture.usage import Use
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import offer
+from koordlite.strategies.shared.offer import Evidence
 
 RESOURCES = (keys.MID_CPU, keys.MID_MEMORY)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision, OOMScoreChange
+from koordlite.model.picture.groups import Process
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Process, Snapshot
+from koordlite.model.snapshot import Snapshot
 
 NAME = "oomScore"
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision, SystemFileChange
+from koordlite.model.picture.groups import Found
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO, System
-from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.snapshot import Snapshot
 
 NAME = "systemConfig"
 _PLACE = "system/"

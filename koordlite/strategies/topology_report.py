@@ -17,11 +17,14 @@ from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Change, Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
+from koordlite.model.picture.groups import MemoryPlace
+from koordlite.model.picture.kubelet import PodCPUs, with_promise
+from koordlite.model.picture.published import Published
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import MemoryPlace, PodCPUs, Published, Snapshot, with_promise
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 

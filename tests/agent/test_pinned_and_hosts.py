@@ -9,7 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite.model import keys
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 
 DAEMONS = "system.slice/node-daemons.service"
 HOSTS = {

@@ -14,7 +14,7 @@ from koordlite import plan
 from koordlite.apply import Applier
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, TopologyChange
-from koordlite.model.snapshot import Found
+from koordlite.model.picture.groups import Found
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan

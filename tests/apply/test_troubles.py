@@ -12,7 +12,7 @@ from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
 
 PLACE = "kubepods/besteffort/cpu.quota"

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from koordlite.model import keys, nrt
+from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Use
 from tests.conformance.adapters import node_metric, shapes
 
 BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)

@@ -12,11 +12,11 @@ from koordlite.formulas import allocatable
 from koordlite.formulas.allocatable import Sums
 from koordlite.model.node import Node
 from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation, HostApplication
-from koordlite.model.snapshot import Use
 
 GI = 1024**3
 CAPACITY = Use(64_000, 256 * GI)

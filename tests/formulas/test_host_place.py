@@ -7,9 +7,9 @@ import pytest
 from koordlite.formulas import host_place
 from koordlite.formulas.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Layout
 
 LAYOUT = Layout(1, "systemd", "kubepods.slice", "kubepods.slice/burstable", "kubepods.slice/besteffort")
 POOLS = (Pool(0, 0, CPUSet.parse("0-3")), Pool(1, 1, CPUSet.parse("8-11")))

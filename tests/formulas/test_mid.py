@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas import mid
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
-from koordlite.model.snapshot import Use
 
 GI = 2**30
 CAPACITY = Use(64_000, 256 * GI)

@@ -10,9 +10,9 @@ from koordlite.formulas import pools
 from koordlite.formulas.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.node import SystemQoS
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.snapshot import PodCPUs
 from koordlite.model.topology import CPU
 
 

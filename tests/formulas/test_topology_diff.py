@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from koordlite.formulas import topology_diff
 from koordlite.formulas.topology_diff import Report
 from koordlite.model import keys
-from koordlite.model.snapshot import Published
+from koordlite.model.picture.published import Published
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 POLICY, POOLS = keys.CPU_MANAGER_POLICY, keys.LS_SHARED_POOLS

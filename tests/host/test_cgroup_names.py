@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koordlite.host.cgroups import names as cgroup_names
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Layout
 
 UID = "6c3a-01"
 SYSTEMD = cgroup_names.layout(2, "kubepods.slice")

@@ -9,8 +9,8 @@ import pytest
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Cgroup
 
 if TYPE_CHECKING:
     from conftest import Rooted

@@ -11,7 +11,7 @@ from koordlite.kube.kubelet import configz as kubelet
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.snapshot import PodCPUs
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.topology import CPU, NUMANode, Topology
 
 # 12 CPUs, two sockets: even cores on socket 0, siblings n and n + 6.

@@ -13,10 +13,14 @@ from tinyapi import status as refusal
 from koordlite.kube.publish.node_metric import NodeMetricReport, status
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.slo.settings import SLO, HostApplication
-from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 

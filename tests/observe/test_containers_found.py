@@ -7,8 +7,8 @@ import pytest
 
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.picture.groups import Place
 from koordlite.model.pod import pod
-from koordlite.model.snapshot import Place
 from koordlite.model.wire import objects
 from koordlite.observe.places import Places
 

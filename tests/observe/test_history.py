@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.formulas import measured
-from koordlite.model.snapshot import Use
+from koordlite.model.picture.usage import Use
 from koordlite.observe.history import History
 
 Samples = list[tuple[int, int]]

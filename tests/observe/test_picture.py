@@ -11,9 +11,10 @@ from emulated import Emulated
 from koordlite.formulas import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.groups import Found
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
 from koordlite.observe.picture import rfc3339
 

@@ -9,9 +9,10 @@ import pytest
 from emulated import Emulated
 
 from koordlite import strategies
+from koordlite.model.picture.groups import Found
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Found, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, wants
 from koordlite.observe.wants import Wants
 from koordlite.ports import Files

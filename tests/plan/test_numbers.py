@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from koordlite import plan
 from koordlite.model.decision import CgroupChange, CgroupField
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 
 
 def change(group: str, field: CgroupField, value: int) -> CgroupChange:

@@ -13,7 +13,7 @@ from koordlite import plan
 from koordlite.model import decision
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision
-from koordlite.model.snapshot import Cgroup
+from koordlite.model.picture.groups import Cgroup
 from koordlite.sandbox.cgroups import v1, v2
 from koordlite.sandbox.cgroups.trees import Cgroups, Group
 from koordlite.sandbox.machine import shapes

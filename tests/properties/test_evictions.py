@@ -15,11 +15,15 @@ from koordlite.formulas.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Threshold
-from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict

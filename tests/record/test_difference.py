@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision, EvictPod
+from koordlite.model.picture.groups import Process
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pressure import Pressure, Stall
-from koordlite.model.snapshot import Process, Usage, Use
 from koordlite.record import words
 from koordlite.record.damage import Damage
 from koordlite.record.delta import difference
@@ -143,7 +144,7 @@ def test_a_class_that_is_not_in_the_vocabulary_is_refused() -> None:
 
 
 def test_fields_of_another_version_are_left_out_or_get_their_default() -> None:
-    table = [["snapshot.Use", ["cpu", "colour", "memory"]], ["snapshot.Usage", ["node", "pods", "host_apps"]]]
+    table = [["usage.Use", ["cpu", "colour", "memory"]], ["usage.Usage", ["node", "pods", "host_apps"]]]
     builder = Builder(table)
     assert builder.build([words.FIRST_CODE, 5, "red", 7]) == Use(5, 7)
     assert builder.build([words.FIRST_CODE + 1, None, [1], [1]]) == Usage(None, {}, {})

@@ -15,10 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
+from koordlite.model.picture.groups import Process
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Process, Use
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.metrics.kubelet import KubeletMetrics

@@ -10,9 +10,11 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.node import SystemQoS
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
-from koordlite.model.snapshot import Cgroup, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.report import tick
 

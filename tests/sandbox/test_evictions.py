@@ -11,7 +11,7 @@ from msgspec import structs
 
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
 from koordlite.sandbox import Sandbox

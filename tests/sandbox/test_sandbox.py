@@ -10,7 +10,7 @@ import pytest
 
 from koordlite.host import procfs, sysfs
 from koordlite.model.decision import ClusterChange, EvictPod, NodeResourceChange
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView
 from koordlite.resctrl.filesystem import ResctrlFS

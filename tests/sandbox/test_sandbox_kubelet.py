@@ -9,8 +9,8 @@ import pytest
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.kubelet import Kubelet as KubeletState
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Kubelet as KubeletState
 from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox, shapes
 from koordlite.sandbox.pods import pod_spec

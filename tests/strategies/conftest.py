@@ -11,12 +11,17 @@ import pytest
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Cgroup, Layout, Place
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation, Threshold
-from koordlite.model.snapshot import Cgroup, Kubelet, Layout, Place, Published, Resctrl, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
+from koordlite.resctrl.values import Resctrl
 
 BE = "kubepods/besteffort"
 GIB = 2**30

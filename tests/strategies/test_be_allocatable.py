@@ -11,9 +11,10 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
 from koordlite.model.node import Node, ResolvedReservation
 from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation
-from koordlite.model.snapshot import Published, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies import be_allocatable
 

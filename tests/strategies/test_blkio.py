@@ -11,9 +11,10 @@ from koordlite.formulas import blkio as formula
 from koordlite.model import keys
 from koordlite.model.blocks import Blocks
 from koordlite.model.decision import Decision
+from koordlite.model.picture.groups import Place
 from koordlite.model.slo.qos import BlkioQOS, Block, ClassQOS, IOConfig, ResourceQOS
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Place, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import blkio
 
 BE = "kubepods/besteffort"

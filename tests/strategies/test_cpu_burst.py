@@ -13,10 +13,12 @@ from koordlite.formulas import burst
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model import keys
 from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.groups import Cgroup, Found, Place
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, CPUBurst
-from koordlite.model.snapshot import Cgroup, Found, Place, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_burst
 
 POD = "kubepods/burstable/podweb"

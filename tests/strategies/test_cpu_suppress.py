@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Found
+from koordlite.model.picture.kubelet import Kubelet, PodCPUs
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
-from koordlite.model.snapshot import Found, Kubelet, PodCPUs, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.strategies import cpu_suppress
 

@@ -11,10 +11,12 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.picture.kubelet import Kubelet, PodCPUs
+from koordlite.model.picture.published import Published
 from koordlite.model.pod.pod import ResourceStatus
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import SLO, HostApplication
-from koordlite.model.snapshot import Cgroup, Found, Kubelet, PodCPUs, Published
 from koordlite.strategies import cpuset_pools
 
 GROUP = "kubepods/burstable/podp"

@@ -10,10 +10,11 @@ from koordlite import strategies
 from koordlite.model import keys
 from koordlite.model.decision import EvictPod
 from koordlite.model.node import Node
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import Mode
-from koordlite.model.snapshot import Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_evict, memory_evict
 
 CAPACITY = {"cpu": Quantity.of(8), "memory": Quantity.of(100)}

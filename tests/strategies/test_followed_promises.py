@@ -8,8 +8,9 @@ import pytest
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation
+from koordlite.model.picture.groups import Place
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod import ResourceStatus
-from koordlite.model.snapshot import Kubelet, Place
 from koordlite.strategies import cpu_suppress
 
 BE = "kubepods/besteffort"

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
+from koordlite.model.picture.groups import Cgroup, Found, Place, Process
 from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.qos import CPUQOS, ClassQOS, MemoryQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO, System
-from koordlite.model.snapshot import Cgroup, Found, Place, Process, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_identity, memory_qos, oom_score, system_config
 
 BE = "kubepods/besteffort"

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import memory_evict
 
 GIB = 2**30

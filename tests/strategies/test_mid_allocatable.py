@@ -8,9 +8,10 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.decision import Decision, NodeResourceChange
+from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation
-from koordlite.model.snapshot import Published, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import mid_allocatable
 
 GIB = 2**30

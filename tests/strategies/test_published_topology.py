@@ -13,9 +13,12 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation, ResolvedReservation
+from koordlite.model.picture.groups import MemoryPlace
+from koordlite.model.picture.kubelet import Kubelet, PodCPUs
+from koordlite.model.picture.published import Published
 from koordlite.model.pod.pod import ResourceStatus
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Kubelet, MemoryPlace, PodCPUs, Published, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies import node_reservation, topology_report

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import Node, ResolvedReservation
+from koordlite.model.picture.groups import Place
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Place, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.strategies import cpu_suppress
 

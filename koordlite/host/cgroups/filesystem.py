@@ -12,8 +12,8 @@ from koordlite.host.cgroups import versions
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupField
 from koordlite.model.errors import HardwareAbsent
+from koordlite.model.picture.groups import Cgroup, Layout
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Cgroup, Layout
 from koordlite.ports import Files
 
 _DEFAULT_PERIOD_US = 100_000

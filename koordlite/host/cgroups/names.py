@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Layout
 
 _SLICE = ".slice"
 _SCOPE = re.compile(r".+-([^-]+)\.scope", re.ASCII)

@@ -18,7 +18,7 @@ from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused, InputError, Problem
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.ports import Clock, ClusterView

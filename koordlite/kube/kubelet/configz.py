@@ -1,4 +1,4 @@
-"""What kubelet says of itself: /configz and its CPU manager's checkpoint, as parts of `model.snapshot.Kubelet`."""
+"""What kubelet says of itself: /configz and its CPU manager's checkpoint, as parts of `picture.kubelet.Kubelet`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from koordlite.formulas import cpu_assign
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Kubelet, PodCPUs
 from koordlite.model.topology import Topology
 
 STATIC = "static"

@@ -21,7 +21,7 @@ from koordlite.kube.kubelet.pod_resources import Devices
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.nrt import Device
-from koordlite.model.snapshot import Kubelet
+from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire

@@ -16,8 +16,9 @@ from koordlite.kube.client import micro_time
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import Courier
 from koordlite.model import duration
+from koordlite.model.picture.usage import Use
 from koordlite.model.slo import settings
-from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.snapshot import Snapshot
 
 LOG = logging.getLogger(__name__)
 PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.pod import Pod
-from koordlite.model.snapshot import Layout, Snapshot
+from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import places
 
 CAN_BE = "FILE, besteffort/FILE, burstable/FILE, POD/FILE, POD/CONTAINER/FILE, or the whole path"

@@ -11,7 +11,8 @@ from prometheus_client.core import Metric
 
 from koordlite.formulas import allocatable
 from koordlite.model import cpuset, keys
-from koordlite.model.snapshot import Snapshot, Use
+from koordlite.model.picture.usage import Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.report.metrics.families import Sample, gauge
 from koordlite.report.tick import Tick
 

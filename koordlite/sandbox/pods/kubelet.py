@@ -15,10 +15,10 @@ from msgspec import structs
 from koordlite.host.cgroups import names
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import Problem
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod import pod
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import PodCPUs
 from koordlite.model.wire import objects
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.machine import memory

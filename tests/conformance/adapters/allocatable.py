@@ -10,8 +10,8 @@ from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import BATCH_AND_BELOW
 from koordlite.kube.folder import published
 from koordlite.model import keys, node_notes
+from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Use
 from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter, node_metric, prepared, shapes, slo
 from tests.conformance.adapters.node_metric import Case

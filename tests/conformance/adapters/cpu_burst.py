@@ -8,12 +8,16 @@ from typing import Any
 from koordlite.formulas import burst
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Cgroup, Found, Layout, Place
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading.declared import settings
 from koordlite.model.slo.settings import SLO, CPUBurst
-from koordlite.model.snapshot import Cgroup, Found, Kubelet, Layout, Place, Published, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_burst

@@ -6,18 +6,23 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from koordlite.formulas import evict_config, evict_order, evict_past, evict_release, evict_requests
+from koordlite.formulas import evict_config, evict_order, evict_release
 from koordlite.model import keys
 from koordlite.model.decision import Decision, EvictPod
 from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod import eviction
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.slo.settings import SLO, Threshold
-from koordlite.model.snapshot import Kubelet, Layout, Published, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_evict, memory_evict
+from koordlite.strategies.shared import evict_past, evict_requests
 from tests.conformance.adapters import adapter, shapes
 
 NO_BOUND = 1000

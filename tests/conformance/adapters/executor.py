@@ -17,10 +17,10 @@ from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.decision import CgroupChange
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod import pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import settings
-from koordlite.model.snapshot import Cgroup
 from koordlite.model.wire import objects
 from tests.conformance.adapters import NotCovered, adapter, machine
 

@@ -9,7 +9,7 @@ from koordlite.host import numa_memory, procfs, psi
 from koordlite.host.cgroups import fields, versions
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.versions import Version
-from koordlite.model.snapshot import Use
+from koordlite.model.picture.usage import Use
 from koordlite.model.topology import CPU, Topology
 from tests.conformance.adapters import adapter, machine
 

@@ -17,10 +17,10 @@ from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.model import keys
+from koordlite.model.picture.groups import Cgroup, Layout
 from koordlite.model.pod import pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.slo import config
-from koordlite.model.snapshot import Cgroup, Layout
 from koordlite.model.wire import objects
 from koordlite.observe.counters import Counter, Throttling
 from tests.conformance.adapters import adapter

@@ -6,17 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.formulas import allocatable, node_sync, offer
+from koordlite.formulas import allocatable, node_sync
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation, HostApplication
-from koordlite.model.snapshot import Kubelet, Layout, Published, Resctrl, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
+from koordlite.resctrl.values import Resctrl
+from koordlite.strategies.shared import offer
 from tests.conformance.adapters import shapes, slo
 
 IGNORED = ("koord-batch", "koord-free")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import node_sync, normalization, offer
+from koordlite.formulas import node_sync, normalization
 from koordlite.model import keys, node_notes
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
+from koordlite.strategies.shared import offer
 from tests.conformance.adapters import adapter, allocatable, mid, node_metric, prepared, shapes, slo
 
 TEST_LABEL = "expect-to-change-label"

@@ -16,16 +16,21 @@ from koordlite.model import keys, node, nrt, snapshot
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
+from koordlite.model.picture.groups import Layout
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published as PublishedTopology
+from koordlite.model.picture.usage import Usage
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode, Topology
 from koordlite.model.wire import objects
 from koordlite.observe.inputs import Inputs
 from koordlite.ports import ClusterView
+from koordlite.resctrl.values import Resctrl
 from tests.conformance.adapters import adapter, shapes
 
 ANNOTATIONS = {key.rpartition("/")[2]: key for key in topology_diff.ANNOTATIONS}
 PUBLISHING = (TopologyChange, TopologyLabelChange, ZonesChange)
-QUIET = snapshot.Usage(None, {}, {})
+QUIET = Usage(None, {}, {})
 
 
 @adapter("reportNodeTopology")
@@ -122,13 +127,13 @@ def _picture(given: Any) -> tuple[snapshot.Snapshot, objects.NodeObject, objects
         reserved=known.reserved,
         system_qos=known.system_qos,
         kubelet=known.kubelet,
-        layout=snapshot.Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
+        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=known.pods,
         places={},
         cgroups={},
         usage=QUIET,
         average=QUIET,
-        resctrl=snapshot.Resctrl(absent="not in this picture"),
+        resctrl=Resctrl(absent="not in this picture"),
         published=_published(before),
         cpu_info=nrt.decode_cpu_basic_info(json.dumps(given.get("basicInfo") or {}), "node"),
     )
@@ -143,9 +148,9 @@ def _topology(given: Any) -> Topology:
     return Topology(cpus, tuple(nodes))
 
 
-def _kubelet(given: Any, topology: Topology) -> snapshot.Kubelet:
+def _kubelet(given: Any, topology: Topology) -> Kubelet:
     if given.get("disableQueryKubeletConfig"):
-        return snapshot.Kubelet()
+        return Kubelet()
     config = configz.parse_configz(json.dumps({"kubeletconfig": given.get("kubelet") or {}}).encode())
     state = configz.parse_cpu_manager_state(_checkpoint(given))
     return configz.combine(config, state, topology)[0]
@@ -169,9 +174,9 @@ def _existing(given: Any) -> objects.NRTObject | None:
     return msgspec.convert({"zones": held} if isinstance(held, list) else held, objects.NRTObject, strict=False)
 
 
-def _published(before: objects.NRTObject | None) -> snapshot.Published:
+def _published(before: objects.NRTObject | None) -> PublishedTopology:
     before = before or objects.NRTObject()
-    return snapshot.Published(
+    return PublishedTopology(
         node_resources={},
         topology=before.metadata.annotations or {},
         zones=before.zones or (),

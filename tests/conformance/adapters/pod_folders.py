@@ -13,8 +13,8 @@ from typing import Any
 
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Layout
 from tests.conformance.adapters import adapter
 
 TOPS = {"systemd": "kubepods.slice", "cgroupfs": "kubepods"}

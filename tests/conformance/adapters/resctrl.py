@@ -11,10 +11,10 @@ from typing import Any
 
 from koordlite.host import procfs
 from koordlite.model.decision import TasksChange
+from koordlite.model.picture.groups import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Place
 from koordlite.resctrl import bandwidth as schemata_bandwidth
 from koordlite.resctrl import info as resctrl_info
 from koordlite.resctrl import masks, overlay, schemata, shares

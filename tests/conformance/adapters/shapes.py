@@ -12,9 +12,9 @@ from koordlite.formulas.pools import Pool, Pools
 from koordlite.model import node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.picture.usage import Use
 from koordlite.model.pod import pod
 from koordlite.model.quantity import Quantity
-from koordlite.model.snapshot import Use
 from koordlite.model.topology import CPU
 from koordlite.model.wire import objects
 

@@ -11,10 +11,15 @@ from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CgroupChange, Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
+from koordlite.model.picture.groups import Cgroup, Layout, Place
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.published import Published
+from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass, raw_priority_class
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
-from koordlite.model.snapshot import Cgroup, Kubelet, Layout, Place, Published, Resctrl, Snapshot, Usage, Use
+from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
+from koordlite.resctrl.values import Resctrl
 from koordlite.strategies import cpu_suppress
 from tests.conformance.adapters import NotCovered, adapter, shapes
 

@@ -10,15 +10,16 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from koordlite.formulas import evict_config, evict_order, evict_past, evict_walk
+from koordlite.formulas import evict_config, evict_order, evict_walk
 from koordlite.formulas.evict_order import Candidates
-from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Amounts, Task, Walk
 from koordlite.model.decision import Decision, EvictPod
 from koordlite.model.pod import eviction
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import evict_past
+from koordlite.strategies.shared.evict_past import Past
 
 Evidence = dict[str, int | float | str]
 

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.formulas import reservation, suppress
-from koordlite.model.pod.pod import Pod
-from koordlite.model.pod.qos import KubeQoS
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, gives_way
 
 Evidence = dict[str, int | float | str]
 
@@ -63,14 +61,6 @@ def terms(seen: Snapshot) -> Evidence:
         **({} if minimum is None else {"min_percent": minimum}),
         "budget_milli": budget,
     }
-
-
-def gives_way(seen: Snapshot, pod: Pod) -> bool:
-    """Whether a limit on the besteffort group holds this pod: it lives there, or kubelet will put it there."""
-    place = seen.places.get(pod.uid)
-    if place is None:
-        return pod.kube_qos is KubeQoS.BEST_EFFORT
-    return place.group.startswith(f"{seen.layout.besteffort}/")
 
 
 def _prod_milli(seen: Snapshot) -> int:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from koordlite.formulas import evict, evict_order, evict_release
-from koordlite.formulas.evict import Evidence, Rule
+from koordlite.formulas import evict_order, evict_release
 from koordlite.formulas.evict_order import Candidates
-from koordlite.formulas.evict_past import Past
 from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import evict
+from koordlite.strategies.shared.evict import Evidence, Rule
+from koordlite.strategies.shared.evict_past import Past
 
 Formula = Callable[..., int]
 _FORMULAS: Mapping[str, Formula] = {

@@ -8,10 +8,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from koordlite.formulas.evict_walk import LEAVING_SECONDS
 from koordlite.model.snapshot import Snapshot
 
-LEAVING_SECONDS = 120.0
-"""For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
 _STARTED, _EVICTED, _GRANTED = "started", "evicted", "granted"
 _ASKED, _LEAVING, _LACKING = "asked/", "leaving/", "lacking/"
 

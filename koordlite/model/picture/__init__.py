@@ -1,0 +1,1 @@
+"""The parts of a picture of the node; `model.snapshot` puts them together."""

@@ -1,0 +1,75 @@
+"""Cgroups and what lives in them. Groups are named by their path below the cgroup root, the same on v1 and v2."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.cpuset import CPUSet
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cgroup:
+    """Present values of one cgroup; None where the file is absent or could not be read."""
+
+    cpuset: CPUSet | None = None
+    """`cpuset.cpus` as configured; on v2 empty means inherited."""
+    effective: CPUSet | None = None
+    """CPUs it may really use; on v1 the same as `cpuset`."""
+    quota_us: int | None = None
+    """CPU time per period, -1 unlimited."""
+    period_us: int = 100_000
+    values: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Other `CgroupField`s some strategy asked to see (`reads`), in the units of `CgroupField`; a file this kernel
+    does not have is missing here."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod lives: its own group and its containers' groups by container name."""
+
+    group: str
+    containers: Mapping[str, str]
+    sandboxes: tuple[str, ...] = ()
+    """Child groups that belong to no known container: the pause container."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """Names of kubelet's groups on this machine."""
+
+    version: int
+    """1 or 2."""
+    driver: str
+    """`cgroupfs` or `systemd`."""
+    kubepods: str
+    burstable: str
+    besteffort: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """Where a container may take memory from, and where it has it."""
+
+    mems: CPUSet
+    """NUMA nodes, as `cpuset.mems.effective` lists them; empty where the kernel does not say."""
+    used: Mapping[int, int]
+    """Bytes in use by NUMA node."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Process:
+    """A process of a container and its place in the queue of the OOM killer."""
+
+    pid: int
+    start_time: int
+    """Clock ticks since boot: tells it from a later process with the same number."""
+    oom_score_adj: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """What stood in a cgroup file before our first write, and which strategy wrote it."""
+
+    value: CPUSet | int
+    strategy: str

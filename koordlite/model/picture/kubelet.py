@@ -1,0 +1,42 @@
+"""What kubelet was configured to do, and what it gave to whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.nrt import Device
+from koordlite.model.pod.pod import Pod
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodCPUs:
+    """CPUs kubelet's static CPU manager gave to a pod exclusively."""
+
+    uid: str
+    cpus: CPUSet
+    containers: Mapping[str, CPUSet] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kubelet:
+    """What kubelet was configured to do and what it has assigned."""
+
+    cpu_manager_policy: str = ""
+    """none | static, empty when unknown."""
+    cpu_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_manager_policy: str = ""
+    topology_manager_scope: str = ""
+    reserved_cpus: CPUSet = EMPTY
+    pod_cpus: tuple[PodCPUs, ...] = ()
+    devices: Mapping[tuple[str, str], tuple[Device, ...]] = dataclasses.field(default_factory=dict)
+    """Devices kubelet gave to containers, by pod uid and container name."""
+    memory_nodes: Mapping[tuple[str, str], tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """NUMA nodes of which kubelet's static memory manager promised memory, by pod uid and container name."""
+
+
+def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
+    """Uids of the pods to which CPUs or NUMA nodes were promised: by the scheduler in an annotation, or by kubelet."""
+    told = (pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes)
+    return frozenset([*told, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])

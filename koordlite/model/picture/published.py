@@ -1,0 +1,29 @@
+"""What the cluster holds of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.wire.objects import Zone, ZoneResource
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Published:
+    """What the cluster holds of ours."""
+
+    node_resources: Mapping[str, int | None]
+    """Allocatable of our extended resources; None when the key is absent."""
+    topology: Mapping[str, str]
+    """Annotations of the node's NodeResourceTopology."""
+    zones: tuple[Zone, ...] = ()
+    topology_policies: tuple[str, ...] = ()
+    topology_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Labels of the NodeResourceTopology."""
+    last_sync: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
+
+    def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:
+        """What a zone holds of a resource; None without either."""
+        held = (r for z in self.zones if z.name == zone for r in z.resources or () if r.name == resource)
+        return next(held, None)

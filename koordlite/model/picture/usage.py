@@ -1,0 +1,38 @@
+"""Who used how much. CPU is in millicores, memory in bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """CPU in millicores and memory (without page cache) in bytes."""
+
+    cpu: int
+    memory: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usage:
+    """Who used what; None where there is no sample yet or the last one is too old."""
+
+    node: Use | None
+    pods: Mapping[str, Use]
+    """By pod uid; a pod's first sample gives no usage, so a missing uid is normal."""
+    host_apps: Mapping[str, Use]
+    """By application name."""
+    best_effort_cpu: int | None = None
+    """CPU of the whole besteffort group."""
+    best_effort_request: int | None = None
+    """batch-cpu requested by active BE pods, in millicores."""
+    best_effort_limit: int | None = None
+    """CPU the besteffort group may use, by its set and its quota, in millicores."""
+    containers: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """CPU of containers in millicores, by group; of the pods for which a strategy asks (`throttling`), and only of the
+    last sample."""
+    throttled: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
+    samples: int = 1
+    """How many samples the mean is over; 1 for the last sample."""
