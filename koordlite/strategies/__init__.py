@@ -17,6 +17,14 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 Decide = Callable[[Snapshot, StrategySettings], Iterable[Decision]]
+SENTENCES = {
+    "NoMetrics": "no usage data for {ageSeconds}; current values stay for now",
+    "Disabled": "switched off in the ConfigMap[; BE gets {cpuset}]",
+    "NoNode": "the Node object has not been seen yet",
+    "UnsupportedByKernel": "this kernel has no {file}, so the setting has no effect",
+    "StrategyFailed": "the strategy failed: {error}",
+}
+"""Reasons that several strategies give."""
 
 
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
@@ -48,6 +56,17 @@ class Strategy:
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
     """Optional in a module: (seconds, percent) it wants to find in `Snapshot.percentiles`."""
+    sentences: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Optional in a module (`SENTENCES`): reason, or reason/verdict, → its sentence; see `report.sentence`."""
+
+
+@functools.cache
+def sentences() -> Mapping[str, str]:
+    """The sentences of all strategies. A reason means the same whoever gives it."""
+    found = dict(SENTENCES)
+    for strategy in discover():
+        found |= strategy.sentences
+    return found
 
 
 @functools.cache
@@ -142,4 +161,5 @@ def _load(name: str) -> Strategy:
         throttling=getattr(module, "throttling", _nobody),
         windows=getattr(module, "windows", _nobody),
         percentiles=getattr(module, "percentiles", _nothing),
+        sentences=getattr(module, "SENTENCES", {}),
     )

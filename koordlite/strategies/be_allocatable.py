@@ -173,3 +173,17 @@ def _is_time(seen: Snapshot, zone: Zone) -> bool:
     written = [seen.published.last_sync.get(ZoneResourceChange(zone.name, name, None).place) for name in RESOURCES]
     last = max((time for time in written if time is not None), default=None)
     return last is None or seen.time - last > seen.slo.colocation.update_time_threshold_seconds
+
+
+SENTENCES = {
+    **offer.SENTENCES,
+    "BatchAllocatable": (
+        "{result!} = capacity {capacity!} − margin {margin!} − system {system!} − high-priority pods {hp!}"
+        "[, at most {cap!}][; third parties took {third_party!} of {offered!}][; published: {sync!}]"
+    ),
+    "ZoneAllocatable": (
+        "{result_milli} cores = capacity {capacity_milli} − margin {margin_milli} − system {system_milli}"
+        " − high-priority pods {hp_milli}[, at most {cap_milli}]; memory: same formula, see details"
+    ),
+    "NoZoneSize": "nothing is offered in this zone: {why}",
+}

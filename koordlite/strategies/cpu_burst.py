@@ -311,3 +311,16 @@ def _ratio(seen: Snapshot, pod: Pod) -> float:
 
 def _has(seen: Snapshot, field: CgroupField) -> bool:
     return field in seen.cgroups.get(seen.layout.kubepods, Cgroup()).values
+
+
+SENTENCES = {
+    "BurstOff": "no pod may exceed its CPU limit",
+    "SharedCPUState": (
+        "the shared CPUs are {state}[: {used_milli} of {total_milli} cores used, full at {threshold_percent}]"
+    ),
+    "ThrottledBurst": "throttled while shared CPUs are idle, so quotas grow: {containers}",
+    "BurstLowered": "raised quotas come down, the node is {state}: {containers}",
+    "BurstReset": "policy {policy} raises no quotas, so they are reset[: {containers}]",
+    "BurstSteady": "quotas stay: {containers}",
+    "BadBurstAnnotation": "annotation {annotation} cannot be used: {why}; the node's settings apply",
+}

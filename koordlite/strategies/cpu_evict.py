@@ -212,3 +212,18 @@ _RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
     evict_config.ALLOCATABLE_CPU: _requests,
     evict_config.USED_CPU: _use,
 }
+
+
+SENTENCES = {
+    **evict.SENTENCES,
+    **evict_requests.SENTENCES,
+    "TooFewSamples": "{samples} samples in {window_seconds} are too few to evict a pod",
+    "BestEffortSatisfied": (
+        "BE has enough CPU, or does not use what it has[: on average it may use {mean_limit_milli}"
+        " of {mean_request_milli} requested cores and uses {mean_used_milli}]"
+    ),
+    "BestEffortStarved": (
+        "BE has too little CPU[: on average {mean_limit_milli} of {mean_request_milli} requested cores]"
+        "; requests of {release_batch_cpu_milli} cores have to be released"
+    ),
+}

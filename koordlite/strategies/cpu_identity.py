@@ -106,3 +106,11 @@ def _released(seen: Snapshot, wanted: Set[str]) -> Decision:
 
 def _has(seen: Snapshot, field: CgroupField) -> bool:
     return field in seen.cgroups.get(seen.layout.kubepods, Cgroup()).values
+
+
+SENTENCES = {
+    "CPUIdentity": "{file} is {value} for identity {identity}",
+    "CPUIdentityReleased": "{files} files are restored to the values found",
+    "CPUIdentityOn": "{groups} groups have their CPU identity",
+    "CPUIdentityOff": "no class has a CPU identity that this kernel supports",
+}

@@ -259,3 +259,26 @@ def _tree(seen: Snapshot) -> list[str]:
 def _is_container(seen: Snapshot, group: str) -> bool:
     """A container's group, or one that a container made in its own."""
     return group.count("/") - seen.layout.besteffort.count("/") >= 2
+
+
+_BUDGET = (
+    "BE may use {budget_milli} cores: {capacity_milli} × {threshold_percent} − LS {prod_milli}"
+    "[ − host applications {host_milli}] − system {system_milli}[, at least {min_percent} of the node]"
+    "[; the limit follows {followed_milli}]"
+)
+SENTENCES = {
+    "BECPUBudget": (
+        f"{_BUDGET}[; {{does}} {{present_cpus}} → {{target_cpus}} CPUs: {{cpuset}}]"
+        "[; {does} quota {present_quota_us} → {quota_us} per 100 ms]"
+    ),
+    "BECPUBudget/hold": (
+        f"{_BUDGET}[; stays at {{present_cpus}} CPUs: {{cpuset}}][; quota stays at {{quota_us}} per 100 ms]"
+    ),
+    "NoCPULeftForBestEffort": "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its present set",
+    "NoMetricsReleased": "no usage data for {ageSeconds}, longer than {holdSeconds}; BE is released",
+    "NoNodeReleased": "the Node object has been gone for {ageSeconds}, longer than {holdSeconds}; BE is released",
+    "PolicyIsQuota": "the policy is cfsQuota, so BE may run on {cpuset}",
+    "PolicyIsCPUSet": "the policy is cpuset, so the quota is lifted",
+    "NoBestEffortGroup": "there is no cgroup {group}; nothing to limit",
+    "NoQuotaFile": "the besteffort group has no quota file; is the cpu controller on?",
+}

@@ -177,3 +177,19 @@ def _left_by_hosts(seen: Snapshot) -> Iterator[Decision]:
         change = _given_back(seen, group, "cpuset.cpus")
         if change:
             yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
+
+
+SENTENCES = {
+    "SharedPools": "LS pods share CPUs {ls_pool}, BE pods {be_pool}[; reserved {reserved}]",
+    "PinnedCPUs": (
+        "{qos} pod keeps its own CPUs {cpuset}[; {absent} were promised too but are not present]"
+        "[; {on_reserved} of them are reserved for the system]"
+    ),
+    "SharedPool": "class {qos} runs in the shared pool {cpuset}",
+    "HostClassHasNoPool": "only host applications of class LS run in the shared pool[; this one has class {qos}]",
+    "NoHostGroup": "there is no cgroup {group} with CPUs to set",
+    "HostLeftPool": "no LS host application runs there any more; its set goes back to {cpuset}",
+    "PinnedCPUsNotOnline": "CPUs {promised} were promised, but none of them is online",
+    "KubeletStaticPolicy": "kubelet's static CPU policy places this {qos} pod",
+    "EmptyPool": "no CPU is left for class {qos}[: {reserved} are reserved]; its set stays",
+}

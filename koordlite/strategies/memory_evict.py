@@ -115,3 +115,6 @@ _RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
     evict_config.ALLOCATABLE_MEMORY: _requests,
     evict_config.USED_MEMORY: functools.partial(_use, evict_config.USED_MEMORY),
 }
+
+
+SENTENCES = {**evict.SENTENCES, **evict_requests.SENTENCES}

@@ -191,3 +191,13 @@ def _released(seen: Snapshot, wanted: Mapping[str, Values]) -> Decision:
     if changes:
         return Decision("node", "release", "MemoryQOSReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "MemoryQOSOn" if wanted else "MemoryQOSOff", {"groups": len(wanted)})
+
+
+SENTENCES = {
+    "MemoryQOS": "the pod is protected: min {min_bytes}, low {low_bytes}",
+    "MemoryQOSLevel": "protects as much as the pods below need: min {min_bytes}, low {low_bytes}",
+    "MemoryQOSReleased": "{files} files are restored to the values found",
+    "MemoryQOSOn": "{groups} groups have memory QoS",
+    "MemoryQOSOff": "no class and no pod has memory QoS",
+    "BadMemoryQOSAnnotation": "annotation {annotation} cannot be used: {why}; the settings of the class apply",
+}

@@ -79,3 +79,13 @@ def _evidence(terms: Terms) -> Evidence:
         "unallocated_percent": terms.unallocated_percent,
         "threshold_percent": terms.threshold_percent,
     }
+
+
+SENTENCES = {
+    **offer.SENTENCES,
+    "MidAllocatable": (
+        "{result!}, {mode!}: at most {threshold_percent!} of capacity {node_capacity!}"
+        "[; {static_percent!} of it][; reclaimable from prod pods {prod_reclaimable!}]"
+        "[; {unallocated_percent!} of the {unallocated!} that no pod requested][; published: {sync!}]"
+    ),
+}

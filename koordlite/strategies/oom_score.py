@@ -75,3 +75,10 @@ def _changes(seen: Snapshot, processes: tuple[Process, ...], wanted: int | None)
         value = wanted if wanted is not None else found.value if found else None
         if isinstance(value, int) and (value != process.oom_score_adj or (wanted is None and found)):
             yield OOMScoreChange(process.pid, process.start_time, value, gives_back=wanted is None)
+
+
+SENTENCES = {
+    "NoOOMScores": "no pod requests an oom_score_adj",
+    "OOMScoreReleased": "no longer requested; {processes} processes get back their former oom_score_adj",
+    "BadOOMScore": "the oom_score_adj of container {container} cannot be used: {why}",
+}

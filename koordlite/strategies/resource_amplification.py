@@ -42,3 +42,10 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision("node", "release" if changes else "hold", "NothingAmplified", {}, changes)
     else:
         yield Decision("node", "set" if changes else "hold", "ResourcesAmplified", {"ratios": text}, changes)
+
+
+SENTENCES = {
+    "ResourcesAmplified": "allocatable is amplified by {ratios}",
+    "NothingAmplified": "no resource is amplified",
+    "BadAmplification": "the amplification ratios cannot be used: {why}",
+}

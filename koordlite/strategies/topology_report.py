@@ -237,3 +237,12 @@ def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
     if by_kubelet:
         return seen.kubelet.topology_manager_policy == "single-numa-node"
     return pod.numa_policy == "SingleNUMANode"
+
+
+SENTENCES = {
+    "MachineDescribed": (
+        "{cpus} CPUs and {zones} NUMA zones are described[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
+    ),
+    "PlacementObserved": "checked {containers} containers with a promised placement, generation {generation}",
+    "PlacementUnchanged": "{containers} containers with a promised placement have not moved",
+}

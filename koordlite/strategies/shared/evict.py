@@ -205,3 +205,35 @@ def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
 def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Amounts of one resource as contributions, by uid."""
     return {pod.uid: {name: held[pod.uid]} for pod in pods if pod.uid in held}
+
+
+SENTENCES = {
+    "NoEvictionRule": "no eviction rule is switched on",
+    "StaleInput": "no evictions on stale data: {ages}",
+    "CoolingDown": (
+        "no evictions for another {left_seconds}: the cool-down after an eviction or the start is {cool_down_seconds}"
+    ),
+    "BadEvictionConfig": "the thresholds cannot be used: {why}",
+    "UseUnderThreshold": "{used_percent} of the node is used; the threshold is {threshold_percent}",
+    "UseOverThreshold": (
+        "{used_percent} of the node is used; the threshold is {threshold_percent}, the target {lower_percent}"
+        "[: {release_cpu_milli} cores to release][: {release_memory_bytes} to release]"
+    ),
+    "EvictionRound": (
+        "{chosen} pods to evict[; {missing_cpu_milli} cores will still be missing]"
+        "[; {missing_memory_bytes} will still be missing]"
+    ),
+    "ChosenForEviction": "evicted by {feature}: number {rank} of {candidates} candidates, priority {priority}",
+    "AlreadyLeaving": "already terminating; counted as released",
+    "EvictionRefused": "the cluster refuses its eviction for now: {why}",
+    "NextRound": "would be evicted, but this round is full; number {rank} of {candidates} candidates",
+    "EnoughReleased": "stays: the candidates before it release enough; number {rank} of {candidates} candidates",
+    "ReleasesNothing": "stays: it would release nothing that {feature} needs",
+    "NoPodSample": "stays: its usage is unknown",
+    "EvictionNotEnabled": "stays: it lacks the label koordinator.sh/eviction-enabled: true, which {feature} requires",
+    "PriorityTooHigh": "stays: its priority {priority} is above the threshold of {feature}",
+    "EvictionPolicyForbids": "stays: its annotation koordinator.sh/eviction-policy does not list {feature}",
+    "NotBestEffort": "stays: {feature} evicts only pods of class BE",
+    "PodHasEnded": "the pod has ended",
+}
+"""By reason, for the strategies that share this; see `strategies.sentences`."""

@@ -104,3 +104,16 @@ def _sums(pods: Sequence[Pod], requests: Mapping[str, Mapping[str, int]]) -> dic
 def _lacking(past: Past, evidence: Evidence) -> dict[str, float]:
     """Of the resources without allocatable those that somebody requests."""
     return {n: at for n, at in past.lacking.items() if set(evict.amounts("requested", {n: 0})) <= set(evidence)}
+
+
+SENTENCES = {
+    "RequestsUnderThreshold": "batch and mid pods request no more than {threshold_percent} of the node's allocatable",
+    "RequestsOverThreshold": (
+        "batch and mid pods request more than {threshold_percent} of the node's allocatable; the target is"
+        " {lower_percent}[: {release_batch_cpu_milli} cores of batch to release]"
+        "[: {release_mid_cpu_milli} cores of mid to release][: {release_batch_memory_bytes} of batch to release]"
+        "[: {release_mid_memory_bytes} of mid to release]"
+    ),
+    "AllocatableJustGone": "the node's allocatable has dropped to nothing, but not for long enough to evict for it",
+}
+"""By reason, for the strategies that share this; see `strategies.sentences`."""

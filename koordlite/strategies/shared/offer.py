@@ -55,3 +55,12 @@ def _taken_back(seen: Snapshot, resources: Sequence[str], reason: str, evidence:
         if held:
             changes = tuple(ZoneResourceChange(zone.name, resource, None) for resource in held)
             yield Decision(f"zone/{zone.name}", "release", reason, evidence, changes)
+
+
+SENTENCES = {
+    "ColocationDisabled": "colocation is switched off in the ConfigMap, so nothing is offered to BE",
+    "DegradedNoMetrics": (
+        "no usage data for {ageSeconds}, longer than {degradeTimeMinutes} minutes; the offer is withdrawn"
+    ),
+}
+"""By reason, for the strategies that share this; see `strategies.sentences`."""
