@@ -1,7 +1,7 @@
 """A decision as one English sentence, with its numbers in the formula's own terms.
 
 The sentences are declared by the strategies, beside their reasons (`SENTENCES`), by reason or by reason/verdict.
-`{name}` is a field of the evidence, `{name!}` the same with its unit in full (`2.0 cores`); `{does}` is the verdict as a
+`{name}` is a field of the evidence, `{name!}` with its unit in full (`2.0 cores`); `{does}` is the verdict as a
 verb; `[…]` is left out when one of its fields is missing or all of them are zero or empty. A reason without a sentence
 gets its evidence listed.
 """

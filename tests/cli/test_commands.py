@@ -73,7 +73,7 @@ def test_explain_pod_gathers_what_was_decided_about_it(ask: Ask, manifests: Path
     answer = ask("explain", "pod", "crunch", *SANDBOX, manifests)
     assert answer.code == 0
     assert answer.out.startswith("pod crunch\n")
-    assert "no rule that evicts pods is switched on [memoryEvict]" in answer.out
+    assert "no eviction rule is switched on [memoryEvict]" in answer.out
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

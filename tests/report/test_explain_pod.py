@@ -35,7 +35,7 @@ TICK = Tick(time=1.0, node="n", decisions=(RULE, GONE, OTHER, HELD))
 def test_a_pod_is_told_why_it_goes_its_rank_and_what_made_it_necessary() -> None:
     page = explain("pod crunch", TICK)
     assert "pod/ns/crunch: evict, ChosenForEviction: evicted by BEMemoryEvict: number 1 of 3 candidates" in page
-    assert "90 % of the node are used, 80 % are allowed" in page
+    assert "90 % of the node is used; the threshold is 80 %" in page
     assert "besteffort: hold, Disabled" in page
     assert "crunch-2" not in page
 

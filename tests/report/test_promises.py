@@ -84,7 +84,7 @@ def test_what_is_withheld_is_said_in_words() -> None:
     gone = Decision("node", "hold", "NoMetrics", {"ageSeconds": 5, "degradeTimeMinutes": 15}, strategy="beAllocatable")
     (table,) = allocatable.tables([gone])
     assert table.rows == ()
-    assert "use is unknown for 5 s" in allocatable.text([table])
+    assert "no usage data for 5 s" in allocatable.text([table])
 
 
 def test_without_zones_that_is_said() -> None:

@@ -132,7 +132,7 @@ def test_a_plan_says_what_would_be_done_and_what_would_be_refused() -> None:
     assert "- give BE back as it was found" in done
     assert "30 % of 12 ways is 4 ways: mask f" in done
     assert "resctrl/LS:" in kept
-    assert "pod/ns/p: the hardware has 7 groups, and all are taken: others" in refused
+    assert "pod/ns/p: the hardware has 7 groups and all are taken: others" in refused
 
 
 @pytest.mark.parametrize(
