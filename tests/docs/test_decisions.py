@@ -13,14 +13,18 @@ SOURCES = (
     "koordlite/agent.py",
     "koordlite/formulas/numa.py",
     "koordlite/strategies/shared/*.py",
+    "descheduler/framework.py",
     "descheduler/cycle/*.py",
     "descheduler/filters/*.py",
+    "descheduler/fit/*.py",
+    "descheduler/history/*.py",
     "descheduler/plan/*.py",
     "descheduler/rules/*.py",
     "descheduler/plugins/*.py",
     "descheduler/utilization/*.py",
     "descheduler/migration/*.py",
     "descheduler/evictors/*.py",
+    "descheduler/serve/*.py",
 )
 _WORD = re.compile(r"[A-Z][A-Za-z]+")
 _HEADING = re.compile(r"^### (\w+)$|^\| `([A-Z]\w+)` \|", re.MULTILINE)
