@@ -62,7 +62,7 @@ class Sandbox:
         self._pods: Sequence[objects.PodObject] = ()
         self._node: objects.NodeObject | None = None
         self._problems: tuple[Problem, ...] = ()
-        self._reported: dict[str, tuple[objects.PodObject, int, objects.PodObject]] = {}
+        self._reported: dict[str, tuple[objects.PodObject, object, objects.PodObject]] = {}
         self._reported_node: tuple[objects.NodeObject, tuple[objects.NodeObject, tuple[Problem, ...]]] | None = None
         self._plant(seed)
 
@@ -83,8 +83,7 @@ class Sandbox:
 
     def kubelet_state(self, configured: KubeletState) -> KubeletState:
         """What kubelet says of itself: as configured, and with the CPUs it gave away exclusively."""
-        given = self.kubelet.pod_cpus
-        if not given:
+        if not self.kubelet.static:
             return configured
         return KubeletState(
             cpu_manager_policy="static",
@@ -92,7 +91,7 @@ class Sandbox:
             topology_manager_policy=configured.topology_manager_policy,
             topology_manager_scope=configured.topology_manager_scope,
             reserved_cpus=configured.reserved_cpus,
-            pod_cpus=given,
+            pod_cpus=self.kubelet.pod_cpus,
         )
 
     def node_object(self, name: str) -> objects.NodeObject:
@@ -147,10 +146,10 @@ class Sandbox:
         running = self.kubelet.running.get(uid)
         if running is None:
             return obj
-        restarts = sum(running.restarts.values())
+        state = (sum(running.restarts.values()), tuple(running.waiting.items()))
         known = self._reported.get(uid)
-        if known is None or known[0] is not obj or known[1] != restarts:
-            known = self._reported[uid] = (obj, restarts, kubelet.reported(obj, running))
+        if known is None or known[0] is not obj or known[1] != state:
+            known = self._reported[uid] = (obj, state, kubelet.reported(obj, running))
         return known[2]
 
     def _plant(self, seed: int) -> None:

@@ -128,11 +128,10 @@ def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_mill
 
 
 def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
-    """The groups that differ. Under kubelet's static policy pods keep the full set and only containers are narrowed."""
-    full = _allowed(seen) if seen.kubelet.cpu_manager_policy == "static" else target
+    """The groups that differ. Under kubelet's static policy only containers are narrowed."""
     wanted = dict.fromkeys(_tree(seen), target)
-    if full != target:
-        wanted = {group: target if _is_container(seen, group) else full for group in wanted}
+    if seen.kubelet.cpu_manager_policy == "static":
+        wanted = {group: target if _is_container(seen, group) else _above_containers(seen) for group in wanted}
     wanted |= {group: promise & target or target for group, promise in _promises(seen, config).items()}
     return tuple(
         CgroupChange(group, "cpuset.cpus", value)
@@ -249,6 +248,15 @@ def _allowed(seen: Snapshot) -> CPUSet:
         system_exclusive=seen.system_qos.exclusive_cpus,
         lse=_owned(seen),
     )
+
+
+def _above_containers(seen: Snapshot) -> CPUSet:
+    """The set of pods and of their QoS group under kubelet's static policy.
+
+    Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
+    group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
+    """
+    return within.pod_cpuset(seen) if seen.layout.version == 1 else _allowed(seen)
 
 
 def _tree(seen: Snapshot) -> list[str]:

@@ -70,6 +70,50 @@ def test_on_v1_a_new_container_starts_inside_its_parents_cpus(v1: Sandbox, make_
     assert state.cpuset == CPUSet([0, 1])
 
 
+STATIC_NODE = objects.NodeObject(
+    metadata=objects.ObjectMeta(annotations={"sandbox.koordlite.io/cpu-manager-policy": "static"})
+)
+
+
+def test_on_v1_a_container_does_not_start_where_kubelets_own_set_is_refused(v1: Sandbox, make_pod: MakePod) -> None:
+    besteffort = "/sys/fs/cgroup/cpuset/kubepods/besteffort"
+    v1.files.write(f"{besteffort}/cpuset.cpus", b"1-3")
+    late = make_pod("late")
+    v1.sync([late], STATIC_NODE)
+    (reported,) = v1.reported([late])
+    (status,) = reported.status.container_statuses or ()
+    assert reported.status.phase == "Pending"
+    waiting = (status.state or {})["waiting"]
+    assert waiting["reason"] == "RunContainerError"
+    assert waiting["message"].startswith('failed to write "0-3"')
+    assert waiting["message"].endswith("cpuset.cpus: permission denied")
+
+    v1.files.write(f"{besteffort}/cpuset.cpus", b"0-3")
+    v1.files.write(f"{besteffort}/poduid-late/cpuset.cpus", b"0-3")
+    v1.advance(11)
+    (reported,) = v1.reported([late])
+    group = v1.kubelet.running["uid-late"].workloads[0].group
+    assert reported.status.phase == "Running"
+    assert Cgroups.detect(v1.files).state(group).cpuset == CPUSet.parse("0-3")
+
+
+def test_on_v2_kubelets_own_set_is_taken_whatever_the_parent_has(v2: Sandbox, make_pod: MakePod) -> None:
+    v2.files.write("/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/cpuset.cpus", b"1-3")
+    v2.sync([make_pod("late")], STATIC_NODE)
+    state = Cgroups.detect(v2.files).state(v2.kubelet.running["uid-late"].workloads[0].group)
+    assert (state.cpuset, state.effective) == (v2.machine.cpuset, CPUSet.parse("1-3"))
+
+
+def test_a_cpu_manager_policy_that_does_not_exist_is_named(v1: Sandbox) -> None:
+    (problem,) = v1.sync(
+        [],
+        objects.NodeObject(
+            metadata=objects.ObjectMeta(annotations={"sandbox.koordlite.io/cpu-manager-policy": "dynamic"})
+        ),
+    )
+    assert (problem.value, problem.why) == ("dynamic", "must be static or none")
+
+
 @pytest.mark.parametrize("shape", ["small", "intel-2s-ht"])
 def test_static_cpus_are_kept_from_everybody_else(shape: str, make_pod: MakePod) -> None:
     sandbox = Sandbox(shape)

@@ -53,6 +53,7 @@ class Emulated:
         names = {
             "reservation": "node.koordinator.sh/reservation",
             "system_cpu": "sandbox.koordlite.io/system-cpu",
+            "cpu_manager": "sandbox.koordlite.io/cpu-manager-policy",
             "system_qos": "node.koordinator.sh/system-qos-resource",
         }
         amounts = {"cpu": str(self.cpus), "memory": f"{self.sandbox.machine.memory // 1024}Ki"}

@@ -1,11 +1,14 @@
 """The kubelet of the emulated node: makes and removes the cgroups and processes of pods, as the real one leaves them.
 
 Like the real one it sets shares and quotas from requests and limits, ignores batch resources, sets cpusets of
-containers only, and gives every pod a sandbox container of its own.
+containers only, and gives every pod a sandbox container of its own. A container starts on a copy of its pod's set;
+under the static policy kubelet's own set is then written over it, and where the kernel refuses that (v1, a group above
+has fewer CPUs) the container does not start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import structs
 
 from koordlite.host.cgroups import names
-from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod import pod
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.wire import objects
+from koordlite.sandbox.cgroups import v1
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.machine import memory
 from koordlite.sandbox.machine.clock import BOOTED
@@ -31,7 +35,8 @@ from koordlite.sandbox.pods.workloads import Workload, Workloads
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
 RESTART_SECONDS = 10.0
-"""A killed container comes back after this time, the first delay of kubelet's back-off."""
+"""A container that was killed or could not be started is started again after this time, the first delay of kubelet's
+back-off."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -48,6 +53,8 @@ class RunningPod:
     problems: tuple[Problem, ...] = ()
     restarts: dict[str, int] = dataclasses.field(default_factory=dict)
     """By container name."""
+    waiting: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Why a container could not be started, by its name."""
 
 
 class Kubelet:
@@ -62,6 +69,8 @@ class Kubelet:
         self.layout = names.layout(machine.cgroup_version, kubepods)
         self._pods: dict[str, RunningPod] = {}
         self._dead: list[tuple[float, Workload]] = []
+        self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
+        self._static = False
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
@@ -76,6 +85,7 @@ class Kubelet:
         """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
         problems: list[Problem] = []
         self._daemons.demand = pod_spec.system_demand(node, problems)
+        self._static = pod_spec.static_policy(node, problems)
         wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
         for uid in [uid for uid in self._pods if uid not in wanted]:
             self._stop_pod(uid)
@@ -100,12 +110,17 @@ class Kubelet:
             if each.behaviour.static_cpus and each.containers
         )
 
+    @property
+    def static(self) -> bool:
+        """Whether the CPU manager runs the static policy: the node says so, or a pod has static CPUs."""
+        return self._static or bool(self.pod_cpus)
+
     def cpu_manager_state(self) -> str:
         """The checkpoint file of the CPU manager."""
         given = self.pod_cpus
         state = {
-            "policyName": "static" if given else "none",
-            "defaultCpuSet": str(self._shared_pool()) if given else "",
+            "policyName": "static" if self.static else "none",
+            "defaultCpuSet": str(self._shared_pool()) if self.static else "",
             "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
             "checksum": 0,
         }
@@ -122,17 +137,23 @@ class Kubelet:
             self._dead.append((now + RESTART_SECONDS, workload))
 
     def restart(self, now: float) -> None:
-        """Start again what was killed long enough ago, unless its pod or its group is gone."""
+        """Start again what was killed, or could not be started, long enough ago, unless its pod or group is gone."""
+        retried = [(running, spec) for when, running, spec in self._unstarted if when <= now]
+        self._unstarted = [each for each in self._unstarted if each[0] > now]
+        for waiting, spec in retried:
+            if self._pods.get(waiting.described.uid) is waiting:
+                self._start_container(waiting, spec, now)
+                self._follow(waiting, now)
         due = [workload for when, workload in self._dead if when <= now]
         self._dead = [(when, workload) for when, workload in self._dead if when > now]
         for workload in due:
-            pod = self._pods.get(workload.uid)
-            if pod is None or workload not in pod.workloads or self._cgroups.cpu.find(workload.group) is None:
+            running = self._pods.get(workload.uid)
+            if running is None or workload not in running.workloads or self._cgroups.cpu.find(workload.group) is None:
                 continue
             old, container = workload.process, workload.name.rpartition("/")[2]
             workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
             workload.process.oom_score_adj = old.oom_score_adj
-            pod.restarts[container] = pod.restarts.get(container, 0) + 1
+            running.restarts[container] = running.restarts.get(container, 0) + 1
             self._start(workload)
 
     def end_below(self, group: str) -> None:
@@ -157,16 +178,21 @@ class Kubelet:
             self._start_pod(present, now)
         present.source, present.described, present.behaviour = obj, described, behaviour
         present.problems = tuple(problems)
-        for workload in present.workloads:
-            workload.demand, workload.disk = behaviour.demand, behaviour.disk
-        self._set_resources(present)
-        self._set_memory(present, now)
+        self._follow(present, now)
+
+    def _follow(self, running: RunningPod, now: float) -> None:
+        """Resources and behaviour as the pod's manifest has them now."""
+        for workload in running.workloads:
+            workload.demand, workload.disk = running.behaviour.demand, running.behaviour.disk
+        self._set_resources(running)
+        self._set_memory(running, now)
 
     def _start_pod(self, fresh: RunningPod, now: float) -> None:
         self._make(fresh.group)
         fresh.pause = self._start_pause(fresh, now)
         fresh.containers = pod_spec.containers(fresh.described)
-        fresh.workloads = tuple(self._start_container(fresh, spec, now) for spec in fresh.containers)
+        for spec in fresh.containers:
+            self._start_container(fresh, spec, now)
 
     def _start_pause(self, fresh: RunningPod, now: float) -> Process:
         group = self._container_group(fresh.group, pod_spec.container_id(fresh.described.uid, "pause"))
@@ -177,12 +203,20 @@ class Kubelet:
         self._cgroups.attach(group, process.tids)
         return process
 
-    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> Workload:
+    def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
         group = self._container_group(fresh.group, spec.id)
         self._make(group)
-        forced = fresh.behaviour.cpuset
-        if forced is not None:
-            self._cpuset(group).cpus = forced & self._machine.cpuset
+        cpus = self._own_cpus(fresh)
+        try:
+            if cpus is not None:
+                self._write_cpus(self._cpuset(group), cpus)
+        except OSError as error:
+            words = (error.strerror or "").lower()
+            fresh.waiting[spec.name] = f'failed to write "{cpus}": /sys/fs/cgroup/cpuset/{group}/cpuset.cpus: {words}'
+            self._cgroups.remove(group)
+            self._unstarted.append((now + RESTART_SECONDS, fresh, spec))
+            return
+        fresh.waiting.pop(spec.name, None)
         wanted = fresh.behaviour.demand
         threads = pod_spec.threads(wanted, len(self._machine.cpus))
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
@@ -190,7 +224,13 @@ class Kubelet:
         name = f"{fresh.described.key}/{spec.name}"
         workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
         self._start(workload)
-        return workload
+        fresh.workloads = (*fresh.workloads, workload)
+
+    def _own_cpus(self, running: RunningPod) -> CPUSet | None:
+        """What is written into the containers of a pod; None leaves them on their pod's set."""
+        if running.behaviour.cpuset is not None:
+            return running.behaviour.cpuset & self._machine.cpuset
+        return running.behaviour.static_cpus or (self._shared_pool() if self.static else None)
 
     def _set_resources(self, running: RunningPod) -> None:
         """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
@@ -199,7 +239,8 @@ class Kubelet:
         milli = 0 if best_effort else running.described.request_milli("cpu")
         self._set_shares(running.group, pod_spec.shares(milli))
         self._set_quota(running.group, pod_spec.pod_quota_us(specs))
-        for spec, workload in zip(specs, running.workloads, strict=False):
+        by_name = {workload.name.rpartition("/")[2]: workload for workload in running.workloads}
+        for spec, workload in ((spec, by_name[spec.name]) for spec in specs if spec.name in by_name):
             self._set_shares(workload.group, spec.shares)
             self._set_quota(workload.group, spec.quota_us)
             self._set_memory_limit(workload.group, spec.memory_limit)
@@ -235,20 +276,29 @@ class Kubelet:
                     group.cpus, group.mems = group.parent.cpus, group.parent.mems
 
     def _set_pool(self) -> None:
-        """With exclusive CPUs given away, every other container is kept off them."""
-        if not self.pod_cpus:
+        """Under the static policy every other container is kept off the exclusive CPUs."""
+        if not self.static:
             return
-        pool = self._shared_pool()
         for running in self._pods.values():
-            if running.behaviour.cpuset is None:
-                self._set_cpusets(running, running.behaviour.static_cpus or pool)
+            cpus = self._own_cpus(running)
+            if running.behaviour.cpuset is None and cpus is not None:
+                self._set_cpusets(running, cpus)
 
     def _set_cpusets(self, running: RunningPod, cpus: CPUSet) -> None:
+        """What the kernel refuses stays as it is: the real one logs it and tries again."""
         for workload in running.workloads:
             group = self._cgroups.cpuset.find(workload.group)
             if group is not None and group.cpus != cpus:
-                group.cpus = cpus if self._cgroups.version == 2 else (cpus & _above(group)) or group.cpus
-                self._cgroups.cpuset.epoch += 1
+                with contextlib.suppress(OSError):
+                    self._write_cpus(group, cpus)
+
+    def _write_cpus(self, group: Group, cpus: CPUSet) -> None:
+        """Write `cpuset.cpus` as the runtime does; OSError where the kernel refuses it."""
+        if self._cgroups.version == 1:
+            v1.nested(group, "cpus", cpus)
+        else:
+            group.cpus = cpus
+        self._cgroups.cpuset.epoch += 1
 
     def _shared_pool(self) -> CPUSet:
         return self._machine.cpuset - union(each.cpus for each in self.pod_cpus)
@@ -294,21 +344,21 @@ class Kubelet:
         return group
 
 
-def _above(group: Group) -> CPUSet:
-    return group.parent.cpus if group.parent else EMPTY
-
-
 def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:
     """The pod with the status a kubelet reports: its phase, QoS class and container ids."""
-    statuses: Sequence[objects.ContainerStatus] = [
-        objects.ContainerStatus(
-            name=spec.name,
-            container_id=spec.id,
-            state={"running": {}},
-            restart_count=running.restarts.get(spec.name, 0),
-        )
-        for spec in running.containers
-    ]
+    statuses = tuple(_container_status(running, spec) for spec in running.containers)
     qos_class = str(running.described.kube_qos)
-    status = structs.replace(obj.status, phase="Running", qos_class=qos_class, container_statuses=tuple(statuses))
+    phase = "Pending" if running.waiting and not running.workloads else "Running"
+    status = structs.replace(obj.status, phase=phase, qos_class=qos_class, container_statuses=statuses)
     return structs.replace(obj, status=status)
+
+
+def _container_status(running: RunningPod, spec: ContainerSpec) -> objects.ContainerStatus:
+    refusal = running.waiting.get(spec.name)
+    waiting = {"reason": "RunContainerError", "message": refusal}
+    return objects.ContainerStatus(
+        name=spec.name,
+        container_id=spec.id,
+        state={"waiting": waiting} if refusal else {"running": {}},
+        restart_count=running.restarts.get(spec.name, 0),
+    )

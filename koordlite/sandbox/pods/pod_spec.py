@@ -25,6 +25,8 @@ DISK = "sandbox.koordlite.io/disk-read"
 STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
 CPUSET = "sandbox.koordlite.io/cpuset"
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
+CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
+"""On the Node: `static` or `none`. Without it the policy is static while a pod has static CPUs."""
 
 SMALLEST_MEMORY = 64 * 2**20
 MIN_SHARES, MAX_SHARES = 2, 262_144
@@ -126,6 +128,19 @@ def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> D
     notes = (node.metadata.annotations or {}) if node else {}
     owner = f"node/{node.metadata.name}" if node else "node"
     return _Annotations(owner, notes, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
+
+
+def static_policy(node: objects.NodeObject | None, problems: list[Problem]) -> bool:
+    """Whether the node says that its CPU manager runs the static policy."""
+    notes = (node.metadata.annotations or {}) if node else {}
+    owner = f"node/{node.metadata.name}" if node else "node"
+    return _Annotations(owner, notes, problems).get(CPU_MANAGER_POLICY, _policy) == "static"
+
+
+def _policy(text: str) -> str:
+    if text not in ("static", "none"):
+        raise ValueError("must be static or none")
+    return text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

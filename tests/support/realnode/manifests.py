@@ -72,6 +72,10 @@ class Manifests:
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
         self._write(f"pod-{pod.name}.yaml", body)
 
+    def cpu_manager(self, default: str, **exclusive: Mapping[str, str]) -> None:
+        """Kubelet's checkpoint under the static policy: its default set, and the sets of containers by pod uid."""
+        self._write("cpu_manager_state", {"policyName": "static", "defaultCpuSet": default, "entries": exclusive})
+
     def remove(self, pod: Pod) -> None:
         """The pod is deleted."""
         (self.folder / f"pod-{pod.name}.yaml").unlink()
