@@ -256,7 +256,7 @@ def _above_containers(seen: Snapshot) -> CPUSet:
     Kubelet writes its default set into each new container, reserved CPUs and all. On v1 the kernel refuses that where a
     group above has fewer CPUs, and the container does not start; so these groups keep what kubelet's top group has.
     """
-    return within.pod_cpuset(seen) if seen.layout.version == 1 else _allowed(seen)
+    return usable_cpus.pod_cpuset(seen) if seen.layout.version == 1 else _allowed(seen)
 
 
 def _tree(seen: Snapshot) -> list[str]:
