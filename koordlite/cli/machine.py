@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Mapping
 
-from koordlite import config
+from koordlite import config, strategies
 from koordlite.clock import RealClock
 from koordlite.config import Agent, Http, Settings
 from koordlite.host import bundle, sysfs
@@ -180,7 +180,9 @@ def with_modes(chosen: Settings, args: argparse.Namespace) -> Settings:
     for text in getattr(args, "strategy", ()):
         name, _, mode = text.partition("=")
         if name not in chosen.strategies or mode not in ("off", "observe", "enforce"):
+            renamed = next((s.name for s in strategies.discover() if s.formerly and s.formerly == name), None)
             do = f"write NAME=off|observe|enforce with NAME one of {', '.join(chosen.strategies)}"
+            do = f"{name} has been renamed: write {renamed}={mode}" if renamed else do
             raise ConfigError(Problem("command line", "--strategy", text, "no such strategy or mode", do))
         chosen = config.with_modes(chosen, mode, frozenset({name}))
     return chosen

@@ -47,6 +47,8 @@ class Strategy:
     config: type[StrategySettings]
     decide: Decide
     doc: str
+    formerly: str = ""
+    """Optional in a module (`FORMERLY`): the name it had, so that an old configuration is told the new one."""
     reads: Asked = _nobody
     """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`,
     or `system/NAME`, for these settings and pods. What it wrote is seen as long as it is in the journal."""
@@ -157,6 +159,7 @@ def _load(name: str) -> Strategy:
         config=module.Config,
         decide=module.decide,
         doc=(module.__doc__ or "").strip(),
+        formerly=getattr(module, "FORMERLY", ""),
         reads=getattr(module, "reads", _nobody),
         throttling=getattr(module, "throttling", _nobody),
         windows=getattr(module, "windows", _nobody),

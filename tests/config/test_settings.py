@@ -49,6 +49,14 @@ def test_an_empty_file_only_observes() -> None:
     assert set(settings.strategies) == {found.name for found in strategies.discover()}
 
 
+def test_the_former_name_of_a_section_is_refused_with_the_present_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse("strategies:\n  nodeReservation:\n    mode: enforce\n", "koordlite.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.object, problem.field) == ("koordlite.yaml:2:3", "$.strategies")
+    assert problem.do == "it has been renamed: write reservationReport"
+
+
 def test_one_strategy_can_be_enforced_by_file() -> None:
     settings = config.parse("strategies:\n  cpuSuppress:\n    mode: enforce\n    growHoldSeconds: 100\n", "file")
     assert settings.strategies["cpuSuppress"].mode == "enforce"

@@ -15,7 +15,7 @@ ALL = strategies.discover()
 
 
 def test_the_first_strategies_are_found() -> None:
-    names = {"beAllocatable", "cpuSuppress", "cpusetPools", "nodeReservation", "resctrl", "topologyReport"}
+    names = {"beAllocatable", "cpuSuppress", "cpusetPools", "reservationReport", "resctrl", "topologyReport"}
     assert names <= {strategy.name for strategy in ALL}
 
 

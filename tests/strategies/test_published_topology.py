@@ -1,4 +1,4 @@
-"""What is published on the NodeResourceTopology by `node_reservation` and `topology_report`, and how often."""
+"""What is published on the NodeResourceTopology by `reservation_report` and `topology_report`, and how often."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.model.wire.objects import Zone, ZoneResource
-from koordlite.strategies import node_reservation, topology_report
+from koordlite.strategies import reservation_report, topology_report
 
 GROUP = "kubepods/burstable/podp"
 
@@ -31,7 +31,7 @@ def report(seen: Snapshot) -> dict[str, Decision]:
 
 
 def reserve(seen: Snapshot) -> Decision:
-    (decision,) = node_reservation.decide(seen, node_reservation.Config())
+    (decision,) = reservation_report.decide(seen, reservation_report.Config())
     return decision
 
 

@@ -2,8 +2,8 @@
 
 One reader for the configuration files of both products. A field's type is one of bool, int, float, str, a Literal, an
 optional or tuple of these, `dict[str, …]`, or another dataclass; names are camelCase in YAML, snake_case in Python.
-A field's metadata may hold `name` (its YAML name), `ge` and `le` (bounds), `yaml` (the type to read instead of its own)
-and `check` (called with the value, raises ValueError). A dataclass with a static method `variant(name)` is read as the
+A field's metadata may hold `name` (its YAML name), `formerly` (the name it had, which is refused with a hint), `ge` and
+`le` (bounds), `yaml` (the type to read instead of its own) and `check` (called with the value, raises ValueError). A dataclass with a static method `variant(name)` is read as the
 dataclass which that returns for the mapping's `name`; for an unknown name it returns the class itself.
 """
 
@@ -132,7 +132,7 @@ class _Reader:
         known = fields(shape)
         for key, child in self._pairs(node, path):
             if key.value not in known:
-                self._unknown(key, list(known), path)
+                self._unknown(key, known, path)
                 continue
             field, hint = known[key.value]
             if child.tag == _NULL and typing.get_origin(hint) is tuple:
@@ -155,9 +155,11 @@ class _Reader:
                 self.wrong(node, path, str(error), "change the combination")
             return None
 
-    def _unknown(self, key: yaml.Node, known: list[str], path: str) -> None:
+    def _unknown(self, key: yaml.Node, known: Mapping[str, tuple[dataclasses.Field[Any], Any]], path: str) -> None:
+        renamed = next((n for n, (field, _) in known.items() if field.metadata.get("formerly") == key.value), None)
         close = difflib.get_close_matches(str(key.value), known, n=1)
         do = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known) or 'nothing'}"
+        do = f"it has been renamed: write {renamed}" if renamed else do
         self.wrong(key, path, "unknown key", do)
 
     def _check_bounds(self, node: yaml.Node, value: Any, field: dataclasses.Field[Any], path: str) -> None:

@@ -15,7 +15,7 @@ from koordlite.report.tick import Tick
 SUBJECT = "node"
 NEWEST = 8
 _PARTS = (
-    ("kept for the system", "nodeReservation", "explain reservation"),
+    ("kept for the system", "reservationReport", "explain reservation"),
     ("best effort may use", "cpuSuppress", "explain besteffort"),
     ("best effort may request", "beAllocatable", "explain allocatable"),
     ("mid may request", "midAllocatable", "explain allocatable"),

@@ -16,7 +16,7 @@ from koordlite.report.tick import Tick
 
 ALIASES = {
     "allocatable": "beAllocatable",
-    "reservation": "nodeReservation",
+    "reservation": "reservationReport",
     "pools": "cpusetPools",
     "suppress": "cpuSuppress",
     "topology": "topologyReport",

@@ -1,7 +1,8 @@
-"""Publish which CPUs the node reservation keeps for processes outside Kubernetes.
+"""Report which CPUs the node reservation keeps for processes outside Kubernetes.
 
 The annotation `node.koordinator.sh/reservation` is resolved once, when the picture is taken, so that every strategy
-sees the same CPUs; this one says what came of it and publishes the concrete list on the NodeResourceTopology.
+sees the same CPUs; this one says what came of it and publishes the concrete list on the NodeResourceTopology. Switched off, it reports
+nothing; the CPUs stay reserved as long as the annotation is there.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from koordlite.model.snapshot import Snapshot
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
-    """Section `nodeReservation`."""
+    """Section `reservationReport`."""
 
 
+FORMERLY = "nodeReservation"
+"""Off, it never gave the reserved CPUs back: the old name promised too much."""
 _REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": "NothingReserved"}
 
 
