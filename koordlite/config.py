@@ -147,12 +147,7 @@ def shape() -> type[Any]:
     """What koordlite.yaml holds, for readers of files that have it as a section."""
     found = strategies.discover()
     fields = [
-        (
-            s.module,
-            s.config,
-            dataclasses.field(default=s.config(), metadata={"formerly": s.formerly} if s.formerly else {}),
-        )
-        for s in found
+        (s.module, s.config, dataclasses.field(default=s.config(), metadata={"formerly": s.formerly})) for s in found
     ]
     sections = dataclasses.make_dataclass("Strategies", fields, frozen=True)
     return dataclasses.make_dataclass("File", [("strategies", sections, sections())], bases=(_File,), frozen=True)

@@ -1,8 +1,8 @@
 """Report which CPUs the node reservation keeps for processes outside Kubernetes.
 
 The annotation `node.koordinator.sh/reservation` is resolved once, when the picture is taken, so that every strategy
-sees the same CPUs; this one says what came of it and publishes the concrete list on the NodeResourceTopology. Switched off, it reports
-nothing; the CPUs stay reserved as long as the annotation is there.
+sees the same CPUs; this one says what came of it and publishes the concrete list on the NodeResourceTopology. Switched
+off, it reports nothing; the CPUs stay reserved as long as the annotation is there.
 """
 
 from __future__ import annotations

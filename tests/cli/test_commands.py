@@ -183,6 +183,12 @@ def test_a_bad_strategy_option_lists_the_good_ones(run: Ask, manifests: Path, te
     assert ", cpuSuppress, " in answer.err
 
 
+def test_the_former_name_of_a_strategy_is_refused_with_the_present_one(run: Ask, manifests: Path) -> None:
+    answer = run("run", *SANDBOX, manifests, "--once", "--strategy", "nodeReservation=observe")
+    assert answer.code == 2
+    assert "nodeReservation has been renamed: write reservationReport=observe" in answer.err
+
+
 @pytest.mark.parametrize(
     ("option", "value", "do"),
     [

@@ -3,8 +3,9 @@
 One reader for the configuration files of both products. A field's type is one of bool, int, float, str, a Literal, an
 optional or tuple of these, `dict[str, …]`, or another dataclass; names are camelCase in YAML, snake_case in Python.
 A field's metadata may hold `name` (its YAML name), `formerly` (the name it had, which is refused with a hint), `ge` and
-`le` (bounds), `yaml` (the type to read instead of its own) and `check` (called with the value, raises ValueError). A dataclass with a static method `variant(name)` is read as the
-dataclass which that returns for the mapping's `name`; for an unknown name it returns the class itself.
+`le` (bounds), `yaml` (the type to read instead of its own) and `check` (called with the value, raises ValueError). A
+dataclass with a static method `variant(name)` is read as the dataclass which that returns for the mapping's `name`; for
+an unknown name it returns the class itself.
 """
 
 from __future__ import annotations
