@@ -192,7 +192,7 @@ class Round:
         try:
             self._evict(job, pod)
         except ApiError as error:
-            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or error.other_uid:
                 return  # Gone, or another one: the next round sees it.
             self._pace.refuse(job, error.retry_after_seconds, self._now)
             yield from self._write(job, reconcile.eviction_refused(job, str(error), now=self._now))

@@ -239,5 +239,6 @@ def _internal_address(node: objects.NodeObject | None) -> str:
 def _failing(state: WatchState) -> Iterator[Problem]:
     """A kind that the server does not have is no problem until something is to be published there."""
     if state.error and not state.absent:
-        do = "look at the API server, and at what this identity may list and watch; what is known stays"
+        what = f"allow this identity to list and watch {state.name}" if state.denied else "look at the API server"
+        do = f"{what}; what is known stays"
         yield Problem("API server", f"watch of {state.name}", "", state.error, do)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -11,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, Request, status
 
-from koordlite.kube.publish.event_series import BURST, COUNT_SECONDS, KEPT, SERIES_SECONDS, Aggregator, Event, Regarding
+from koordlite.kube.publish.event_series import (
+    BURST,
+    COUNT_SECONDS,
+    KEPT,
+    SERIES_SECONDS,
+    TEXTS,
+    Aggregator,
+    Event,
+    Regarding,
+)
 from koordlite.kube.publish.events import Events
 
 POD = Regarding(kind="Pod", namespace="default", name="p", uid="u")
@@ -27,10 +37,30 @@ def test_the_first_is_told_at_once_and_the_same_again_is_counted() -> None:
     first = made.add(_event(), "n", 0.0)
     assert first is not None
     assert first.first
-    assert made.add(_event(note="other numbers"), "n2", 1.0) is None
+    assert made.add(_event(), "n2", 1.0) is None
     (write,) = made.due(COUNT_SECONDS)
     assert (write.first, write.series.name, write.series.count) == (False, "n", 2)
     assert made.due(COUNT_SECONDS + 1) == []
+
+
+def test_another_text_is_an_event_of_its_own() -> None:
+    """The server refuses a change of the note."""
+    made = Aggregator()
+    writes = [made.add(_event(note=note), note, 1.0) for note in ("a", "b", "a")]
+    assert [write and (write.first, write.series.event.note) for write in writes] == [(True, "a"), (True, "b"), None]
+    (write,) = made.due(COUNT_SECONDS + 1)
+    assert (write.series.event.note, write.series.count) == ("a", 2)
+
+
+def test_a_text_that_is_never_the_same_is_counted_on_the_newest_at_last() -> None:
+    made = Aggregator()
+    writes = [made.add(_event(note=str(number)), str(number), 1.0) for number in range(TEXTS + 3)]
+    assert [write is not None for write in writes] == [True] * TEXTS + [False] * 3
+    (write,) = made.due(COUNT_SECONDS + 1)
+    assert (write.series.name, write.series.count) == (str(TEXTS - 1), 4)
+    later = made.add(_event(note="news"), "n", 2 + SERIES_SECONDS)
+    assert later is not None
+    assert later.first
 
 
 def test_after_a_long_silence_it_is_news_again() -> None:
@@ -62,7 +92,7 @@ def test_memory_is_bounded() -> None:
     made = Aggregator()
     for number in range(KEPT + 50):
         made.add(_event(f"p{number}"), "n", number * 15.0)
-    assert len(made._series) <= KEPT
+    assert len(made._things) <= KEPT
 
 
 def _events(api: Any) -> Events:
@@ -76,6 +106,26 @@ def test_an_event_is_what_the_server_accepts(bench: Bench) -> None:
     events.write(Event(regarding=Regarding(kind="Node", name="n1"), reason="R", note="x", action="A"))
     assert events.dropped == 0
     assert bench.asked("create", "events") == 2
+
+
+def test_what_happens_again_is_accepted_whatever_its_text(bench: Bench) -> None:
+    """A real server accepts a patch of the series and refuses one of the note."""
+    moments = itertools.count(0, 100)
+    events = Events(
+        bench.api(), controller="koordlite.io/agent", instance="n1", monotonic=lambda: next(moments), wall=lambda: 1e9
+    )
+    for note in ("1 healthy pod", "2 healthy pods", "2 healthy pods"):
+        events.write(Event(regarding=POD, reason="EvictionRefused", note=note, action="Evict", type="Warning"))
+    assert events.dropped == 0
+    assert (bench.asked("create", "events"), bench.asked("patch", "events")) == (2, 1)
+
+
+def test_a_long_name_is_cut_to_what_an_event_may_be_called(serve: Any) -> None:
+    server, api = serve(lambda request: Reply(201))
+    _events(api).write(_event("p" * 253))
+    name = server.requests[0].body["metadata"]["name"]
+    assert len(name) <= 253
+    assert name.startswith("ppp")
 
 
 def test_notes_times_and_places_keep_the_rules(serve: Any) -> None:

@@ -6,7 +6,7 @@ import errno
 import time
 
 import pytest
-from apibench import Bench, until
+from apibench import NODE, Bench, until
 from apiserver import Fault
 
 from koordlite.kube.client.access import ApiUnreachable
@@ -65,6 +65,16 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated_each_tick(bench: Bench, s
         with pytest.raises(InputError, match=words):
             cluster.publish([NodeResourceChange(BATCH, 5000)])
     assert bench.asked("patch", "nodes/status") == 1
+
+
+def test_a_node_made_again_is_told_as_such(bench: Bench) -> None:
+    cluster = bench.cluster()
+    bench.server.faults.add(Fault(verb="watch", status=503, times=None))
+    bench.server.cut_connections()
+    bench.server.objects.remove("Node", "n1")
+    bench.server.objects.load(NODE)
+    with pytest.raises(InputError, match="the Node was made again under this name"):
+        cluster.publish([NodeResourceChange(BATCH, 5000)])
 
 
 def test_a_hanging_server_holds_a_tick_up_for_half_a_second_only(bench: Bench) -> None:

@@ -122,22 +122,28 @@ def test_a_poison_object_becomes_a_problem_and_the_stream_goes_on() -> None:
     assert view.state.resource_version == "7"
 
 
-def test_a_watch_that_is_too_old_reads_the_newest_list_after_a_pause() -> None:
-    made = _watching()
+@pytest.mark.parametrize("failures", [0, 4])
+def test_a_watch_that_is_too_old_reads_the_newest_list_at_once(failures: int) -> None:
+    """Also after an outage, whose back-off is over with it; and it is no error."""
+    made = _listed()
+    for moment in range(failures):
+        made.on_error(ApiUnreachable(111, "refused", "x"), moment)
+    made.on_watch(10.0)
     with pytest.raises(ApiError) as caught:
         made.on_line(GONE, 10.0)
     made.on_error(caught.value, 10.0)
     ask = made.ask(10.0)
-    assert (ask.verb, ask.paged, ask.at) == ("list", True, 11.0)
+    assert (ask.verb, ask.paged, ask.at) == ("list", True, 10.0)
     assert "resourceVersion" not in dict(ask.query)
     assert list(made.view(10.0).objects) == ["ns/a"], "the last state stays meanwhile"
+    assert made.view(10.0).state.error == ""
     made.on_list("20", [], 11.0)
     assert made.view(11.0).state.relists == 1
 
 
 def test_410_again_and_again_is_asked_ever_more_slowly() -> None:
     made, now, times = _listed(), 0.0, []
-    for _ in range(6):
+    for _ in range(7):
         ask = made.ask(now)
         now = ask.at
         if ask.verb == "list":
@@ -231,6 +237,30 @@ def test_without_bookmarks_watches_become_short() -> None:
     made = _watching()
     made.on_end(240.0)
     assert dict(made.ask(240.0).query)["timeoutSeconds"] == "50"
+
+
+def test_a_watch_that_is_silent_to_its_end_proves_nothing_where_bookmarks_came_before() -> None:
+    """A version of the future: the server was restored from a backup, says 200, and nothing more."""
+    made = _watching()
+    made.on_line(_mark("9"), 60.0)
+    made.on_end(240.0)
+    made.on_watch(241.0)
+    made.on_end(541.0)
+    assert made.view(541.0).state.age_seconds == 541.0 - 241.0
+    ask = made.ask(541.0)
+    assert (ask.verb, dict(ask.query)["resourceVersion"]) == ("list", "9")
+    made.on_error(ApiError(504, "Timeout", "Too large resource version", retry_after_seconds=1), 544.0)
+    ask = made.ask(544.0)
+    assert (ask.verb, ask.at) == ("list", 545.0)
+    assert "resourceVersion" not in dict(ask.query)
+
+
+def test_only_a_refusal_for_want_of_rights_is_called_one() -> None:
+    made = _watching()
+    made.on_error(ApiError(403, "Forbidden", "no"), 1.0)
+    assert made.view(1.0).state.denied
+    made.on_error(ApiUnreachable(111, "refused", "x"), 2.0)
+    assert not made.view(2.0).state.denied
 
 
 def test_a_kind_the_server_does_not_have_is_looked_for_under_its_other_version() -> None:

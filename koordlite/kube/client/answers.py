@@ -60,6 +60,15 @@ class ApiError(KoordliteError):
         """Whether the server does not serve this kind of object at all."""
         return self.status == HTTPStatus.NOT_FOUND and not self.named
 
+    @property
+    def other_uid(self) -> bool:
+        """Whether a patch was refused because the object has another uid: it was made again under the name.
+
+        For a patch a uid is a field that may not change, hence 422; as a precondition of other requests it is 409.
+        """
+        fields = (cause.field for cause in self.causes)
+        return self.status == HTTPStatus.UNPROCESSABLE_ENTITY and "metadata.uid" in fields
+
 
 class ApiUnreachable(OSError):
     """No usable answer: refused, cut, timed out, or not what an API server says. Arguments: errno, words, URL."""

@@ -1,4 +1,7 @@
-"""Which events are worth telling: the same again becomes a count, and nobody floods the cluster."""
+"""Which events are worth writing: the same again becomes a count, another text a new event, within bounds.
+
+An API server accepts a later change of `series` alone: the note of an Event is immutable (events.k8s.io/v1).
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ COUNT_SECONDS = 60.0
 BURST = 25
 REFILL_SECONDS = 12.0
 """So many events at once, then one each so many seconds, over all subjects."""
+TEXTS = 8
+"""Texts of one thing that become events of their own within SERIES_SECONDS. Further ones are counted on the newest:
+a text whose numbers change each time must not fill the cluster."""
 KEPT = 1024
-"""Series kept in mind; the longest silent are forgotten."""
+"""Things kept in mind; the longest silent are forgotten."""
 
 EventType = Literal["Normal", "Warning"]
 
@@ -43,7 +49,7 @@ class Event:
 
     @property
     def same(self) -> tuple[str, ...]:
-        """What makes two of them the same: all but the note, whose numbers change."""
+        """What makes two of them one thing: all but the note."""
         about = self.regarding
         return about.kind, about.namespace, about.name, about.uid, self.reason, self.action, self.type
 
@@ -72,32 +78,38 @@ class Aggregator:
     """Decides what becomes of each event. Times are seconds of one monotonic clock."""
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, ...], Series] = {}
+        self._things: dict[tuple[str, ...], dict[str, Series]] = {}
+        """Series by what they are about, then by their note; the newest note last."""
         self._tokens, self._refilled_at = float(BURST), float("-inf")
         self.dropped = 0
         """Events told to nobody because there were too many."""
 
     def add(self, event: Event, name: str, now: float) -> Write | None:
         """The write that this event asks for at once, if any; `name` is used when it is the first of its series."""
-        known = self._series.get(event.same)
-        if known is not None and now - known.last_at < SERIES_SECONDS:
-            known.count, known.last_at, known.event = known.count + 1, now, event
+        texts = {n: s for n, s in self._things.get(event.same, {}).items() if now - s.last_at < SERIES_SECONDS}
+        known = texts.get(event.note)
+        if known is None and len(texts) >= TEXTS:
+            known = list(texts.values())[-1]
+        if known is not None:
+            known.count, known.last_at = known.count + 1, now
             return self._counted(known, now)
         if not self._may(now):
             self.dropped += 1
             return None
-        fresh = self._series[event.same] = Series(event, name, now, now)
+        fresh = Series(event, name, now, now)
+        self._things[event.same] = {**texts, event.note: fresh}
         self._forget()
         return Write(fresh, first=True)
 
     def due(self, now: float) -> list[Write]:
         """Counts that were held back and may be written by now."""
-        waiting = [series for series in self._series.values() if series.count > series.written_count]
+        known = (series for texts in self._things.values() for series in texts.values())
+        waiting = [series for series in known if series.count > series.written_count]
         return [write for series in waiting if (write := self._counted(series, now))]
 
     def lost(self, series: Series) -> None:
         """The event is not there any more, or was never accepted: the next one begins again."""
-        self._series.pop(series.event.same, None)
+        self._things.get(series.event.same, {}).pop(series.event.note, None)
 
     def _counted(self, series: Series, now: float) -> Write | None:
         if now - series.written_at < COUNT_SECONDS or not self._may(now):
@@ -115,6 +127,8 @@ class Aggregator:
         return True
 
     def _forget(self) -> None:
-        while len(self._series) > KEPT:
-            oldest = min(self._series, key=lambda same: self._series[same].last_at)
-            del self._series[oldest]
+        while len(self._things) > KEPT:
+            del self._things[min(self._things, key=self._last_at)]
+
+    def _last_at(self, same: tuple[str, ...]) -> float:
+        return max((series.last_at for series in self._things[same].values()), default=float("-inf"))

@@ -20,6 +20,8 @@ WAITING = 256
 """Events that may wait to be written; more are dropped and counted."""
 NOTE_CHARACTERS = 1024
 """The server refuses longer notes."""
+NAME_CHARACTERS = 230
+"""So much of a subject's name becomes part of the Event's, which may have 253."""
 DUE_SECONDS = 10.0
 CLUSTER_NAMESPACE = "default"
 """Where events about objects without a namespace go; the server accepts no other."""
@@ -86,7 +88,8 @@ class Events:
     def write(self, event: Event) -> None:
         """Write one event now, in this thread."""
         self._written += 1
-        name = f"{event.regarding.name}.{int(self._wall() * 1e6):x}{self._written & 0xFFF:03x}"
+        about = event.regarding.name[:NAME_CHARACTERS].rstrip("-.")
+        name = f"{about}.{int(self._wall() * 1e6):x}{self._written & 0xFFF:03x}"
         write = self._aggregator.add(event, name, self._monotonic())
         if write:
             self._send(write)
@@ -117,12 +120,8 @@ class Events:
             return
         last = {"count": series.count, "lastObservedTime": micro_time.micro(self._wall())}
         try:
-            self._api.request(
-                "PATCH",
-                f"{folder}/{series.name}",
-                body={"series": last, "note": _note(series.event)},
-                content_type="application/merge-patch+json",
-            )
+            path, body = f"{folder}/{series.name}", {"series": last}
+            self._api.request("PATCH", path, body=body, content_type="application/merge-patch+json")
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise

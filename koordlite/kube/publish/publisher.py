@@ -164,6 +164,8 @@ def _problem(name: str, which: str, error: ApiError) -> Problem:
     """A refusal, with what its reader can do about it."""
     if which == "topology" and error.unknown_resource:
         do = "install the CRD noderesourcetopologies.topology.node.k8s.io, or set the mode of topologyReport to off"
+    elif which == "node" and error.other_uid:
+        do = "the Node was made again under this name, and the watch will show the new one"
     else:
         do = _do(which, error.status)
     about = f"node/{name}" if which == "node" else f"noderesourcetopology/{name}"

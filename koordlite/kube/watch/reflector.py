@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -111,7 +112,10 @@ class Reflector(Generic[T]):
         self._watch_started: float | None = None
         self._last_watch_at = float("-inf")
         self._told = self._marked = False
-        self._bookmarks = True
+        self._bookmarks, self._ever_marked = True, False
+        self._expired = False
+        """Whether the version was too old, and no watch has worked since."""
+        self._denied = False
         self._last_line_at = 0.0
         self._confirmed_at: float | None = None
         self._lists = self._requests = 0
@@ -148,12 +152,12 @@ class Reflector(Generic[T]):
         self._version = self._list_from = version
         self._listed, self._confirmed_at = True, now
         self._lists += 1
-        self._unknown, self._error = 0, ""
+        self._unknown, self._error, self._denied = 0, "", False
 
     def on_watch(self, now: float) -> None:
         """The server began to answer a watch."""
         self._watch_started = self._last_watch_at = self._last_line_at = now
-        self._told = self._marked = False
+        self._told = self._marked = self._denied = False
         self._error = ""
 
     def on_line(self, line: bytes, now: float) -> None:
@@ -169,15 +173,20 @@ class Reflector(Generic[T]):
             raise refusal_in_stream(bytes(event.object))
         version = self._taken(event)
         self._version = version or self._version
-        self._told = True
+        self._told, self._expired = True, False
         self._failures = 0
 
     def on_end(self, now: float) -> None:
         """The watch ended in order."""
         lived = now - (self._watch_started if self._watch_started is not None else now)
-        self._close(now, vouched=True)
+        # Shortly before the end of each watch comes a bookmark, from a server that sends them. Silence to the end is
+        # the answer to a version of the future: of a server that was restored from a backup.
+        silent = self._ever_marked and not self._told and lived >= LIVED_SECONDS
+        self._close(now, vouched=not silent)
+        if silent:
+            self._list_from, self._version = self._version, ""
         if self._told or lived >= LIVED_SECONDS:
-            self._failures = 0
+            self._failures, self._expired = 0, False
         else:
             self._fail(now, "the server ends watches at once")
         if lived >= VOUCH_SECONDS:
@@ -187,12 +196,19 @@ class Reflector(Generic[T]):
         """A request failed, or a watch was refused or cut."""
         watching = self._watch_started is not None or bool(self._version)
         self._close(now, vouched=False)
+        self._denied = False
         if not isinstance(error, ApiError):
             self._fail(now, str(error))
         elif error.unknown_resource and self.source.optional:
             self._unserved(error, now)
+        elif watching and error.status == HTTPStatus.GONE and not self._expired:
+            # The server is there, and only the version is too old: the newest list, at once. A second time in a row
+            # is a failure like others.
+            self._expired, self._failures, self._pause_until, self._error = True, 0, now, ""
+            self._version = self._list_from = ""
         else:
-            last = REFUSED_SECONDS if error.status in (401, 403) else backoff.LAST_SECONDS
+            self._denied = error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+            last = REFUSED_SECONDS if self._denied else backoff.LAST_SECONDS
             self._fail(now, str(error), wished=error.retry_after_seconds, last=last)
             self._distrust(error, watching=watching)
         if self._failures >= FAILURES_TO_RELIST and self._version:
@@ -215,6 +231,7 @@ class Reflector(Generic[T]):
             requests=self._requests,
             error=self._error,
             absent=self._unknown > 0,
+            denied=self._denied,
         )
         return View(self.store.objects, state, self.store.problems, self._listed)
 
@@ -226,7 +243,7 @@ class Reflector(Generic[T]):
             case "DELETED":
                 return self.store.remove(event.object)
             case "BOOKMARK":
-                self._marked = True
+                self._marked = self._ever_marked = True
                 return _version(event.object)
         return ""  # A later server may have other types; what they mean is not known.
 

@@ -77,7 +77,10 @@ class Watching(Generic[T]):
         """Told when it comes up or changes, not at each try."""
         with self._lock:
             self._reflector.on_error(error, self._monotonic())
-        if str(error) != self._said:
+            failed = bool(self._reflector.view(self._monotonic()).state.error)
+        if not failed:
+            LOG.info("watch of %s: the list is read again: %s", self._reflector.source.name, error)
+        elif str(error) != self._said:
             LOG.warning("watch of %s: %s", self._reflector.source.name, error)
         self._said = str(error)
 

@@ -23,3 +23,5 @@ class WatchState:
     """What was wrong with the last request; empty when nothing was."""
     absent: bool = False
     """The server does not know this kind of object: its CRD is not installed."""
+    denied: bool = False
+    """The server refused the last request to this identity (401 or 403)."""

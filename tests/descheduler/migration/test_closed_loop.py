@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from apiserver import Fault
 
 from descheduler.arguments.migration import ObjectLimiter
-from descheduler.migration.objects import JOBS
+from descheduler.evictors.migration_api import Cluster
+from descheduler.migration.objects import JOBS, Reference
+from koordlite.kube.client.answers import ApiError
 
 World = Any
 MERGE = "application/merge-patch+json"
@@ -232,6 +235,32 @@ def test_a_soft_eviction_only_says_that_the_pod_should_go(world: World) -> None:
     assert phases(world) == ["Running"]
     world.server.objects.remove("Pod", name, "default")
     world.work(migrations, 1)
+    assert phases(world) == ["Succeeded"]
+
+
+def test_a_pod_made_again_before_it_is_asked_softly_is_no_refusal(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server answers 422: to a patch, a uid is a field that may not change."""
+    world.deployment("web", 3)
+    world.around()
+    real, answers = Cluster.annotate_pod, []
+
+    def late(self: Cluster, ref: Reference, annotations: Mapping[str, str]) -> None:
+        pod = world.get("Pod", ref.name, "default")
+        world.server.objects.remove("Pod", ref.name, "default")
+        kept = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}
+        world.server.objects.load(pod | {"metadata": kept})
+        with pytest.raises(ApiError) as refused:
+            real(self, ref, annotations)
+        answers.append(refused.value.status)
+        raise refused.value
+
+    monkeypatch.setattr(Cluster, "annotate_pod", late)
+    migrations = world.controller(default_job_mode="EvictDirectly", eviction_policy="SoftEviction")
+    world.ask(migrations)
+    world.work(migrations, 3)
+    assert answers == [422]
     assert phases(world) == ["Succeeded"]
 
 
