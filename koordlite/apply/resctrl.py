@@ -62,7 +62,7 @@ def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Ma
     """
     home = change.group.partition(_MONITORS)[0] if _MONITORS in change.group else ROOT
     moved = [entry for entry in journal.values() if isinstance(entry, TasksMoved)]
-    origins = dict(_origins(host, host.resctrl.homes_of(change.tids), moved))
+    origins = dict(_origins(host, host.resctrl.groups_of(change.tids), moved))
     found = {tid: group for tid, group in origins.items() if not any(_own(each, (), journal) for each in _names(group))}
     if _own(change.group, made, journal) and all(group == home for group in found.values()):
         return
@@ -151,7 +151,7 @@ def _members(host: Host, cgroups: Iterable[str]) -> list[int]:
 
 def _exists(host: Host, group: str) -> bool:
     control, monitors, _ = group.partition(_MONITORS)
-    return group in (host.resctrl.monitor_names(control) if monitors else host.resctrl.group_names())
+    return group in (host.resctrl.mon_group_names(control) if monitors else host.resctrl.group_names())
 
 
 def _own(group: str, made: Collection[str], journal: Mapping[str, Entry]) -> bool:

@@ -99,7 +99,7 @@ def _remove(host: Host, entry: GroupMade) -> bool:
 def _unmounted(host: Host, entry: MountMade, made: Iterable[GroupMade], words: Words) -> AppliedStep:
     """An unmount takes every group with it. Where others have made some, it is theirs from here on."""
     try:
-        present = {*host.resctrl.group_names(), *host.resctrl.monitor_names(ROOT)}
+        present = {*host.resctrl.group_names(), *host.resctrl.mon_group_names(ROOT)}
     except OSError as error:
         return AppliedStep(entry.place, "unmounted", False, words(error))
     others = sorted(present - {group.group for group in made})
@@ -146,7 +146,7 @@ def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
     if control not in (ROOT, *host.resctrl.group_names()):
         control = ROOT
     moved = host.resctrl.move(control, tids).moved
-    if monitors and group in host.resctrl.monitor_names(control):
+    if monitors and group in host.resctrl.mon_group_names(control):
         host.resctrl.move(group, tids)
     return moved > 0
 

@@ -16,7 +16,7 @@ from koordlite.host import bundle
 from koordlite.host.files import RealFiles
 from koordlite.model.decision import Decision
 from koordlite.model.errors import ConfigError, InputError, Problem
-from koordlite.model.pod import resctrl as resctrl_wish
+from koordlite.model.pod import resctrl_protocol
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Files
 from koordlite.report.explain import resctrl_overlap, resctrl_plan
@@ -86,7 +86,7 @@ def _plan(args: argparse.Namespace, width: int) -> int:
         _print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
         return 1 if refused else 0
     print(resctrl_plan.text(decisions, overlaps, width=width))
-    labels = {resctrl_wish.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
+    labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
     print(resctrl_map.text(after, width=width, labels=labels), end="")
     return 1 if refused else 0
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.files import RealFiles
-from koordlite.model.pod import resctrl as resctrl_wish
+from koordlite.model.pod import resctrl_protocol
 from koordlite.ports import Clock, Files
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.mount import Mounts, NoMounts, RealMounts
@@ -38,4 +38,4 @@ def resctrl(files: Files, mounts: Mounts | None = None) -> ResctrlFS:
     Groups the protocol does not know are never made or removed.
     """
     mounts = mounts or (RealMounts() if isinstance(files, RealFiles) else NoMounts())
-    return ResctrlFS(files, mounts=mounts, owns=resctrl_wish.may_be_ours)
+    return ResctrlFS(files, mounts=mounts, owns=resctrl_protocol.may_be_ours)

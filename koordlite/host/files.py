@@ -6,8 +6,9 @@ import collections
 import errno
 import os
 import resource
-from collections.abc import Sequence
 from types import TracebackType
+
+from koordlite.resctrl.files import LocalFiles, with_path
 
 _HOT = frozenset(
     {
@@ -37,12 +38,12 @@ _CHUNK_BYTES = 8192
 _STALE = (errno.ENODEV, errno.ENOENT)
 
 
-class RealFiles:
+class RealFiles(LocalFiles):
     """`ports.Files` on this machine.
 
-    Counters and limits of cgroups are kept open and read with pread: opening them anew costs far more. What was
-    opened first is closed first when there are too many. Other files are closed at once, those of resctrl above all: an
-    open file there makes its umount fail with EBUSY. For one thread at a time.
+    Counters and limits of cgroups are kept open and read with pread: opening them for each read costs far more. What
+    was opened first is closed first when there are too many. All other files are closed at once, as `LocalFiles` does,
+    those of resctrl above all. For one thread at a time.
     """
 
     def __init__(self, *, kept: int = 16_384) -> None:
@@ -66,7 +67,7 @@ class RealFiles:
     def _read_again(self, path: str) -> bytes:
         """The long way: a file that is not kept, or not any more what it was, or does not fit into one read."""
         if path.rpartition("/")[2] not in _HOT:
-            return _read_once(path)
+            return super().read(path)
         known = path in self._kept
         try:
             return self._read_kept(path)
@@ -80,31 +81,6 @@ class RealFiles:
         except OSError:
             self._drop(path)
             raise
-
-    def write(self, path: str, data: bytes) -> None:
-        """One write(2) of `data` to an existing file, unbuffered: a buffered write that fails is repeated on close."""
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            written = os.write(fd, data)
-        except OSError as error:
-            raise _named(error, path) from None
-        finally:
-            os.close(fd)
-        if written != len(data):
-            raise OSError(errno.EIO, f"the kernel took {written} of {len(data)} bytes", path)
-
-    def list(self, path: str) -> Sequence[str]:
-        """Names in a folder, sorted; those of folders, and of links to folders, end with `/`."""
-        with os.scandir(path) as entries:
-            return sorted([f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries])
-
-    def mkdir(self, path: str) -> None:
-        """Make one folder."""
-        os.mkdir(path)
-
-    def rmdir(self, path: str) -> None:
-        """Remove one folder."""
-        os.rmdir(path)
 
     def close(self) -> None:
         """Close every kept descriptor."""
@@ -121,7 +97,7 @@ class RealFiles:
         try:
             return _pread_all(self._descriptor(path))
         except OSError as error:
-            raise _named(error, path) from None
+            raise with_path(error, path) from None
 
     def _descriptor(self, path: str) -> int:
         fd = self._kept.get(path)
@@ -157,20 +133,3 @@ def _pread_all(fd: int) -> bytes:
             break
         content += more
     return content
-
-
-def _read_once(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
-    except OSError as error:
-        raise _named(error, path) from None
-    finally:
-        os.close(fd)
-
-
-def _named(error: OSError, path: str) -> OSError:
-    """The same refusal with the path in it; descriptors do not know their names."""
-    if error.filename is not None:
-        return error
-    return OSError(error.errno, error.strerror, path)

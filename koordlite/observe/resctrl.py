@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.picture.groups import Place
-from koordlite.model.pod import resctrl
+from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl import monitoring

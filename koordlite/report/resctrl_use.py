@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from koordlite.model.pod import resctrl
+from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl.values import CacheUse
 

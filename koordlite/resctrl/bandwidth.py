@@ -15,19 +15,15 @@ _UNITS_PER_GB = 8
 _MB_PER_GB = 1000
 
 
-def bandwidth(*, percent: int | None, cap: BandwidthCapability, reach_mbps: int = 0) -> int | None:
-    """⌈max(percent, minimum) / granularity⌉ × granularity, or on AMD 160 × percent / 100; None: leave alone.
+def fit(*, percent: int | None, cap: BandwidthCapability, l3_bandwidth_mbps: int = 0) -> Fit:
+    """⌈max(percent, minimum) / granularity⌉ × granularity, or on AMD 160 × percent / 100, with its reason in words.
 
-    None without a percent between 1 and 100. 100 is the machine's own maximum, no limit. Below that AMD's percents are
-    of 20 GB/s per core complex, scaled where the machine counts further than 2048; `reach_mbps`, what one cache's
-    memory bandwidth really is in MB/s, takes the place of that figure, and is needed with `mba_MBps`, where without it
-    a percent has no meaning. Source: Koordinator `calculateMbaPercentForGroup`, whose 160 was measured on Milan.
+    The value is None, which means leave it alone, without a percent between 1 and 100. 100 is the machine's own
+    maximum: no limit. Below that AMD's percents are of 20 GB/s per core complex, scaled where the machine counts
+    further than 2048. `l3_bandwidth_mbps`, the memory bandwidth behind one L3 cache in MB/s, replaces that figure. With
+    `mba_MBps` it is needed: there a percent means nothing without it. Source: Koordinator
+    `calculateMbaPercentForGroup`, whose 160 was measured on Milan.
     """
-    return bandwidth_fit(percent=percent, cap=cap, reach_mbps=reach_mbps).value
-
-
-def bandwidth_fit(*, percent: int | None, cap: BandwidthCapability, reach_mbps: int = 0) -> Fit:
-    """`bandwidth` with the hardware's rules in words: `85 % is 90 %, in steps of 10`."""
     if percent is None or not 0 < percent <= PERCENT:
         return Fit(None, "bandwidth is left alone")
     if not (cap.absolute or cap.mbps):
@@ -35,12 +31,12 @@ def bandwidth_fit(*, percent: int | None, cap: BandwidthCapability, reach_mbps: 
     if percent == PERCENT:
         return Fit(cap.maximum, f"no limit on bandwidth is {cap.maximum}")
     if cap.mbps:
-        return _megabytes(percent, cap, reach_mbps)
-    return _eighths(percent, cap, reach_mbps)
+        return _megabytes(percent, cap, l3_bandwidth_mbps)
+    return _eighths(percent, cap, l3_bandwidth_mbps)
 
 
 def same(first: int, second: int, cap: BandwidthCapability) -> bool:
-    """Whether two values are one to this hardware.
+    """Whether the hardware makes no difference between two values.
 
     Kernels store percents in the hardware's own steps and read them back from there: ARM's may come back as less.
     """
@@ -59,16 +55,15 @@ def _percent(percent: int, cap: BandwidthCapability) -> Fit:
     return Fit(value, f"{percent} % of the bandwidth is {value} %, {rule}")
 
 
-def _eighths(percent: int, cap: BandwidthCapability, reach_mbps: int) -> Fit:
-    """AMD: the kernel takes 0 as well, and nobody knows what the hardware does with it."""
-    told = reach_mbps * _UNITS_PER_GB / _MB_PER_GB
-    full = told or cap.maximum * _USEFUL_SHARE_OF_MAXIMUM
+def _eighths(percent: int, cap: BandwidthCapability, l3_bandwidth_mbps: int) -> Fit:
+    """AMD. Never 0: the kernel accepts it, but what the hardware does then is not documented."""
+    full = l3_bandwidth_mbps * _UNITS_PER_GB / _MB_PER_GB or cap.maximum * _USEFUL_SHARE_OF_MAXIMUM
     value = min(max(1, int(full * percent / PERCENT)), cap.maximum)
     return Fit(value, f"{percent} % of {full / _UNITS_PER_GB:g} GB/s a cache is {value} eighths of a GB/s")
 
 
-def _megabytes(percent: int, cap: BandwidthCapability, reach_mbps: int) -> Fit:
-    if not reach_mbps:
-        return Fit(None, "bandwidth counts in MB/s here (mba_MBps), and what 100 % is was not told (l3BandwidthMbps)")
-    value = min(max(1, reach_mbps * percent // PERCENT), cap.maximum)
-    return Fit(value, f"{percent} % of {reach_mbps} MB/s a cache is {value} MB/s")
+def _megabytes(percent: int, cap: BandwidthCapability, l3_bandwidth_mbps: int) -> Fit:
+    if not l3_bandwidth_mbps:
+        return Fit(None, "bandwidth counts in MB/s here (mba_MBps): a percentage needs l3BandwidthMbps")
+    value = min(max(1, l3_bandwidth_mbps * percent // PERCENT), cap.maximum)
+    return Fit(value, f"{percent} % of {l3_bandwidth_mbps} MB/s a cache is {value} MB/s")

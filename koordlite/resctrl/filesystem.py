@@ -1,4 +1,4 @@
-"""The resctrl file system: what it offers, its groups, and writes that carry the kernel's own reason when refused.
+"""The resctrl file system: capabilities, groups, threads, counters. A refusal carries the kernel's own reason.
 
 A control group is named by its folder; the root's name is empty. A monitoring group is named with its control group,
 `BE/mon_groups/web`, or `/mon_groups/web` below the root. Source: Linux resctrl document.
@@ -9,41 +9,40 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from koordlite.ports import Files
 from koordlite.resctrl import info, monitoring, refusal, schemata
 from koordlite.resctrl import tasks as resctrl_tasks
+from koordlite.resctrl.files import Files
 from koordlite.resctrl.info import Capabilities
 from koordlite.resctrl.monitoring import Counters
 from koordlite.resctrl.mount import Mounts, NoMounts
 from koordlite.resctrl.schemata import Schemata
 from koordlite.resctrl.tasks import Moved
-from koordlite.resctrl.values import ROOT, BandwidthCapability, Resctrl, ResctrlGroup, Values
+from koordlite.resctrl.values import MON_GROUPS, ROOT, BandwidthCapability, ControlGroup, Resctrl, Values
 
 POINT = "/sys/fs/resctrl"
 _NOT_GROUPS = frozenset({"info", "mon_data", "mon_groups"})
-_MONITORS = resctrl_tasks.MONITORS
 _WRITE_LIMIT_BYTES = 4096
 _GONE = (errno.ENOENT, errno.ENODEV)
-_LOOKS_BETWEEN_INFO = 30
-"""How many looks the content of `info` is believed for: it can only change by an unmount. Values of groups that are in
-another unit end it at once."""
+_READS_BETWEEN_INFO = 30
+"""After how many reads of the groups the content of `info` is read again. It changes only when resctrl is mounted
+again. Groups whose values are in another unit show that at once."""
 
 
-def anything(_group: str) -> bool:
+def any_group(_group: str) -> bool:
     """Every group may be made and removed."""
     return True
 
 
 class ResctrlFS:
-    """Groups below `root`, through `files`. `owns` says by name which groups may be made and removed at all."""
+    """The resctrl file system at `root`. `owns` says by name which groups may be made and removed at all."""
 
     def __init__(
-        self, files: Files, root: str = POINT, *, mounts: Mounts | None = None, owns: Callable[[str], bool] = anything
+        self, files: Files, root: str = POINT, *, mounts: Mounts | None = None, owns: Callable[[str], bool] = any_group
     ) -> None:
         self.root = root
         self._files, self._mounts, self._owns = files, mounts or NoMounts(), owns
         self._known: tuple[tuple[str, ...], Capabilities] | None = None
-        self._looks = 0
+        self._reads = 0
         self._largest: dict[str, int] = {}
         self._fresh: dict[str, int] = {}
 
@@ -62,7 +61,7 @@ class ResctrlFS:
             why = f"{self.root} can only monitor: it has no info/L3, L2 or MB with num_closids"
             return Resctrl(absent=why, monitor=found.monitor)
         groups = dict(self._groups(frozenset(with_tasks or ())))
-        if info.counts_otherwise(found, groups.values()):
+        if info.contradicted(found, groups.values()):
             self._known, self._largest, self._fresh = None, {}, {}
             found = self._capabilities() or found
         self._remember_largest(groups.values())
@@ -71,15 +70,15 @@ class ResctrlFS:
 
     def is_mounted(self) -> bool:
         """Whether there is anything at `root`."""
-        return bool(info.names(self._files, self.root))
+        return bool(info.resources(self._files, self.root))
 
     def group_names(self) -> list[str]:
         """All control groups but the root, sorted; nothing when resctrl is not mounted."""
         return _folders(self._files, self.root)
 
-    def monitor_names(self, group: str) -> list[str]:
+    def mon_group_names(self, group: str) -> list[str]:
         """The monitoring groups of a control group, by their full names."""
-        return [f"{group}{_MONITORS}{name}" for name in _folders(self._files, f"{self._folder(group)}/mon_groups")]
+        return [f"{group}{MON_GROUPS}{name}" for name in _folders(self._files, f"{self._folder(group)}/mon_groups")]
 
     def tasks(self, group: str) -> frozenset[int]:
         """Threads of a group; none when it is gone."""
@@ -95,7 +94,7 @@ class ResctrlFS:
         return self._files.read(f"{self._folder(group)}/mode").decode().strip()
 
     def schemata(self, group: str) -> Schemata:
-        """What a group holds."""
+        """What a group holds; ValueError names a line that cannot be read."""
         return schemata.parse(self._files.read(f"{self._folder(group)}/schemata").decode())
 
     def schemata_raw(self, group: str, resource: str) -> bytes:
@@ -107,7 +106,7 @@ class ResctrlFS:
         return f"{schemata.line(resource, found[resource])}\n".encode()
 
     def counters(self, group: str) -> dict[int, Counters]:
-        """What the monitoring files of a group say, by cache id."""
+        """Occupancy and bandwidth counters of a group, by cache id."""
         return monitoring.read(self._files, self._folder(group))
 
     # ── groups ──
@@ -115,22 +114,23 @@ class ResctrlFS:
     def mount(self, *options: str) -> None:
         """Mount resctrl: `cdp` and `cdpl2` divide code and data, `mba_MBps` counts bandwidth in MB/s.
 
-        OSError EBUSY when it is mounted elsewhere, EINVAL when the machine has not what an option needs.
+        OSError EBUSY when it is mounted elsewhere, EINVAL when the machine lacks what an option needs.
         """
         self._mounts.mount(self.root, ",".join(options))
         self._known = None
         self._note_fresh(ROOT)
 
     def umount(self) -> None:
-        """Take the file system away: groups vanish, threads go to the root, all masks are whole again."""
+        """Unmount: groups vanish, threads go to the root group, masks and bandwidths go back to their defaults."""
         self._mounts.umount(self.root)
         self._known = None
 
     def make_group(self, name: str) -> bool:
-        """Make a group; False when there is one of that name already, which is then not ours.
+        """Make a group; False when there is one of that name already.
 
-        OSError ENOSPC: no class or monitoring id is left. EBUSY: ids of removed groups are still being cleaned, which
-        takes one or two seconds and more while their lines are in a cache.
+        OSError ENOSPC: no CLOSID or RMID is left. EBUSY: RMIDs of removed groups are still in limbo. That takes one or
+        two seconds, and more while their lines are in a cache: try again later. ValueError: no name for a group, or not
+        one that `owns` allows.
         """
         folder = self._own_folder(name)
         try:
@@ -139,25 +139,25 @@ class ResctrlFS:
             return False
         except OSError as error:
             raise refusal.explained(self._files, self.root, error, folder, last=1) from error
-        if _MONITORS not in name:
+        if MON_GROUPS not in name:
             self._note_fresh(name)
         return True
 
     def remove_group(self, name: str) -> None:
-        """Remove a group, if it is there. Its threads fall back to the root, a monitor's to its control group."""
+        """Remove a group if it is there. Its threads go to the root group, those of a mon_group to its parent."""
         try:
             self._files.rmdir(self._own_folder(name))
         except FileNotFoundError:
             return
 
     def set_mode(self, group: str, mode: str) -> None:
-        """`exclusive` lets nobody else overlap, the root included; `shareable` is what groups begin as."""
+        """`exclusive`: no other group may overlap, not even the root group. Groups begin as `shareable`."""
         self._write(f"{self._folder(group)}/mode", f"{mode}\n".encode())
 
     def write_schemata(self, group: str, values: Mapping[str, Values]) -> None:
-        """Give each resource its values by cache id. One write, which the kernel takes or refuses as a whole.
+        """Give each resource its values by cache id, in one write, which the kernel takes or refuses as a whole.
 
-        Only what does not fit in 4096 bytes is split, since the kernel takes no longer write.
+        Only what does not fit in 4096 bytes, the kernel's limit for a write, is split.
         """
         path = f"{self._folder(group)}/schemata"
         for text in schemata.writes(values, longest=_WRITE_LIMIT_BYTES):
@@ -182,61 +182,61 @@ class ResctrlFS:
         return resctrl_tasks.move_all(self._files, self.root, self._folder(group), threads, known=known)
 
     def group_of(self, tid: int) -> str | None:
-        """The control group a thread is in, empty for the root; None when the thread is gone, or nothing tells."""
-        home = resctrl_tasks.home_of(self._files, tid)
-        return None if home is None else home.partition(_MONITORS)[0]
+        """The control group a thread is in; None when the thread is gone, or the kernel does not say."""
+        found = resctrl_tasks.group_of(self._files, tid)
+        return None if found is None else found.partition(MON_GROUPS)[0]
 
-    def homes_of(self, tids: Collection[int]) -> dict[int, str]:
-        """The group of each thread that lives: the control group on kernels of any age, the monitoring group in it
-        where the kernel tells (5.6 and later)."""
-        return resctrl_tasks.homes_of(
+    def groups_of(self, tids: Collection[int]) -> dict[int, str]:
+        """The group of each thread that lives: its monitoring group on Linux 5.6 and later, where it is in one, else
+        its control group."""
+        return resctrl_tasks.groups_of(
             self._files, tids, lambda: {name: self.tasks(name) for name in self.group_names()}
         )
 
-    # ── within ──
+    # ── internals ──
 
     def _capabilities(self) -> Capabilities | None:
         """Read once: only an unmount can change them."""
-        names = info.names(self._files, self.root)
+        names = info.resources(self._files, self.root)
         if not names:
             self._known, self._largest, self._fresh = None, {}, {}
             return None
-        self._looks += 1
-        if self._known is None or self._known[0] != names or self._looks > _LOOKS_BETWEEN_INFO:
-            self._known, self._looks = (names, info.capabilities(self._files, self.root)), 0
+        self._reads += 1
+        if self._known is None or self._known[0] != names or self._reads > _READS_BETWEEN_INFO:
+            self._known, self._reads = (names, info.capabilities(self._files, self.root)), 0
         return self._known[1]
 
     def _with_maximum(self, name: str, cap: BandwidthCapability) -> BandwidthCapability:
         return info.with_maximum(cap, largest=self._largest.get(name, 0), fresh=self._fresh.get(name))
 
-    def _groups(self, with_tasks: frozenset[str]) -> Iterator[tuple[str, ResctrlGroup]]:
+    def _groups(self, with_tasks: frozenset[str]) -> Iterator[tuple[str, ControlGroup]]:
         for name in (ROOT, *self.group_names()):
             try:
                 yield name, self._group(name, name in with_tasks)
             except OSError as error:
                 if name == ROOT:
-                    raise  # Without it nothing is known about the machine.
+                    raise  # The cache ids of the machine are known from it alone.
                 if error.errno not in _GONE:
-                    yield name, ResctrlGroup({}, kept=(f"cannot be read: {error}",))
+                    yield name, ControlGroup({}, unknown=(f"cannot be read: {error}",))
 
-    def _group(self, name: str, with_tasks: bool) -> ResctrlGroup:
+    def _group(self, name: str, with_tasks: bool) -> ControlGroup:
         try:
             found = self.schemata(name)
         except ValueError:
-            found = Schemata()  # Words we do not know: it has no values we could judge.
-        return ResctrlGroup(found.values, self.tasks(name) if with_tasks else None, kept=found.kept)
+            found = Schemata()  # A form this library does not know: no value of it can be judged.
+        return ControlGroup(found.values, self.tasks(name) if with_tasks else None, unknown=found.unknown)
 
-    def _remember_largest(self, groups: Iterable[ResctrlGroup]) -> None:
+    def _remember_largest(self, groups: Iterable[ControlGroup]) -> None:
         for group in groups:
             for resource, values in group.schemata.items():
                 self._largest[resource] = max([self._largest.get(resource, 0), *values.values()])
 
     def _note_fresh(self, name: str) -> None:
-        """A group just made has no limits: the only place that tells the largest bandwidth."""
+        """A group just made has no limits: only its values show the largest bandwidth."""
         try:
             found = self.schemata(name).values
         except (OSError, ValueError):
-            return  # Gone already; the next group tells as well.
+            return  # Gone already; the next group that is made shows it as well.
         self._fresh |= {resource: max(values.values()) for resource, values in found.items() if values}
 
     def _write(self, path: str, data: bytes, *, silent: str = "") -> None:
@@ -249,13 +249,13 @@ class ResctrlFS:
     def _own_folder(self, name: str) -> str:
         folder = self._folder(name)
         if folder == self.root or not self._owns(name):
-            raise ValueError(f"{name!r} is no name for a resctrl group of ours")
+            raise ValueError(f"{name!r} is no name for a resctrl group that this program may make or remove")
         return folder
 
     def _folder(self, group: str) -> str:
         if group == ROOT:
             return self.root
-        control, monitors, monitor = group.partition(_MONITORS)
+        control, monitors, monitor = group.partition(MON_GROUPS)
         parts = [part for part, given in ((control, control or not monitors), (monitor, monitors)) if given]
         if any(not _is_name(part) for part in parts):
             raise ValueError(f"{group!r} is no name for a resctrl group")

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from koordlite.host import procfs
-from koordlite.ports import Files
+from koordlite.resctrl import mount
+from koordlite.resctrl.files import Files, names, text
 from koordlite.resctrl.values import (
     BANDWIDTHS,
     CACHES,
     PERCENT,
     BandwidthCapability,
     CacheCapability,
+    ControlGroup,
     MonitorCapability,
-    ResctrlGroup,
 )
 
-AMD_FLOOR = 2048
+_AMD_MAXIMUM = 2048
 _NO_LIMIT_MBPS = 2**32 - 1
 _ACTIVE = re.compile(r"\[(\w+)\]")
 _FLAGS = frozenset({"cat_l3", "cat_l2", "mba", "cqm"})
-"""Words of /proc/cpuinfo on x86: hints only, since SMBA and ARM's MPAM have none."""
+"""Flags of /proc/cpuinfo on x86: hints only, since SMBA and ARM's MPAM have none."""
 _EVENTS = ("llc_occupancy", "mbm_total_bytes", "mbm_local_bytes")
 
 
@@ -39,14 +39,14 @@ class Capabilities:
     monitor: MonitorCapability | None
 
 
-def names(files: Files, root: str) -> tuple[str, ...]:
+def resources(files: Files, root: str) -> tuple[str, ...]:
     """What the `info` folder lists; nothing when resctrl is not mounted at `root`."""
-    return tuple(_names(files, f"{root}/info"))
+    return tuple(names(files, f"{root}/info"))
 
 
 def absence(files: Files, root: str) -> tuple[str, bool]:
     """Why there is nothing to use below `root`, and whether mounting it would help."""
-    known = _file_systems(files)
+    known = text(files, "/proc/filesystems").split()
     if "resctrl" in known:
         return f"this machine supports resctrl, but it is not mounted: mount -t resctrl resctrl {root}", True
     if not known:
@@ -57,17 +57,17 @@ def absence(files: Files, root: str) -> tuple[str, bool]:
 def command_line(files: Files) -> dict[str, bool]:
     """What option `rdt=` of the kernel's command line switches on, or off by a `!`: `l3cat`, `mba`, `cmt` …
 
-    The last word on a feature counts. Source: Linux kernel parameters, `rdt=`.
+    The last mention of a feature counts. Source: Linux kernel parameters, `rdt=`.
     """
-    words = [word.removeprefix("rdt=") for word in _text(files, "/proc/cmdline").split() if word.startswith("rdt=")]
+    words = [word.removeprefix("rdt=") for word in text(files, "/proc/cmdline").split() if word.startswith("rdt=")]
     features = [feature for word in words for feature in word.split(",") if feature.strip("!")]
     return {feature.lstrip("!"): not feature.startswith("!") for feature in features}
 
 
 def capabilities(files: Files, root: str) -> Capabilities:
     """Caches and bandwidths that can be allocated, and what can be monitored."""
-    present = {name.rstrip("/") for name in names(files, root)}
-    mbps = _counts_megabytes(files, root)
+    present = {name.rstrip("/") for name in resources(files, root)}
+    mbps = "mba_MBps" in mount.options(files)
     return Capabilities(
         caches={name: _cache(files, f"{root}/info/{name}") for name in CACHES if name in present},
         bandwidths={
@@ -82,9 +82,9 @@ def capabilities(files: Files, root: str) -> Capabilities:
 def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -> BandwidthCapability:
     """`cap` with the value that means no limit: 100 percent, 2^32 − 1 MB/s, or what groups start with on AMD.
 
-    info/ does not tell AMD's: a group shows it before anybody limits it. `fresh` is what one just made showed,
-    `largest` the largest value seen anywhere, which may be somebody's limit: then the next power of two is the least
-    it can be (2048 up to Linux 6.8, what the CPU says from 6.9 on).
+    info/ does not have AMD's. A group shows it before it is limited: `fresh` is what a group just made showed.
+    `largest` is the largest value seen anywhere. It may be a limit: then the maximum is at least the next power of two
+    (2048 up to Linux 6.8, what the CPU says from 6.9 on).
     """
     if cap.mbps:
         return dataclasses.replace(cap, maximum=_NO_LIMIT_MBPS)
@@ -94,15 +94,15 @@ def with_maximum(cap: BandwidthCapability, *, largest: int, fresh: int | None) -
         return dataclasses.replace(cap, maximum=fresh)
     is_power_of_two = largest > 0 and largest & (largest - 1) == 0
     least = largest if is_power_of_two else 1 << largest.bit_length()
-    kept = least if is_power_of_two and least >= AMD_FLOOR // 2 else max(AMD_FLOOR, least)
+    kept = least if is_power_of_two and least >= _AMD_MAXIMUM // 2 else max(_AMD_MAXIMUM, least)
     return dataclasses.replace(cap, maximum=kept, maximum_known=False)
 
 
-def counts_otherwise(known: Capabilities, groups: Iterable[ResctrlGroup]) -> bool:
+def contradicted(known: Capabilities, groups: Iterable[ControlGroup]) -> bool:
     """Whether groups hold bandwidths that contradict `known`: MB/s where percent are expected, or the other way round.
 
-    Somebody mounted resctrl anew, with or without `mba_MBps`: names and content of info/ stay the same, and 50 % must
-    not be written as 50 MB/s.
+    This happens when resctrl was mounted again, with or without `mba_MBps`. Names and content of info/ stay the same
+    then, and 50 % must not be written as 50 MB/s.
     """
     cap = known.bandwidths.get("MB")
     held = [value for group in groups for value in group.schemata.get("MB", {}).values()]
@@ -121,7 +121,7 @@ def _cache(files: Files, folder: str) -> CacheCapability:
         shareable_bits=_number(files, f"{folder}/shareable_bits", base=16, default=0),
         sparse_masks=_number(files, f"{folder}/sparse_masks", default=holes) == 1,
         num_closids=_number(files, f"{folder}/num_closids"),
-        io_alloc={"enabled": True, "disabled": False}.get(_text(files, f"{folder}/io_alloc")),
+        io_alloc={"enabled": True, "disabled": False}.get(text(files, f"{folder}/io_alloc")),
     )
 
 
@@ -133,37 +133,32 @@ def _bandwidth(files: Files, folder: str, mbps: bool) -> BandwidthCapability:
         delay_linear=_number(files, f"{folder}/delay_linear", default=1) == 1,
         mbps=mbps,
         num_closids=_number(files, f"{folder}/num_closids"),
-        throttle_mode=_text(files, f"{folder}/thread_throttle_mode"),
+        throttle_mode=text(files, f"{folder}/thread_throttle_mode"),
     )
 
 
 def _monitor(files: Files, folder: str) -> MonitorCapability:
-    found = _text(files, f"{folder}/mon_features").split()
-    active = _ACTIVE.search(_text(files, f"{folder}/mbm_assign_mode"))
+    found = text(files, f"{folder}/mon_features").split()
+    active = _ACTIVE.search(text(files, f"{folder}/mbm_assign_mode"))
     return MonitorCapability(
         num_rmids=_number(files, f"{folder}/num_rmids"),
         features=tuple(name for name in _EVENTS if name in found),
         max_threshold_occupancy=_threshold(files, folder),
         assign_mode=active[1] if active else "",
-        counters=_by_id(_text(files, f"{folder}/num_mbm_cntrs")),
-        free_counters=_by_id(_text(files, f"{folder}/available_mbm_cntrs")),
+        counters=_by_id(text(files, f"{folder}/num_mbm_cntrs")),
+        free_counters=_by_id(text(files, f"{folder}/available_mbm_cntrs")),
     )
 
 
 def _threshold(files: Files, folder: str) -> int | None:
-    text = _text(files, f"{folder}/max_threshold_occupancy")
-    return int(text) if text else None
+    found = text(files, f"{folder}/max_threshold_occupancy")
+    return int(found) if found else None
 
 
-def _by_id(text: str) -> dict[int, int]:
+def _by_id(found: str) -> dict[int, int]:
     """`0=32;1=30` as numbers by cache id."""
-    pairs = (part.partition("=") for part in text.split(";") if part.strip())
+    pairs = (part.partition("=") for part in found.split(";") if part.strip())
     return {int(cache): int(value) for cache, _, value in pairs}
-
-
-def _counts_megabytes(files: Files, root: str) -> bool:
-    """Only the mount options tell that MB is in MB/s; info/MB looks the same."""
-    return any(mount.type == "resctrl" and "mba_MBps" in mount.options for mount in procfs.mounts(files))
 
 
 def _hint(files: Files) -> str:
@@ -171,27 +166,13 @@ def _hint(files: Files) -> str:
     off = [feature for feature, on in command_line(files).items() if not on]
     if off:
         return f"; the kernel's command line switches off {', '.join(off)} (rdt=)"
-    able = sorted(_FLAGS & procfs.processor(files).flags) if _text(files, "/proc/cpuinfo") else []
+    able = sorted(_FLAGS & _cpu_flags(files))
     return f"; the CPU has {', '.join(able)}, so the kernel was built without it" if able else ""
 
 
-def _file_systems(files: Files) -> list[str]:
-    return _text(files, "/proc/filesystems").split()
-
-
-def _names(files: Files, folder: str) -> Sequence[str]:
-    try:
-        return files.list(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-
-
-def _text(files: Files, path: str) -> str:
-    """The content without its newline; empty where this kernel has no such file."""
-    try:
-        return files.read(path).decode(errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+def _cpu_flags(files: Files) -> frozenset[str]:
+    found = re.search(r"^flags\s*:(.*)$", text(files, "/proc/cpuinfo"), re.MULTILINE)
+    return frozenset(found[1].split()) if found else frozenset()
 
 
 def _number(files: Files, path: str, *, base: int = 10, default: int | None = None) -> int:

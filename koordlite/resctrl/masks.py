@@ -15,7 +15,7 @@ from koordlite.resctrl.values import PERCENT, CacheCapability
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fit:
-    """A value this machine takes, and in words how it came from what was asked. None: nothing is to be written."""
+    """A value this machine takes, and in words how it follows from the request. None: nothing is to be written."""
 
     value: int | None
     why: str
@@ -31,12 +31,12 @@ def runs(mask: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def shown(mask: int) -> str:
+def format_ways(mask: int) -> str:
     """The ways of a mask as a list of ranges, `0-3,8`; `none` for 0."""
     return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(mask)) or "none"
 
 
-def held_twice(masks: Iterable[int]) -> int:
+def overlap(masks: Iterable[int]) -> int:
     """The ways that more than one of the masks has."""
     seen = twice = 0
     for mask in masks:
@@ -48,10 +48,10 @@ def held_twice(masks: Iterable[int]) -> int:
 def cache_mask(*, start_percent: int, end_percent: int, cap: CacheCapability) -> int:
     """2^⌈ways × end %⌉ − 2^⌈ways × start %⌉, widened to at least `min_cbm_bits` contiguous bits inside `cbm_mask`.
 
-    ValueError unless 0 ≤ start < end ≤ 100 and `cbm_mask` is a run of ones from bit 0. Never 0: Koordinator
-    (`calculateCatL3MaskValue`) gives 0 for narrow ranges, which kernels refuse.
+    ValueError unless 0 ≤ start < end ≤ 100 and `cbm_mask` is a run of ones from bit 0. Never 0, which Intel's kernels
+    refuse: Koordinator (`calculateCatL3MaskValue`) gives 0 for narrow ranges.
     """
-    first, end = _asked(start_percent, end_percent, cap)
+    first, end = _way_range(start_percent, end_percent, cap)
     least = min(max(1, cap.min_cbm_bits), cap.ways)
     end = min(max(end, first + least), cap.ways)
     first = min(first, end - least)
@@ -61,17 +61,17 @@ def cache_mask(*, start_percent: int, end_percent: int, cap: CacheCapability) ->
 def cache_fit(*, start_percent: int, end_percent: int, cap: CacheCapability) -> Fit:
     """`cache_mask` with the hardware's rules in words: `30 % of 11 ways is 4 ways: mask f`."""
     mask = cache_mask(start_percent=start_percent, end_percent=end_percent, cap=cap)
-    first, end = _asked(start_percent, end_percent, cap)
+    first, end = _way_range(start_percent, end_percent, cap)
     span = f"{start_percent}-{end_percent} %" if start_percent else f"{end_percent} %"
     count = mask.bit_count()
     ways = f"way{'s' * (count != 1)}"
-    part = f"{count} {ways}" if not start_percent else f"{ways} {shown(mask)}"
+    part = f"{count} {ways}" if not start_percent else f"{ways} {format_ways(mask)}"
     widened = f", not less than {max(1, cap.min_cbm_bits)}" if mask != (1 << end) - (1 << first) else ""
-    shared = f", {shown(mask & cap.shareable_bits)} shared with I/O" if mask & cap.shareable_bits else ""
+    shared = f", {format_ways(mask & cap.shareable_bits)} shared with I/O" if mask & cap.shareable_bits else ""
     return Fit(mask, f"{span} of {cap.ways} ways is {part}{widened}{shared}: mask {mask:x}")
 
 
-def _asked(start_percent: int, end_percent: int, cap: CacheCapability) -> tuple[int, int]:
+def _way_range(start_percent: int, end_percent: int, cap: CacheCapability) -> tuple[int, int]:
     """The first way of the range and the one after its last, as Koordinator rounds them."""
     if not 0 <= start_percent < end_percent <= PERCENT:
         raise ValueError(f"cache range {start_percent}-{end_percent} % is not within 0 ≤ start < end ≤ 100")

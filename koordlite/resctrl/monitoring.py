@@ -1,4 +1,4 @@
-"""Counters of a resctrl group from its `mon_data` folder, and rates from two looks at them.
+"""Counters of a resctrl group from its `mon_data` folder, and rates from two readings of it.
 
 A read succeeds also when the hardware has no answer: then it gives a word instead of a number. Source: Linux resctrl
 document, "Monitoring"; `Unassigned` since Linux 6.18.
@@ -10,11 +10,11 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from koordlite.ports import Files
+from koordlite.resctrl.files import Files
 from koordlite.resctrl.values import CacheUse
 
 _FOLDER = re.compile(r"mon_L3_(\d+)/?\Z")
-ABSURD_BYTES_PER_SECOND = 4e12
+MAX_BYTES_PER_SECOND = 4e12
 """No memory behind one cache moves so much: the jump is a counter that was unwrapped wrongly."""
 
 
@@ -37,7 +37,7 @@ def read(files: Files, folder: str) -> dict[int, Counters]:
 
 
 def use(before: Mapping[int, Counters], now: Mapping[int, Counters], seconds: float) -> dict[int, CacheUse]:
-    """Occupancy of the second look and bytes per second between the two; a counter that went back gives none."""
+    """Occupancy of the second reading and bytes per second between the two; a counter that went back gives none."""
     return {cache: _use(before.get(cache, Counters()), counters, seconds) for cache, counters in now.items()}
 
 
@@ -53,7 +53,7 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
     if before is None or now is None or seconds <= 0 or now < before:
         return None
     rate = (now - before) / seconds
-    return rate if rate <= ABSURD_BYTES_PER_SECOND else None
+    return rate if rate <= MAX_BYTES_PER_SECOND else None
 
 
 def _counters(files: Files, folder: str) -> Counters:

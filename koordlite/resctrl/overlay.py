@@ -36,7 +36,7 @@ def absolute_part(*, base: int, mask: int, min_bits: int) -> int:
     first, _ = _run(base, min_bits)
     moved = mask << first
     if moved & ~base:
-        raise ValueError(f"ways {masks.shown(moved)} are not all among {masks.shown(base)}")
+        raise ValueError(f"ways {masks.format_ways(moved)} are not all among {masks.format_ways(base)}")
     return moved
 
 
@@ -44,10 +44,10 @@ def _run(mask: int, min_bits: int) -> tuple[int, int]:
     """First and last way of a mask that has to be one run."""
     found = masks.runs(mask)
     if len(found) != 1:
-        raise ValueError(f"ways {masks.shown(mask)} are not one run")
+        raise ValueError(f"ways {masks.format_ways(mask)} are not one run")
     first, last = found[0]
     if last - first + 1 < min_bits:
-        raise ValueError(f"ways {masks.shown(mask)} are fewer than {min_bits}")
+        raise ValueError(f"ways {masks.format_ways(mask)} are fewer than {min_bits}")
     return first, last
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 
-from koordlite.ports import Files
+from koordlite.resctrl.files import Files
 
 # Refusals that leave their reason in last_cmd_status; after others it still holds an older one.
 _EXPLAINED = frozenset({errno.EINVAL, errno.EBUSY, errno.ENOSPC, errno.EPERM})
-UNKNOWN_ID = "the kernel gives no reason, as it does for a cache id that is not there any more"
+UNKNOWN_ID = "the kernel gives no reason, as it does for a cache id that is no longer there"
 
 
 def explained(files: Files, root: str, error: OSError, path: str, *, last: int, silent: str = "") -> OSError:
@@ -23,10 +23,10 @@ def explained(files: Files, root: str, error: OSError, path: str, *, last: int, 
     lines = status(files, root) if error.errno in _EXPLAINED else []
     reason = "; ".join(lines[-last:]) or (silent if error.errno == errno.EINVAL else "")
     text = f"{error.strerror}: {reason}" if reason else error.strerror
-    told = OSError(error.errno, text, error.filename or path)
+    with_reason = OSError(error.errno, text, error.filename or path)
     if reason:
-        told.add_note(f"resctrl said: {reason}")
-    return told
+        with_reason.add_note(f"last_cmd_status: {reason}")
+    return with_reason
 
 
 def status(files: Files, root: str) -> list[str]:

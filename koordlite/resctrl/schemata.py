@@ -17,12 +17,14 @@ class Schemata:
 
     values: Mapping[str, Values] = dataclasses.field(default_factory=dict)
     """By resource and cache id: masks of caches, numbers of bandwidths."""
-    kept: tuple[str, ...] = ()
-    """Lines of resources this program does not know, and of groups that are about to be locked, stripped of blanks."""
+    unknown: tuple[str, ...] = ()
+    """Lines of resources this library does not know, and of groups that are about to be locked, stripped of blanks."""
 
     def __str__(self) -> str:
         """Whole lines as the kernel takes them, resources in the order they were given."""
-        return "".join(f"{text}\n" for text in (*(line(name, self.values[name]) for name in self.values), *self.kept))
+        return "".join(
+            f"{text}\n" for text in (*(line(name, self.values[name]) for name in self.values), *self.unknown)
+        )
 
     def difference(self, wanted: Mapping[str, Values]) -> dict[str, Values]:
         """The part of `wanted` that has to be written: values that differ, of resources and cache ids that are here."""
@@ -33,10 +35,10 @@ class Schemata:
 def parse(text: str) -> Schemata:
     """What the text of a schemata file, or some lines of one, says; ValueError names the line it cannot read.
 
-    Masks are hexadecimal, bandwidths decimal. Padding is free, as kernels differ. Unknown resources are kept as text.
+    Masks are hexadecimal, bandwidths decimal. Kernels pad differently. Lines of unknown resources are kept as text.
     """
     values: dict[str, Values] = {}
-    kept: list[str] = []
+    unknown: list[str] = []
     for each in text.splitlines():
         name, colon, domains = each.partition(":")
         if not each.strip():
@@ -46,16 +48,16 @@ def parse(text: str) -> Schemata:
         if name.strip() in (*CACHES, *BANDWIDTHS) and domains.strip() != "uninitialized":
             values[name.strip()] = _domains(each, name.strip(), domains)
         else:
-            kept.append(each.strip())
-    return Schemata(values, tuple(kept))
+            unknown.append(each.strip())
+    return Schemata(values, tuple(unknown))
 
 
 def line(resource: str, values: Values) -> str:
     """`L3:0=f;1=f`: what to write for one resource, ids ascending, without the newline."""
-    return f"{resource}:" + ";".join(f"{cache}={shown(resource, values[cache])}" for cache in sorted(values))
+    return f"{resource}:" + ";".join(f"{cache}={format_value(resource, values[cache])}" for cache in sorted(values))
 
 
-def shown(resource: str, value: int) -> str:
+def format_value(resource: str, value: int) -> str:
     """One value as schemata write it: bandwidths decimal, masks hexadecimal."""
     return f"{value:d}" if resource in BANDWIDTHS else f"{value:x}"
 

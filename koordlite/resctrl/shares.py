@@ -1,4 +1,4 @@
-"""The schemata that a wish in percent means on one machine, and what of them has to be written.
+"""Shares in percent as the values of one machine, and what of them has to be written.
 
 Cache ids come from the root group's schemata: they have gaps, and come and go with their CPUs.
 """
@@ -10,79 +10,85 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from koordlite.resctrl import bandwidth as schemata_bandwidth
-from koordlite.resctrl import masks, schemata
+from koordlite.resctrl import bandwidth, masks, schemata
 from koordlite.resctrl.masks import Fit
-from koordlite.resctrl.values import ROOT, CacheCapability, Resctrl, ResctrlGroup, Values
+from koordlite.resctrl.values import ROOT, CacheCapability, ControlGroup, Resctrl, Values
 
 Range = tuple[int, int]
+"""Start and end of a part of the cache, in percent."""
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """Parts in percent: of every cache, and of single ones, which win."""
+class Shares:
+    """Parts in percent: of every cache, and of single caches, which win."""
 
     cache: Range | None = None
     cache_by_id: Mapping[int, Range] = dataclasses.field(default_factory=dict)
     bandwidth: int | None = None
     bandwidth_by_id: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether they limit nothing."""
+        return self == Shares()
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
-    """Values for this machine, in words how they came about, and the cache ids that were named but are not here."""
+class Allocation:
+    """The values of this machine for some shares."""
 
     values: Mapping[str, Values]
     why: Mapping[str, str]
-    """By `cache` and `bandwidth`."""
+    """How the values follow from the percentages, by `cache` and `bandwidth`."""
     absent_ids: tuple[int, ...] = ()
+    """Cache ids that were named but are not on this machine."""
 
 
-def wanted(machine: Resctrl, asked: Asked, *, reach_mbps: int = 0) -> Wanted:
-    """`asked` in ways of the last cache and in the unit of the memory bandwidth; ValueError for an impossible range.
+def allocate(machine: Resctrl, shares: Shares, *, l3_bandwidth_mbps: int = 0) -> Allocation:
+    """`shares` as masks of the L3 cache and as memory bandwidth; ValueError for an impossible range.
 
     Code and data of a divided cache get the same part. What the machine cannot divide is left out, and so is L2: the
-    percentages are about the cache that all share. `reach_mbps`: see `schemata_bandwidth.bandwidth`.
+    percentages are about the cache that all CPUs share. `l3_bandwidth_mbps`: see `bandwidth.fit`.
     """
     present = machine.groups[ROOT].schemata
     values: dict[str, Values] = {}
     why: dict[str, str] = {}
     for name, cap in machine.caches.items():
         if name.startswith("L3"):
-            fits = _by_id(present.get(name, {}), asked.cache, asked.cache_by_id, partial(_cache, cap))
-            values[name], why["cache"] = _values(fits), _words(fits)
+            fits = _by_id(present.get(name, {}), shares.cache, shares.cache_by_id, partial(_cache_fit, cap))
+            values[name], why["cache"] = _values(fits), _reasons(fits)
     if "MB" in machine.bandwidths:
         limit = machine.bandwidths["MB"]
         fits = _by_id(
             present.get("MB", {}),
-            asked.bandwidth,
-            asked.bandwidth_by_id,
-            lambda part: schemata_bandwidth.bandwidth_fit(percent=part, cap=limit, reach_mbps=reach_mbps),
+            shares.bandwidth,
+            shares.bandwidth_by_id,
+            lambda percent: bandwidth.fit(percent=percent, cap=limit, l3_bandwidth_mbps=l3_bandwidth_mbps),
         )
-        values["MB"], why["bandwidth"] = _values(fits), _words(fits)
+        values["MB"], why["bandwidth"] = _values(fits), _reasons(fits)
     known = {cache for ids in present.values() for cache in ids}
-    absent = sorted({*asked.cache_by_id, *asked.bandwidth_by_id} - known)
-    return Wanted(
+    absent = sorted({*shares.cache_by_id, *shares.bandwidth_by_id} - known)
+    return Allocation(
         {name: ids for name, ids in values.items() if ids},
-        {name: text for name, text in why.items() if text},
+        {name: reason for name, reason in why.items() if reason},
         tuple(absent),
     )
 
 
-def to_write(machine: Resctrl, group: ResctrlGroup | None, values: Mapping[str, Values]) -> dict[str, Values]:
+def to_write(machine: Resctrl, group: ControlGroup | None, values: Mapping[str, Values]) -> dict[str, Values]:
     """The part of `values` that the group does not hold yet; None is a group about to be made.
 
-    A group without a line for a resource (pseudo-locked, say) has nothing we could change or put back.
+    A group without a line for a resource (pseudo-locked, say) has nothing to change or to put back.
     """
     return {name: ids for name in values if (ids := _to_write(machine, group, name, values[name]))}
 
 
-def begun_with(machine: Resctrl, group: ResctrlGroup) -> dict[str, Values]:
-    """What a group made by us began with in L3 and MB: what it goes back to where nothing is asked for any more.
+def initial_values(machine: Resctrl, group: ControlGroup) -> dict[str, Values]:
+    """What a group began with in L3 and MB when it was made, as far as it can be known.
 
-    Bandwidth without a limit; all ways, as long as the root group has them all. Where it has not, some may be
-    somebody's alone, and which of them the group began with is not known.
+    No limit on bandwidth; all ways of the caches of which the root group has all ways. In other caches some ways may be
+    exclusive to another group, and which of them the group began with is not known.
     """
     found: dict[str, Values] = {}
     for name in group.schemata:
@@ -95,16 +101,16 @@ def begun_with(machine: Resctrl, group: ResctrlGroup) -> dict[str, Values]:
     return found
 
 
-def _to_write(machine: Resctrl, group: ResctrlGroup | None, name: str, ids: Values) -> Values:
+def _to_write(machine: Resctrl, group: ControlGroup | None, name: str, ids: Values) -> Values:
     cap = machine.bandwidths.get(name)
     if group is None:
-        # A group begins without a limit on bandwidth, but with the ways that nobody has for himself.
+        # A group begins without a limit on bandwidth, but only with the ways that are not exclusive to another one.
         return {cache: value for cache, value in ids.items() if cap is None or value != cap.maximum}
-    found = schemata.changed(group.schemata.get(name, {}), ids)
+    held = group.schemata.get(name, {})
+    found = schemata.changed(held, ids)
     if cap is None:
         return found
-    held = group.schemata.get(name, {})
-    return {cache: value for cache, value in found.items() if not schemata_bandwidth.same(held[cache], value, cap)}
+    return {cache: value for cache, value in found.items() if not bandwidth.same(held[cache], value, cap)}
 
 
 def _by_id(present: Values, every: T | None, single: Mapping[int, T], fit: Callable[[T], Fit]) -> dict[int, Fit]:
@@ -112,7 +118,7 @@ def _by_id(present: Values, every: T | None, single: Mapping[int, T], fit: Calla
     return {cache: fit(part) for cache, part in parts.items() if part is not None}
 
 
-def _cache(cap: CacheCapability, part: Range) -> Fit:
+def _cache_fit(cap: CacheCapability, part: Range) -> Fit:
     return masks.cache_fit(start_percent=part[0], end_percent=part[1], cap=cap)
 
 
@@ -120,8 +126,8 @@ def _values(fits: Mapping[int, Fit]) -> dict[int, int]:
     return {cache: fit.value for cache, fit in fits.items() if fit.value is not None}
 
 
-def _words(fits: Mapping[int, Fit]) -> str:
-    """Why, once for all caches that have the same reason."""
+def _reasons(fits: Mapping[int, Fit]) -> str:
+    """Each reason once, with the caches it is about where there are several reasons."""
     caches: dict[str, list[int]] = {}
     for cache, fit in fits.items():
         caches.setdefault(fit.why, []).append(cache)

@@ -9,28 +9,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from koordlite.ports import Files
 from koordlite.resctrl import refusal
-from koordlite.resctrl.values import ROOT
+from koordlite.resctrl.files import Files
+from koordlite.resctrl.values import MON_GROUPS, ROOT
 
-MOST_ROUNDS = 16
-"""So often a group of threads that keeps growing is read again; what is born later has a parent that was moved."""
-MONITORS = "/mon_groups/"
-"""What stands between a control group and a monitoring group of it."""
+MAX_ROUNDS = 16
+"""How often a group of threads that keeps growing is read again. Later threads have a parent that was moved."""
 _KERNEL_THREAD = 0x00200000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moved:
-    """What came of a move, in threads."""
+    """The result of a move, in threads."""
 
     moved: int = 0
     gone: int = 0
     """Ended before their turn: the normal course of things."""
     kernel: int = 0
-    """The kernel's own threads, which work for everybody and stay where they are."""
+    """The kernel's own threads, which work for every group and stay where they are."""
     hidden: int = 0
-    """Threads of another PID namespace, which read as 0: the agent needs that of the host (hostPID)."""
+    """Threads of another PID namespace, which read as 0: the writer must run in the one of the host (hostPID)."""
 
     def __add__(self, other: Moved) -> Moved:
         return Moved(
@@ -40,8 +38,8 @@ class Moved:
     def __str__(self) -> str:
         total = self.moved + self.gone + self.kernel + self.hidden
         left = ((self.gone, "had ended"), (self.kernel, "are the kernel's"), (self.hidden, "are of other namespaces"))
-        told = ", ".join(f"{count} {words}" for count, words in left if count)
-        return f"{self.moved} of {total} threads{f' ({told})' if told else ''}"
+        why = ", ".join(f"{count} {words}" for count, words in left if count)
+        return f"{self.moved} of {total} threads{f' ({why})' if why else ''}"
 
 
 def move(files: Files, root: str, folder: str, tids: Iterable[int]) -> Moved:
@@ -65,7 +63,7 @@ def move_all(
 ) -> Moved:
     """Move what `threads` reads, again and again until it reads nothing that was not moved; `known` are moved first."""
     total, done, fresh = Moved(), set[int](), list(known)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         fresh = fresh or [tid for tid in threads() if tid not in done]
         if not fresh:
             break
@@ -75,32 +73,32 @@ def move_all(
     return total
 
 
-def home_of(files: Files, tid: int) -> str | None:
+def group_of(files: Files, tid: int) -> str | None:
     """The group a thread is in: its control group, empty for the root, with its monitoring group if it is in one.
 
-    None when the thread is gone, or nothing tells.
+    None when the thread is gone, resctrl is not mounted, or the kernel (before 5.6) has no such file.
     """
     try:
         raw = files.read(f"/proc/{tid}/cpu_resctrl_groups")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    told = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
-    if not told.get("res"):
+    found = dict(line.split(":", 1) for line in raw.decode().splitlines() if ":" in line)
+    if not found.get("res"):
         return None
-    monitor = told.get("mon", "")
-    return told["res"].strip("/") + (f"{MONITORS}{monitor}" if monitor else "")
+    monitor = found.get("mon", "")
+    return found["res"].strip("/") + (f"{MON_GROUPS}{monitor}" if monitor else "")
 
 
-def homes_of(
+def groups_of(
     files: Files, tids: Collection[int], members: Callable[[], Mapping[str, Collection[int]]]
 ) -> dict[int, str]:
     """Group by thread, for those that live. `members` reads the threads of every control group but the root: it is
-    asked once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
-    found = {tid: group for tid in tids if (group := home_of(files, tid)) is not None}
-    untold = [tid for tid in tids if tid not in found and _lives(files, tid)]
-    if untold:
-        homes = {tid: group for group, held in members().items() for tid in held}
-        found |= {tid: homes.get(tid, ROOT) for tid in untold}
+    called once, and only where the kernel (before 5.6) has no /proc/TID/cpu_resctrl_groups."""
+    found = {tid: group for tid in tids if (group := group_of(files, tid)) is not None}
+    missing = [tid for tid in tids if tid not in found and _lives(files, tid)]
+    if missing:
+        listed = {tid: group for group, held in members().items() for tid in held}
+        found |= {tid: listed.get(tid, ROOT) for tid in missing}
     return found
 
 

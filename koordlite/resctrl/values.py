@@ -1,7 +1,8 @@
 """The resctrl file system of one machine as a value: what the hardware can do, and which group holds what.
 
-Words are those of the Linux resctrl document: a control group holds a part of each cache (a mask of ways) and of the
-memory bandwidth, by cache id; its threads may use that part. Nothing here knows Kubernetes.
+The words are those of the Linux resctrl document. A control group (CTRL_MON) has a class of service (CLOSID): a part
+of each cache, as a bit mask (CBM), and of the memory bandwidth, by cache id. Its threads may use that part. A
+monitoring group (MON) inside it has a monitoring id (RMID) and counts what some of these threads use.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ Values = Mapping[int, int]
 
 ROOT = ""
 """The name of the default group, which holds every thread that nobody moved."""
+MON_GROUPS = "/mon_groups/"
+"""What stands between the name of a control group and that of a monitoring group in it."""
 CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
 """Resources whose values are masks, printed in hexadecimal."""
 BANDWIDTHS = ("MB", "SMBA")
 """Resources whose values are numbers, printed in decimal."""
 PERCENT = 100
-MOST_GROUPS = 32
+MAX_CLOSIDS = 32
 """The kernel hands out no more classes than this, whatever the hardware says."""
 
 
@@ -56,9 +59,10 @@ class BandwidthCapability:
     """Mounted with mba_MBps: values are MB/s."""
     num_closids: int = 0
     throttle_mode: str = ""
-    """`max` or `per-thread`: whether two threads of a core share the tighter limit; empty where it is not told."""
+    """`max` or `per-thread`: whether two threads of a core share the tighter limit; empty where the kernel has no such
+    file."""
     maximum_known: bool = True
-    """False: `maximum` is the smallest value that can mean no limit, after what groups hold; info/ does not tell it."""
+    """False: `maximum` is only the smallest value that can mean no limit, judging by what groups hold."""
 
     @property
     def absolute(self) -> bool:
@@ -74,7 +78,7 @@ class MonitorCapability:
     features: tuple[str, ...]
     """`llc_occupancy`, `mbm_total_bytes`, `mbm_local_bytes`, as far as there are."""
     max_threshold_occupancy: int | None = None
-    """Bytes of cache below which an id of a removed group counts as clean."""
+    """Bytes of cache below which the RMID of a removed group counts as clean."""
     assign_mode: str = ""
     """`mbm_event` or `default` where counters are assigned (Linux 6.18 and later, AMD); else empty."""
     counters: Values = dataclasses.field(default_factory=dict)
@@ -92,15 +96,15 @@ class CacheUse:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ResctrlGroup:
+class ControlGroup:
     """One control group: values by resource and cache id, and its threads (None when not read this time)."""
 
     schemata: Mapping[str, Values]
     tasks: frozenset[int] | None = None
     mode: str = ""
     """`shareable`, `exclusive`, `pseudo-locked` …; empty when not read."""
-    kept: tuple[str, ...] = ()
-    """Schemata lines of resources this program does not know, as the kernel prints them."""
+    unknown: tuple[str, ...] = ()
+    """Schemata lines of resources this library does not know, as the kernel prints them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,28 +114,28 @@ class Resctrl:
     absent: str = ""
     caches: Mapping[str, CacheCapability] = dataclasses.field(default_factory=dict)
     bandwidths: Mapping[str, BandwidthCapability] = dataclasses.field(default_factory=dict)
-    groups: Mapping[str, ResctrlGroup] = dataclasses.field(default_factory=dict)
+    groups: Mapping[str, ControlGroup] = dataclasses.field(default_factory=dict)
     """By name; the root group is the empty name."""
     threads: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    """Threads by cgroup, for cgroups that were looked at this time."""
+    """Threads by cgroup, for the cgroups that were read this time. The caller fills this in."""
     monitors: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
-    """Threads of monitoring groups by `CONTROL/mon_groups/NAME`; empty when not read this time."""
+    """Threads of monitoring groups by `CONTROL/mon_groups/NAME`. The caller fills this in."""
     mountable: bool = False
     """It is absent only because nobody mounted it."""
     monitor: MonitorCapability | None = None
     """None where nothing can be monitored."""
     use: Mapping[str, Mapping[int, CacheUse]] = dataclasses.field(default_factory=dict)
-    """The last measurement, by group and cache id."""
+    """The last measurement, by group and cache id. The caller fills this in: see `monitoring.use`."""
 
     @property
-    def most_groups(self) -> int:
+    def max_groups(self) -> int:
         """How many control groups there can be besides the root: the scarcest resource decides."""
         offers = [cap.num_closids for cap in self.caches.values()]
         offers += [cap.num_closids for cap in self.bandwidths.values()]
         taken = 1 + any(cap.io_alloc for cap in self.caches.values())
-        return max(0, min([MOST_GROUPS, *filter(None, offers)]) - taken)
+        return max(0, min([MAX_CLOSIDS, *filter(None, offers)]) - taken)
 
     @property
-    def others(self) -> tuple[str, ...]:
-        """Names of all groups but the root, sorted."""
+    def group_names(self) -> tuple[str, ...]:
+        """Names of all control groups but the root, sorted."""
         return tuple(sorted(name for name in self.groups if name != ROOT))

@@ -21,18 +21,17 @@ from koordlite.model.decision import (
     SchemataChange,
     TasksChange,
 )
-from koordlite.model.pod import resctrl
+from koordlite.model.pod import resctrl_protocol as protocol
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.pod.resctrl import Wish
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import RESCTRL_CLASSES
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl import schemata, shares
-from koordlite.resctrl.shares import Asked, Wanted
+from koordlite.resctrl.shares import Allocation, Shares
+from koordlite.resctrl.values import MON_GROUPS
 
 _PLACE = "resctrl/"
-_MONITORS = "/mon_groups/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +42,14 @@ class Config(StrategySettings):
     """off: nothing is divided, and what was goes back. automatic: used where the machine has it. required: the agent
     is degraded on a machine without it."""
     mount: Literal["never", "ifAbsent"] = "ifAbsent"
-    """Whether the agent may mount resctrl where nobody did. It does so only to enforce, only when a class or a pod asks
-    for a part, and unmounts it when everything is put back."""
+    """Whether the agent may mount resctrl where it is not mounted. It does so only to enforce, only when a class or a
+    pod asks for a share, and unmounts it when everything is put back."""
     pods: bool = True
     """Whether pods may ask for a group of their own. Hardware has few: classes come first."""
     monitor_pods: bool = False
     """Whether pods of a class get a monitoring group each, so that their cache and bandwidth are measured."""
     monitor_seconds: float = bounded(10.0, ge=0, le=3600)
-    """Time between two looks at cache occupancy and bandwidth counters; 0 never looks. Koordinator's is 10 s too."""
+    """Time between two readings of cache occupancy and bandwidth counters; 0 reads none. Koordinator's is 10 s too."""
     l3_bandwidth_mbps: int = bounded(0, ge=0, le=10_000_000)
     """Memory bandwidth in MB/s behind one L3 cache, of which percentages are taken where the machine counts in amounts
     (AMD, mba_MBps). 0 is unknown: AMD's are then of 20 GB/s, as in Koordinator."""
@@ -78,8 +77,8 @@ class _Room:
     """Which groups there are or can be made, first come first served."""
 
     def __init__(self, seen: Snapshot, wanted: Iterable[str]) -> None:
-        self._present = seen.resctrl.others
-        self.most = seen.resctrl.most_groups
+        self._present = seen.resctrl.group_names
+        self.most = seen.resctrl.max_groups
         absent = [group for group in wanted if group not in self._present]
         self._granted = {*self._present, *absent[: max(0, self.most - len(self._present))]}
 
@@ -118,9 +117,9 @@ def _class(seen: Snapshot, config: Config, qos: QoSClass, room: _Room, apart: Co
     if not settings.enable:
         return _given_back(seen, subject, str(qos), "ClassDisabled")
     part = settings.cat_range_start_percent, settings.cat_range_end_percent
-    asked = Asked(cache=part, bandwidth=settings.mba_percent)
+    asked = Shares(cache=part, bandwidth=settings.mba_percent)
     try:
-        wanted = shares.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
+        wanted = shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
     except ValueError as error:
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
     if _is_idle(seen, wanted):
@@ -137,12 +136,12 @@ def _given_back(seen: Snapshot, subject: str, group: str, reason: str) -> Decisi
     return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
 
 
-def _is_idle(seen: Snapshot, wanted: Wanted) -> bool:
+def _is_idle(seen: Snapshot, wanted: Allocation) -> bool:
     """A group would neither divide nor measure anything: the machine has none of what the percentages are of."""
     return not wanted.values and seen.resctrl.monitor is None
 
 
-def _nothing(seen: Snapshot, subject: str, group: str, wanted: Wanted) -> Decision:
+def _nothing(seen: Snapshot, subject: str, group: str, wanted: Allocation) -> Decision:
     given = _given_back(seen, subject, group, "NothingToDivide")
     divided = ", ".join((*seen.resctrl.caches, *seen.resctrl.bandwidths))
     verdict = given.verdict if given.changes else "skip"
@@ -170,7 +169,7 @@ def class_of(pod: Pod) -> QoSClass | None:
     """The class whose group a pod's threads belong to; none for SYSTEM, and for a pod that asks for nothing by its
     annotation: it stays in the root group, which has everything."""
     text = pod.annotations.get(keys.POD_RESCTRL)
-    if text is not None and _read(text) == Wish():
+    if text is not None and _read(text) == Shares():
         return None
     return group_class(pod.qos_class)
 
@@ -192,35 +191,34 @@ def _asking(seen: Snapshot, config: Config) -> Iterator[Pod]:
 def _own_groups(seen: Snapshot) -> dict[str, str]:
     """The groups of pods that have, or are to have, one of their own, by uid, in the order in which they get them.
 
-    A pod with a group whose wish cannot be read any more keeps it as it is.
+    A pod whose annotation can no longer be read keeps the group it has.
     """
     ours = _ours(seen)
     found: dict[str, str] = {}
     for pod in sorted(seen.pods, key=lambda pod: pod.key):
-        text, group = pod.annotations.get(keys.POD_RESCTRL), resctrl.pod_group(pod.uid)
+        text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
-            wish = _read(text)
-            if group in ours if wish is None else not wish.is_empty:
+            asked = _read(text)
+            if group in ours if asked is None else not asked.is_empty:
                 found[pod.uid] = group
     return found
 
 
-def _read(text: str) -> Wish | None:
+def _read(text: str) -> Shares | None:
     try:
-        return resctrl.parse(text)
+        return protocol.parse(text)
     except ValueError:
         return None
 
 
 def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
-    subject, group = f"pod/{pod.key}", resctrl.pod_group(pod.uid)
+    subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
-        wish = resctrl.parse(pod.annotations[keys.POD_RESCTRL])
-        asked = Asked(wish.cache, wish.cache_by_id, wish.bandwidth_percent, wish.bandwidth_by_id)
-        wanted = shares.wanted(seen.resctrl, asked, reach_mbps=config.l3_bandwidth_mbps)
+        asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
+        wanted = shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
-    if wish.is_empty:
+    if asked.is_empty:
         return Decision(subject, "hold", "PodAsksForNothing")
     if _is_idle(seen, wanted):
         return _nothing(seen, subject, group, wanted)
@@ -235,7 +233,7 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
 def _ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
     """Groups of pods that are gone, or that do not ask any more."""
     for group in sorted(_ours(seen)):
-        if resctrl.is_pod_group(group) and group not in wanted:
+        if protocol.is_pod_group(group) and group not in wanted:
             yield _given_back(seen, f"{_PLACE}{group}", group, "PodGroupEnded")
 
 
@@ -263,7 +261,7 @@ def _monitored(seen: Snapshot, config: Config, apart: Collection[str]) -> Iterat
 def _monitors(seen: Snapshot, apart: Collection[str]) -> list[tuple[str, Pod]]:
     """The monitoring group of each pod whose class has a control group."""
     found = [
-        (resctrl.pod_monitor(str(qos), pod.uid), pod)
+        (protocol.pod_monitor(str(qos), pod.uid), pod)
         for pod in seen.pods
         if pod.active and pod.uid in seen.places and pod.uid not in apart and (qos := class_of(pod))
         if seen.slo.resctrl[qos].enable and str(qos) in seen.resctrl.groups
@@ -272,13 +270,13 @@ def _monitors(seen: Snapshot, apart: Collection[str]) -> list[tuple[str, Pod]]:
 
 
 def _our_monitors(seen: Snapshot) -> set[str]:
-    found = (place.removeprefix(_PLACE) for place in seen.ours if _MONITORS in place and place.startswith(_PLACE))
-    return {place for place in found if place.partition(_MONITORS)[2].count("/") == 0}
+    found = (place.removeprefix(_PLACE) for place in seen.ours if MON_GROUPS in place and place.startswith(_PLACE))
+    return {place for place in found if place.partition(MON_GROUPS)[2].count("/") == 0}
 
 
 def _monitor(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """Only threads that are in the control group already can be put into its monitoring group."""
-    control = seen.resctrl.groups[group.partition(_MONITORS)[0]]
+    control = seen.resctrl.groups[group.partition(MON_GROUPS)[0]]
     made = () if f"{_PLACE}{group}" in seen.ours else (ResctrlGroupChange(group),)
     held = seen.resctrl.monitors.get(group, frozenset())
     able = (control.tasks or frozenset()) - held
@@ -289,7 +287,7 @@ def _monitor(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change
 # ── changes ──
 
 
-def _changes(seen: Snapshot, group: str, wanted: Wanted, cgroups: Iterable[str]) -> tuple[Change, ...]:
+def _changes(seen: Snapshot, group: str, wanted: Allocation, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """The group, what it does not hold yet, and the threads of the cgroups that are not in it.
 
     In a group we made, a part that nobody asks for any more is again what the group began with.
@@ -297,7 +295,7 @@ def _changes(seen: Snapshot, group: str, wanted: Wanted, cgroups: Iterable[str])
     present = seen.resctrl.groups.get(group)
     parts = dict(wanted.values)
     if present and f"{_PLACE}{group}" in seen.ours:
-        begun = shares.begun_with(seen.resctrl, present)
+        begun = shares.initial_values(seen.resctrl, present)
         parts |= {name: {**ids, **parts.get(name, {})} for name, ids in begun.items()}
     values = shares.to_write(seen.resctrl, present, parts)
     held = (present.tasks if present else None) or frozenset()
@@ -316,7 +314,7 @@ def _moves(seen: Snapshot, group: str, cgroups: Iterable[str], wanted: Callable[
         yield TasksChange(group, tuple(tids), tuple(each for each, threads in found.items() if threads))
 
 
-def _evidence(wanted: Wanted) -> Mapping[str, str]:
+def _evidence(wanted: Allocation) -> Mapping[str, str]:
     """The lines, and by which rule of the hardware they came about."""
     lines = {name: schemata.line(name, values) for name, values in wanted.values.items()}
     lines = lines or {"nothing": "nothing of its own and is only measured"}

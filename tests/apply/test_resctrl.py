@@ -296,7 +296,7 @@ def test_pods_are_measured_in_monitoring_groups_that_go_with_the_option(
     (tick,) = node.emulated.ticks(agent, 1)
     assert {(row.qos, row.pod) for row in tick.cache_use} == {("BE", ""), ("BE", "crunch")}
     node.run(2, journal, node.agent(journal))
-    assert node.host.resctrl.monitor_names("BE") == []
+    assert node.host.resctrl.mon_group_names("BE") == []
     assert node.tasks("BE") == set(node.tids)
 
 

@@ -9,7 +9,7 @@ import pytest
 from koordlite.host.block import devices
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 VOLUMES = "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi"
 TREE = {

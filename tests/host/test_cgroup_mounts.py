@@ -10,7 +10,7 @@ from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.model.errors import HardwareAbsent
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 ROOT = "/sys/fs/cgroup"
 

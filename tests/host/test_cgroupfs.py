@@ -13,7 +13,7 @@ from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 ROOT = "/sys/fs/cgroup"
 BE = "kubepods.slice/kubepods-besteffort.slice"

@@ -11,7 +11,7 @@ from koordlite.host import procfs
 from koordlite.host.files import RealFiles
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 STAT = "cpu  100 20 30 4000 500 6 7 80 9 1\ncpu0 1 1 1 1 1 1 1 1 1 1\nintr 1\n"
 

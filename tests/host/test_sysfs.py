@@ -16,7 +16,7 @@ from koordlite.model.errors import HardwareAbsent
 from koordlite.model.topology import CPU, Topology
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 CPUS = "/sys/devices/system/cpu"
 NODES = "/sys/devices/system/node"

@@ -62,7 +62,7 @@ def test_another_group_that_cannot_be_read_has_no_values_and_the_rest_stands(pai
     node.sandbox.fail(f"{ROOT}/theirs/schemata", errno.EIO)
     groups = look().groups
     assert groups["theirs"].schemata == {}
-    assert "cannot be read" in groups["theirs"].kept[0]
+    assert "cannot be read" in groups["theirs"].unknown[0]
     assert groups[""].schemata["L3"]
 
 

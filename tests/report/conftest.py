@@ -26,7 +26,7 @@ from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.history import History
 from koordlite.report.present import CPUCell
 from koordlite.report.tick import Tick
-from koordlite.resctrl.values import Resctrl, ResctrlGroup
+from koordlite.resctrl.values import ControlGroup, Resctrl
 
 BE_SET = "kubepods/besteffort/cpuset.cpus"
 
@@ -151,7 +151,7 @@ def picture() -> Snapshot:
         usage=Usage(Use(5000, 1 << 30), {"w1": Use(1500, 0), "c1": Use(500, 0), "b1": Use(2400, 0)}, {}, 2400),
         average=Usage(None, {}, {}),
         resctrl=Resctrl(
-            groups={"": ResctrlGroup({"L3": {0: 0xFFF}}), "BE": ResctrlGroup({"L3": {0: 0xF}, "MB": {0: 100}})}
+            groups={"": ControlGroup({"L3": {0: 0xFFF}}), "BE": ControlGroup({"L3": {0: 0xF}, "MB": {0: 100}})}
         ),
         published=Published({"kubernetes.io/batch-cpu": 3000, "kubernetes.io/batch-memory": None}, {}),
         ages={"usage": 0.0},

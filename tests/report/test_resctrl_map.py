@@ -25,9 +25,9 @@ from koordlite.resctrl.values import (
     BandwidthCapability,
     CacheCapability,
     CacheUse,
+    ControlGroup,
     MonitorCapability,
     Resctrl,
-    ResctrlGroup,
 )
 
 
@@ -39,9 +39,9 @@ def machine(ways: int = 12, shareable: int = 0, absent: str = "") -> Resctrl:
         caches={"L3": CacheCapability(full, 1, shareable, num_closids=16)},
         bandwidths={"MB": BandwidthCapability(10, 10, 100, num_closids=8, throttle_mode="max")},
         groups={
-            "": ResctrlGroup({"L3": {0: full, 1: full}, "MB": {0: 100, 1: 100}}, frozenset({1})),
-            "BE": ResctrlGroup({"L3": {0: 0xF, 1: 0x3}, "MB": {0: 50, 1: 50}}, frozenset({7, 8}), "exclusive"),
-            "LS": ResctrlGroup({"L3": {0: 0xFC, 1: 0xFC}, "MB": {0: 100, 1: 100}}, None),
+            "": ControlGroup({"L3": {0: full, 1: full}, "MB": {0: 100, 1: 100}}, frozenset({1})),
+            "BE": ControlGroup({"L3": {0: 0xF, 1: 0x3}, "MB": {0: 50, 1: 50}}, frozenset({7, 8}), "exclusive"),
+            "LS": ControlGroup({"L3": {0: 0xFC, 1: 0xFC}, "MB": {0: 100, 1: 100}}, None),
         },
         monitor=MonitorCapability(32, ("llc_occupancy",)),
     )
@@ -87,7 +87,7 @@ def test_each_group_says_what_it_holds() -> None:
 
 
 def test_cache_ids_with_gaps_are_all_named() -> None:
-    full = ResctrlGroup({"L3": dict.fromkeys((0, 1, 8, 9), 0xFFF)})
+    full = ControlGroup({"L3": dict.fromkeys((0, 1, 8, 9), 0xFFF)})
     text = resctrl_map.text(dataclasses.replace(machine(), groups={"": full}))
     assert "caches 0-1,8-9  ·" in text
 
@@ -149,7 +149,7 @@ def test_a_plan_says_what_would_be_done_and_what_would_be_refused() -> None:
 def test_what_a_group_has_for_itself_is_refused(
     theirs: str, ours: str, held: dict[str, dict[int, int]], told: str
 ) -> None:
-    groups = {"theirs": ResctrlGroup(held, mode=theirs)} | ({"LSR": ResctrlGroup({}, mode=ours)} if ours else {})
+    groups = {"theirs": ControlGroup(held, mode=theirs)} | ({"LSR": ControlGroup({}, mode=ours)} if ours else {})
     found = list(resctrl_overlap.refused(dataclasses.replace(machine(), groups=groups), PLAN))
     assert [told in sentence for sentence in found] == ([True] if told else [])
     assert all(sentence in " ".join(resctrl_plan.text(PLAN, found).split()) for sentence in found)

@@ -11,7 +11,7 @@ from koordlite.model import keys
 from koordlite.model.decision import Decision, ResctrlGroupChange, ResctrlReturn, SchemataChange, TasksChange
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
-from koordlite.resctrl.values import BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ControlGroup, Resctrl
 from koordlite.strategies import resctrl
 
 FULL = {"L3": {0: 0xFFF, 4: 0xFFF}, "MB": {0: 100, 4: 100}}
@@ -22,7 +22,7 @@ MADE = frozenset({"resctrl/BE"})
 
 
 def hardware(
-    bandwidth: BandwidthCapability | None = INTEL, caches: tuple[str, ...] = ("L3",), **groups: ResctrlGroup
+    bandwidth: BandwidthCapability | None = INTEL, caches: tuple[str, ...] = ("L3",), **groups: ControlGroup
 ) -> Resctrl:
     """Cache ids 0 and 4: gaps are normal."""
     root = {**{name: {0: 0xFFF, 4: 0xFFF} for name in caches}}
@@ -31,7 +31,7 @@ def hardware(
     return Resctrl(
         caches={name: CacheCapability(cbm_mask=0xFFF, min_cbm_bits=1) for name in caches},
         bandwidths={"MB": bandwidth} if bandwidth else {},
-        groups={"": ResctrlGroup(root), **groups},
+        groups={"": ControlGroup(root), **groups},
         threads={"kubepods/besteffort/podb/main": (7, 8), "kubepods/besteffort/podb/pause": (6,)},
     )
 
@@ -74,20 +74,20 @@ def test_a_class_that_is_enabled_gets_group_values_and_threads(build: Any) -> No
 
 
 def test_a_group_that_is_as_wanted_is_left_alone(build: Any) -> None:
-    group = ResctrlGroup(BE_SHARE, frozenset({6, 7, 8}))
+    group = ControlGroup(BE_SHARE, frozenset({6, 7, 8}))
     decision = decide(build, hardware(BE=group), asked())
     assert (decision.verdict, decision.changes) == ("hold", ())
 
 
 def test_only_what_differs_is_written(build: Any) -> None:
-    group = ResctrlGroup({"L3": BE_SHARE["L3"], "MB": FULL["MB"]}, frozenset({7}))
+    group = ControlGroup({"L3": BE_SHARE["L3"], "MB": FULL["MB"]}, frozenset({7}))
     decision = decide(build, hardware(BE=group), asked())
     assert values(decision) == {"MB": BE_SHARE["MB"]}
     assert moved(decision) == [("BE", (6, 8))]
 
 
 def test_a_group_without_schemata_is_not_written(build: Any) -> None:
-    decision = decide(build, hardware(BE=ResctrlGroup({}, frozenset({6, 7, 8}))), asked())
+    decision = decide(build, hardware(BE=ControlGroup({}, frozenset({6, 7, 8}))), asked())
     assert decision.changes == ()
 
 
@@ -134,14 +134,14 @@ def test_without_resctrl_every_class_is_skipped_with_the_machines_reason(build: 
     ],
 )
 def test_a_disabled_class_is_given_back_as_far_as_it_is_ours(build: Any, ours: frozenset[str]) -> None:
-    group = ResctrlGroup(BE_SHARE, frozenset({8, 7}))
+    group = ControlGroup(BE_SHARE, frozenset({8, 7}))
     decision = decide(build, hardware(BE=group), asked(enable=False), ours)
     assert (decision.verdict, decision.reason) == ("release", "ClassDisabled")
     assert decision.changes == (ResctrlReturn("BE"),)
 
 
 def test_a_disabled_class_holds_when_the_group_is_not_ours(build: Any) -> None:
-    found = hardware(BE=ResctrlGroup(BE_SHARE, frozenset({7})))
+    found = hardware(BE=ControlGroup(BE_SHARE, frozenset({7})))
     decision = decide(build, found, asked(enable=False), frozenset({"resctrl/LS", "resctrl/koordlet-BE"}))
     assert (decision.verdict, decision.changes) == ("hold", ())
 

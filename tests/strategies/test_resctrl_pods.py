@@ -20,7 +20,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.report.sentence import sentence
-from koordlite.resctrl.values import BandwidthCapability, CacheCapability, MonitorCapability, Resctrl, ResctrlGroup
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ControlGroup, MonitorCapability, Resctrl
 from koordlite.strategies import resctrl
 
 GROUP = "koordlet-p"
@@ -29,13 +29,13 @@ THREADS = {f"{HOME}/main": (7, 8), f"{HOME}/pause": (6,)}
 EVERYTHING = {"L3": {0: 0xFFF, 4: 0xFFF}, "MB": {0: 100, 4: 100}}
 
 
-def machine(*names: str, closids: int = 8, **groups: ResctrlGroup) -> Resctrl:
+def machine(*names: str, closids: int = 8, **groups: ControlGroup) -> Resctrl:
     """Twelve ways in caches 0 and 4; groups called `names` hold everything and have no threads."""
-    others = {name: ResctrlGroup(EVERYTHING, frozenset()) for name in names}
+    others = {name: ControlGroup(EVERYTHING, frozenset()) for name in names}
     return Resctrl(
         caches={"L3": CacheCapability(cbm_mask=0xFFF, min_cbm_bits=1, num_closids=16)},
         bandwidths={"MB": BandwidthCapability(10, 10, 100, num_closids=closids)},
-        groups={"": ResctrlGroup(EVERYTHING), **others, **groups},
+        groups={"": ControlGroup(EVERYTHING), **others, **groups},
         threads=THREADS,
         monitor=MonitorCapability(32, ("llc_occupancy",)),
     )
@@ -115,7 +115,7 @@ def test_a_pod_with_its_own_group_is_not_in_its_classs(build: Any) -> None:
 
 
 def test_a_changed_wish_is_applied_to_the_group_there_is(build: Any) -> None:
-    held = ResctrlGroup({"L3": {0: 0xF, 4: 0xF}, "MB": {0: 20, 4: 20}}, frozenset({6, 7, 8}))
+    held = ControlGroup({"L3": {0: 0xF, 4: 0xF}, "MB": {0: 20, 4: 20}}, frozenset({6, 7, 8}))
     decision = of_pod(build, machine(**{GROUP: held}), wish((0, 50), percent=20))
     assert decision.changes == (SchemataChange(GROUP, "L3", {0: 0x3F, 4: 0x3F}),)
 
@@ -139,7 +139,7 @@ def test_a_wish_that_cannot_be_read_is_refused_and_the_class_holds(build: Any, t
 
 
 def test_a_wish_that_became_unreadable_leaves_the_group_as_it_is(build: Any) -> None:
-    held = ResctrlGroup({"L3": {0: 0xF, 4: 0xF}}, frozenset({6, 7, 8}))
+    held = ControlGroup({"L3": {0: 0xF, 4: 0xF}}, frozenset({6, 7, 8}))
     found = decide(build, machine("LS", **{GROUP: held}), "[", slo=enabled("LS"), ours=frozenset({f"resctrl/{GROUP}"}))
     assert found["pod/ns/p"].reason == "BadPodResctrl"
     assert [c for d in found.values() for c in d.changes] == []
@@ -201,7 +201,7 @@ def test_a_group_that_is_there_takes_no_other_room(build: Any) -> None:
 
 
 def l2_only(monitor: MonitorCapability | None, *names: str) -> Resctrl:
-    held = ResctrlGroup({"L2": {0: 0xFF}}, frozenset())
+    held = ControlGroup({"L2": {0: 0xFF}}, frozenset())
     return Resctrl(
         caches={"L2": CacheCapability(0xFF, 1, num_closids=8)},
         groups={"": held, **dict.fromkeys(names, held)},
@@ -292,7 +292,7 @@ MONITOR = "LS/mon_groups/koordlet-p"
 
 
 def test_a_pod_of_a_class_is_monitored_once_its_threads_are_in_the_class(build: Any) -> None:
-    found = machine(LS=ResctrlGroup(EVERYTHING, frozenset({6, 7})))
+    found = machine(LS=ControlGroup(EVERYTHING, frozenset({6, 7})))
     decision = decide(build, found, None, slo=enabled("LS"), config={"monitor_pods": True})[f"resctrl/{MONITOR}"]
     assert decision.changes == (
         ResctrlGroupChange(MONITOR),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from koordlite.model.decision import Decision, SchemataChange
 from koordlite.resctrl import masks
-from koordlite.resctrl.values import Resctrl, ResctrlGroup
+from koordlite.resctrl.values import ControlGroup, Resctrl
 
 _EXCLUSIVE = "exclusive"
 
@@ -29,7 +29,7 @@ def _is_alone(machine: Resctrl, *names: str) -> bool:
     return any(name in machine.groups and machine.groups[name].mode == _EXCLUSIVE for name in names)
 
 
-def _taken(change: SchemataChange, group: ResctrlGroup) -> dict[int, int]:
+def _taken(change: SchemataChange, group: ControlGroup) -> dict[int, int]:
     """The ways of each cache that both have."""
     level = change.resource[:2]
     found = dict.fromkeys(change.values, 0)
@@ -41,6 +41,6 @@ def _taken(change: SchemataChange, group: ResctrlGroup) -> dict[int, int]:
 
 
 def _sentence(change: SchemataChange, name: str, taken: dict[int, int]) -> str:
-    where = "; ".join(f"ways {masks.shown(ways)} of cache {cache}" for cache, ways in taken.items())
+    where = "; ".join(f"ways {masks.format_ways(ways)} of cache {cache}" for cache, ways in taken.items())
     ours = change.group or "the root group"
     return f"{change.resource} of {ours} overlaps {name}, and one of them is exclusive: {where}"

@@ -16,7 +16,7 @@ from koordlite.model.decision import (
 )
 from koordlite.report.sentence import sentence
 from koordlite.resctrl import schemata
-from koordlite.resctrl.values import ROOT, Resctrl, ResctrlGroup
+from koordlite.resctrl.values import ROOT, ControlGroup, Resctrl
 
 _REFUSALS = ("refuse", "skip")
 
@@ -73,12 +73,12 @@ def document(decisions: Iterable[Decision]) -> list[dict[str, object]]:
     ]
 
 
-def _fresh(machine: Resctrl) -> ResctrlGroup:
+def _fresh(machine: Resctrl) -> ControlGroup:
     """A group just made: the root's cache ids, everything of each."""
     ids = machine.groups[ROOT].schemata
     caches = {name: dict.fromkeys(ids.get(name, ()), cap.cbm_mask) for name, cap in machine.caches.items()}
     limits = {name: dict.fromkeys(ids.get(name, ()), cap.maximum) for name, cap in machine.bandwidths.items()}
-    return ResctrlGroup({**caches, **limits}, frozenset())
+    return ControlGroup({**caches, **limits}, frozenset())
 
 
 def _section(decisions: Iterable[Decision], width: int) -> Iterator[str]:

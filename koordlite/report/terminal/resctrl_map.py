@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.resctrl import masks
-from koordlite.resctrl.values import ROOT, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup, Values
+from koordlite.resctrl.values import ROOT, BandwidthCapability, CacheCapability, ControlGroup, Resctrl, Values
 
 _ONLY_ROOT, _NOBODY, _SHARED = "·", "-", "io"
 _LABEL, _WIDEST_LABEL = 14, 28
@@ -49,7 +49,7 @@ def document(machine: Resctrl) -> Document:
         "caches": caches,
         "bandwidths": bandwidths,
         "monitoring": _monitoring_document(machine),
-        "mostGroups": machine.most_groups,
+        "mostGroups": machine.max_groups,
         "groups": groups,
     }
 
@@ -67,8 +67,8 @@ def _machine(machine: Resctrl, width: int) -> Iterator[str]:
         mode = f", counters in mode {monitor.assign_mode}" if monitor.assign_mode else ""
         told = f"{', '.join(monitor.features) or 'nothing'}; {monitor.num_rmids} ids{mode}"
         yield _wrapped("monitoring", told, width).rstrip()
-    names = f": {', '.join(machine.others)}" if machine.others else ""
-    yield _wrapped("groups", f"{len(machine.others)} of {machine.most_groups} made{names}", width).rstrip()
+    names = f": {', '.join(machine.group_names)}" if machine.group_names else ""
+    yield _wrapped("groups", f"{len(machine.group_names)} of {machine.max_groups} made{names}", width).rstrip()
 
 
 def _cache_words(machine: Resctrl, name: str, cap: CacheCapability) -> str:
@@ -78,7 +78,7 @@ def _cache_words(machine: Resctrl, name: str, cap: CacheCapability) -> str:
     told.append(f"a mask has at least {max(1, cap.min_cbm_bits)}, {shape}")
     told.append(f"{cap.num_closids} classes")
     if cap.shareable_bits:
-        told.append(f"ways {masks.shown(cap.shareable_bits)} are shared with I/O")
+        told.append(f"ways {masks.format_ways(cap.shareable_bits)} are shared with I/O")
     if cap.io_alloc:
         told.append("I/O has a part of its own")
     return "; ".join(told)
@@ -153,8 +153,8 @@ def _cell(machine: Resctrl, name: str, cache: int, way: int, letters: Mapping[st
 def _letters(machine: Resctrl) -> dict[str, str]:
     """A letter for each group; beyond the alphabet they share `?`, as no hardware has so many."""
     alphabet = string.ascii_uppercase + string.ascii_lowercase
-    names = dict(zip(machine.others, alphabet, strict=False))
-    return {ROOT: _ONLY_ROOT, **dict.fromkeys(machine.others, "?"), **names}
+    names = dict(zip(machine.group_names, alphabet, strict=False))
+    return {ROOT: _ONLY_ROOT, **dict.fromkeys(machine.group_names, "?"), **names}
 
 
 def _alike(machine: Resctrl, name: str) -> list[tuple[int, ...]]:
@@ -184,14 +184,14 @@ def _groups(machine: Resctrl, width: int, labels: Mapping[str, str]) -> Iterator
         yield textwrap.fill(row[3], max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _holds(machine: Resctrl, group: ResctrlGroup) -> str:
+def _holds(machine: Resctrl, group: ControlGroup) -> str:
     parts = []
     for name in (*machine.caches, *machine.bandwidths):
         by_value = _by_value(group.schemata.get(name, {}))
         for value, ids in by_value.items():
             where = f" in {_listed(ids)}" if len(by_value) > 1 else ""
             parts.append(f"{name} {_amount(machine, name, value)}{where}")
-    return "; ".join([*parts, *group.kept]) or "nothing that can be read"
+    return "; ".join([*parts, *group.unknown]) or "nothing that can be read"
 
 
 def _by_value(values: Values) -> dict[int, list[int]]:
@@ -204,7 +204,7 @@ def _by_value(values: Values) -> dict[int, list[int]]:
 def _amount(machine: Resctrl, name: str, value: int) -> str:
     if name in machine.caches:
         ways = machine.caches[name].ways
-        return f"{masks.shown(value)} ({100 * value.bit_count() // max(1, ways)} %)"
+        return f"{masks.format_ways(value)} ({100 * value.bit_count() // max(1, ways)} %)"
     cap = machine.bandwidths[name]
     if value == cap.maximum:
         return "no limit"
@@ -215,7 +215,7 @@ def _amount(machine: Resctrl, name: str, value: int) -> str:
 
 def _listed(ids: Iterable[int]) -> str:
     """`0-3,8`: ids as ranges."""
-    return masks.shown(sum(1 << cache for cache in set(ids)))
+    return masks.format_ways(sum(1 << cache for cache in set(ids)))
 
 
 # ── as values ──
@@ -229,7 +229,7 @@ def _cache_document(machine: Resctrl, name: str, cap: CacheCapability) -> Docume
     parts = [group.schemata.get(name, {}) for group_name, group in machine.groups.items() if group_name != ROOT]
     ids = machine.groups[ROOT].schemata.get(name, {}) if machine.groups else {}
     return {
-        "heldTwice": {str(cache): f"{masks.held_twice(part.get(cache, 0) for part in parts):x}" for cache in ids},
+        "heldTwice": {str(cache): f"{masks.overlap(part.get(cache, 0) for part in parts):x}" for cache in ids},
         "ways": cap.ways,
         "minCBMBits": cap.min_cbm_bits,
         "shareableBits": f"{cap.shareable_bits:x}",

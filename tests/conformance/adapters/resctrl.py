@@ -19,8 +19,8 @@ from koordlite.resctrl import bandwidth as schemata_bandwidth
 from koordlite.resctrl import info as resctrl_info
 from koordlite.resctrl import masks, overlay, schemata, shares
 from koordlite.resctrl.filesystem import ResctrlFS
-from koordlite.resctrl.shares import Asked
-from koordlite.resctrl.values import CACHES, BandwidthCapability, CacheCapability, Resctrl, ResctrlGroup
+from koordlite.resctrl.shares import Shares
+from koordlite.resctrl.values import CACHES, BandwidthCapability, CacheCapability, ControlGroup, Resctrl
 from koordlite.strategies import resctrl
 from tests.conformance.adapters import adapter, shapes
 
@@ -92,7 +92,7 @@ def part_of_a_part(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("resctrl.mba_value")
 def bandwidth(given: Any, expect: Any) -> tuple[Any, Any]:
     cap = AMD if given["vendorID"] == "AuthenticAMD" else INTEL
-    found = schemata_bandwidth.bandwidth(percent=given["mbaPercent"], cap=cap)
+    found = schemata_bandwidth.fit(percent=given["mbaPercent"], cap=cap).value
     return "" if found is None else str(found), expect["value"]
 
 
@@ -119,7 +119,7 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     ids = schemata.parse(given["rootSchemata"] or "").values
     present = next(iter(ids.values()), {})
     held = schemata.parse(f"{resource}:" + ";".join(f"{i}={before}" for i in present)).values if before else {}
-    group = ResctrlGroup(held) if held else None
+    group = ControlGroup(held) if held else None
     try:
         asked = _asked(given["resourceQOSStrategy"] or {}, given["group"] or "")
         wanted, values = _to_write(given, resource, present, group, asked) if asked else ({}, {})
@@ -131,25 +131,25 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"error": False, "written": last if wanted or held else None}, expect
 
 
-def _asked(strategy: Any, group: str) -> Asked | None:
+def _asked(strategy: Any, group: str) -> Shares | None:
     """The part of a group's class; None when there is none."""
     found = (strategy.get(f"{group.lower()}Class") or {}).get("resctrlQOS")
     if found is None:
         return None
     ends = found.get("catRangeStartPercent"), found.get("catRangeEndPercent")
-    return Asked(cache=None if None in ends else ends, bandwidth=found.get("mbaPercent"))
+    return Shares(cache=None if None in ends else ends, bandwidth=found.get("mbaPercent"))
 
 
-def _to_write(given: Any, resource: str, ids: Iterable[int], group: ResctrlGroup | None, asked: Asked) -> Any:
+def _to_write(given: Any, resource: str, ids: Iterable[int], group: ControlGroup | None, asked: Shares) -> Any:
     """What the group is to hold, and what of it has to be written."""
     limit = AMD if given.get("vendorID") == "AuthenticAMD" else INTEL
     whole = given["cbm"] or 0 if resource == "L3" else limit.maximum
     machine = Resctrl(
         caches={"L3": CacheCapability(given["cbm"] or 0, 1)} if resource == "L3" else {},
         bandwidths={"MB": limit} if resource == "MB" else {},
-        groups={"": ResctrlGroup({resource: dict.fromkeys(ids, whole)})},
+        groups={"": ControlGroup({resource: dict.fromkeys(ids, whole)})},
     )
-    wanted = shares.wanted(machine, asked).values
+    wanted = shares.allocate(machine, asked).values
     return wanted, shares.to_write(machine, group, wanted)
 
 
@@ -176,8 +176,8 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
     hardware = Resctrl(
         bandwidths={"MB": INTEL},
         groups={
-            "": ResctrlGroup({"MB": {0: 100}}),
-            "BE": ResctrlGroup({"MB": {0: 100}}, frozenset(given["existingGroupTasks"] or ())),
+            "": ControlGroup({"MB": {0: 100}}),
+            "BE": ControlGroup({"MB": {0: 100}}, frozenset(given["existingGroupTasks"] or ())),
         },
         threads=threads,
     )

@@ -12,7 +12,7 @@ from koordlite.resctrl.monitoring import Counters
 from koordlite.resctrl.values import CacheUse
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 DATA = "/sys/fs/resctrl/BE/mon_data"
 

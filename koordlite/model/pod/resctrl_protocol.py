@@ -1,4 +1,4 @@
-"""What a pod asks of resctrl for itself: annotation `node.koordinator.sh/resctrl`, and the names of the groups.
+"""Koordinator's protocol for resctrl: annotation `node.koordinator.sh/resctrl` of a pod, and the names of groups.
 
 Source: Koordinator's runtime hook `resctrl` (`ResctrlConfig`) and its constants for the groups of classes.
 """
@@ -7,46 +7,29 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from koordlite.model.reading import given
-from koordlite.resctrl.values import PERCENT
+from koordlite.resctrl.shares import Range, Shares
+from koordlite.resctrl.values import MON_GROUPS, PERCENT
 
 CLASS_GROUPS = ("LSR", "LS", "BE")
 _POD_PREFIX = "koordlet-"
-_MONITORS = "/mon_groups/"
-Range = tuple[int, int]
-"""Start and end of a part of the cache, in percent."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Parts for every cache, and those of single caches, which win."""
-
-    cache: Range | None = None
-    cache_by_id: Mapping[int, Range] = dataclasses.field(default_factory=dict)
-    bandwidth_percent: int | None = None
-    bandwidth_by_id: Mapping[int, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is asked for: such a pod stays in the root group, which has everything."""
-        return self == Wish()
 
 
 @functools.lru_cache(maxsize=4096)
-def parse(text: str) -> Wish:
-    """The wish an annotation writes, read as Go reads JSON; ValueError says what is wrong with it.
+def parse(text: str) -> Shares:
+    """The shares in the pod's annotation, read as Go reads JSON; ValueError says what is wrong with it.
 
-    A percent of 0 is not given, as in Koordinator. There one bad range drops what follows it without a word; here the
-    whole annotation is refused, so that its author hears of it.
+    A percent of 0 counts as not given, as in Koordinator. There a bad range silently drops what follows it; here the
+    whole annotation is refused, so that its author learns of the mistake.
     """
     read = given.decode(_Annotation, text)
     percents = ((each.cache_id, each.percent) for each in read.mb.schemata_per_cache)
-    return Wish(
+    return Shares(
         cache=_range(read.llc.schemata.range, "llc.schemata.range"),
         cache_by_id=dict(_ranges(read.llc.schemata_per_cache)),
-        bandwidth_percent=_percent(read.mb.schemata.percent, "mb.schemata.percent"),
+        bandwidth=_percent(read.mb.schemata.percent, "mb.schemata.percent"),
         bandwidth_by_id={
             cache: percent
             for cache, each in percents
@@ -62,12 +45,12 @@ def pod_group(uid: str) -> str:
 
 def pod_monitor(control: str, uid: str) -> str:
     """The monitoring group of a pod inside a control group."""
-    return f"{control}{_MONITORS}{_POD_PREFIX}{uid}"
+    return f"{control}{MON_GROUPS}{_POD_PREFIX}{uid}"
 
 
 def is_pod_group(group: str) -> bool:
     """Whether a control group is a pod's own, by its name."""
-    return group.startswith(_POD_PREFIX) and _MONITORS not in group
+    return group.startswith(_POD_PREFIX) and MON_GROUPS not in group
 
 
 def uid_of(group: str) -> str:
@@ -82,36 +65,36 @@ def may_be_ours(group: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Cache:
+class _CacheRange:
     cache_id: int = 0
     range: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Share:
+class _Percent:
     cache_id: int = 0
     percent: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Caches:
-    schemata: _Cache = _Cache()
-    schemata_per_cache: tuple[_Cache, ...] = ()
+class _CacheRanges:
+    schemata: _CacheRange = _CacheRange()
+    schemata_per_cache: tuple[_CacheRange, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Shares:
-    schemata: _Share = _Share()
-    schemata_per_cache: tuple[_Share, ...] = ()
+class _Percents:
+    schemata: _Percent = _Percent()
+    schemata_per_cache: tuple[_Percent, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Annotation:
-    llc: _Caches = _Caches()
-    mb: _Shares = _Shares()
+    llc: _CacheRanges = _CacheRanges()
+    mb: _Percents = _Percents()
 
 
-def _ranges(listed: Iterable[_Cache]) -> Iterable[tuple[int, Range]]:
+def _ranges(listed: Iterable[_CacheRange]) -> Iterable[tuple[int, Range]]:
     for each in listed:
         found = _range(each.range, f"llc of cache {each.cache_id}")
         if found:

@@ -11,10 +11,10 @@ import pytest
 from koordlite.resctrl import info
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.tasks import Moved
-from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ResctrlGroup
+from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ControlGroup
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 ROOT = "/sys/fs/resctrl"
 INTEL = {
@@ -79,8 +79,8 @@ def test_intel_capabilities_and_groups(machine: Rooted) -> None:
     assert found.caches == {"L3": CacheCapability(0xFFF, 1, 0xC00, False, 16)}
     assert found.bandwidths == {"MB": BandwidthCapability(10, 10, 100, True, False, 8)}
     assert found.groups == {
-        "": ResctrlGroup({"MB": {0: 100, 1: 100}, "L3": {0: 0xFFF, 1: 0xFFF}}),
-        "BE": ResctrlGroup({"MB": {0: 50, 1: 100}, "L3": {0: 0xF, 1: 0xF}}, frozenset({70, 71})),
+        "": ControlGroup({"MB": {0: 100, 1: 100}, "L3": {0: 0xFFF, 1: 0xFFF}}),
+        "BE": ControlGroup({"MB": {0: 50, 1: 100}, "L3": {0: 0xF, 1: 0xF}}, frozenset({70, 71})),
     }
 
 
@@ -253,7 +253,7 @@ def test_a_refused_group_says_why(machine: Rooted, number: int, status: str, rea
     assert caught.value.errno == number
     assert caught.value.filename == f"{ROOT}/LS"
     assert caught.value.strerror == (f"{os.strerror(number)}: {reason}" if reason else os.strerror(number))
-    assert getattr(caught.value, "__notes__", []) == ([f"resctrl said: {reason}"] if reason else [])
+    assert getattr(caught.value, "__notes__", []) == ([f"last_cmd_status: {reason}"] if reason else [])
 
 
 def test_a_refused_schemata_says_all_of_it(machine: Rooted) -> None:
@@ -272,7 +272,7 @@ def test_exclusive_mode_is_one_write_and_its_refusal_keeps_the_kernels_words(mac
 
 
 def test_a_refusal_without_words_is_said_to_be_about_a_cache_id(machine: Rooted) -> None:
-    with pytest.raises(OSError, match="cache id that is not there any more"):
+    with pytest.raises(OSError, match="cache id that is no longer there"):
         ResctrlFS(Refusing(machine.plant(INTEL), errno.EINVAL)).write_schemata("BE", {"L3": {9: 1}})
 
 
@@ -288,14 +288,14 @@ def test_only_groups_that_may_be_ours_are_made_and_removed(machine: Rooted) -> N
     resctrl = ResctrlFS(machine.plant(INTEL), owns=lambda name: name == "LS")
     assert resctrl.make_group("LS")
     for act in (resctrl.make_group, resctrl.remove_group):
-        with pytest.raises(ValueError, match="no name for a resctrl group of ours"):
+        with pytest.raises(ValueError, match="no name for a resctrl group that this program may make or remove"):
             act("theirs")
 
 
 def test_monitoring_groups_have_the_name_of_their_control_group(machine: Rooted) -> None:
     resctrl = ResctrlFS(machine.plant({**INTEL, f"{ROOT}/BE/mon_groups/m/tasks": "70\n"}))
-    assert resctrl.monitor_names("BE") == ["BE/mon_groups/m"]
-    assert resctrl.monitor_names("") == ["/mon_groups/m"]
+    assert resctrl.mon_group_names("BE") == ["BE/mon_groups/m"]
+    assert resctrl.mon_group_names("") == ["/mon_groups/m"]
     assert resctrl.tasks("BE/mon_groups/m") == {70}
     assert resctrl.make_group("BE/mon_groups/n")
     assert "n/" in machine.list(f"{ROOT}/BE/mon_groups")

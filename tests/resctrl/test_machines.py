@@ -9,11 +9,11 @@ import pytest
 
 from koordlite.resctrl import shares
 from koordlite.resctrl.filesystem import ResctrlFS
-from koordlite.resctrl.shares import Asked
+from koordlite.resctrl.shares import Shares
 from koordlite.resctrl.values import MonitorCapability, Resctrl
 
 if TYPE_CHECKING:
-    from conftest import Rooted
+    from planted import Rooted
 
 ROOT = "/sys/fs/resctrl"
 Tree = dict[str, str]
@@ -134,8 +134,8 @@ def test_a_third_of_the_cache_and_half_the_bandwidth(
     machine: Rooted, files: Tree, values: Mapping[str, Mapping[int, int]], most: int
 ) -> None:
     found = ResctrlFS(machine.plant(files)).read()
-    assert shares.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values == values
-    assert found.most_groups == most
+    assert shares.allocate(found, Shares(cache=(0, 30), bandwidth=50)).values == values
+    assert found.max_groups == most
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_masks_may_have_holes(machine: Rooted, files: Tree, holes: bool) -> None
 )
 def test_the_reach_says_what_all_is(machine: Rooted, files: Tree, reach: int, value: int) -> None:
     found = ResctrlFS(machine.plant(files)).read()
-    wanted = shares.wanted(found, Asked(bandwidth=50), reach_mbps=reach)
+    wanted = shares.allocate(found, Shares(bandwidth=50), l3_bandwidth_mbps=reach)
     assert set(wanted.values["MB"].values()) == {value}
 
 
 def test_percents_that_hardware_stores_in_its_own_steps_are_not_written_again(machine: Rooted) -> None:
     found = ResctrlFS(machine.plant({**MPAM, f"{ROOT}/BE/schemata": "MB:1=50;2=33\nL3:1=1f;2=1f\n"})).read()
-    wanted = shares.wanted(found, Asked(cache=(0, 30), bandwidth=50)).values
+    wanted = shares.allocate(found, Shares(cache=(0, 30), bandwidth=50)).values
     assert shares.to_write(found, found.groups["BE"], wanted) == {"MB": {2: 51}}
 
 
