@@ -87,7 +87,7 @@ def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:
 
     metrics = Metrics(started=time.time(), per_cpu=settings.metrics_per_cpu)
     if remote:
-        metrics.registry.register(KubeletMetrics(remote.kubelet_times))
+        metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
     return metrics
 
 

@@ -14,6 +14,16 @@ IDLE_SAVER = "kernel.sched_idle_saver_wmark"
 PAGE_CACHE_LIMIT = "pagecache_limit.enabled"
 FEATURES = "sched_features"
 
+PATHS: Mapping[str, tuple[str, ...]] = {
+    MIN_FREE: ("/proc/sys/vm/min_free_kbytes",),
+    WATERMARK_SCALE: ("/proc/sys/vm/watermark_scale_factor",),
+    GROUP_IDENTITY: ("/proc/sys/kernel/sched_group_identity_enabled",),
+    IDLE_SAVER: ("/proc/sys/kernel/sched_idle_saver_wmark",),
+    REAP_BACKGROUND: ("/sys/kernel/mm/memcg_reaper/reap_background",),
+    PAGE_CACHE_LIMIT: ("/sys/kernel/mm/pagecache_limit/enabled",),
+    FEATURES: ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features"),
+}
+"""Name → where it may be; the scheduler's features moved in Linux 5.13."""
 _MAX_INT64 = 2**63 - 1
 RANGES: Mapping[str, tuple[int, int]] = {
     MIN_FREE: (10 * 1024, 10 * 1024**2),

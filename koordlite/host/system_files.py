@@ -6,24 +6,12 @@ Nothing is remembered: a file that appears later is used from then on.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
 
 from koordlite.formulas import system_settings
-from koordlite.formulas.system_settings import FEATURES
+from koordlite.formulas.system_settings import PATHS
 from koordlite.host import procfs
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.ports import Files
-
-PATHS: Mapping[str, tuple[str, ...]] = {
-    system_settings.MIN_FREE: ("/proc/sys/vm/min_free_kbytes",),
-    system_settings.WATERMARK_SCALE: ("/proc/sys/vm/watermark_scale_factor",),
-    system_settings.GROUP_IDENTITY: ("/proc/sys/kernel/sched_group_identity_enabled",),
-    system_settings.IDLE_SAVER: ("/proc/sys/kernel/sched_idle_saver_wmark",),
-    system_settings.REAP_BACKGROUND: ("/sys/kernel/mm/memcg_reaper/reap_background",),
-    system_settings.PAGE_CACHE_LIMIT: ("/sys/kernel/mm/pagecache_limit/enabled",),
-    FEATURES: ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features"),
-}
-"""Name → where it may be; the scheduler's features moved in Linux 5.13."""
 
 
 def read(files: Files, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from koordlite.formulas import system_settings
 from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
@@ -20,7 +21,7 @@ def settings(files: Files, reads: Iterable[str], *, held: bool) -> dict[str, str
     """The settings among `reads` (`system/NAME`), by name; all while one is `held` by us; missing where this kernel has
     none."""
     asked = (wanted.removeprefix(SYSTEM) for wanted in reads if wanted.startswith(SYSTEM))
-    found = ((name, system_files.read(files, name)) for name in (system_files.PATHS if held else asked))
+    found = ((name, system_files.read(files, name)) for name in (system_settings.PATHS if held else asked))
     return {name: text for name, text in found if text is not None}
 
 

@@ -9,32 +9,15 @@ from __future__ import annotations
 from koordlite.formulas import blkio
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model.decision import BlockField
+from koordlite.model.file_names import BLOCK_COSTS, BLOCK_LIMITS
 from koordlite.ports import Files
-
-_LIMITS: dict[BlockField, tuple[str, str]] = {
-    "io.read_bps": ("blkio.throttle.read_bps_device", "rbps"),
-    "io.write_bps": ("blkio.throttle.write_bps_device", "wbps"),
-    "io.read_iops": ("blkio.throttle.read_iops_device", "riops"),
-    "io.write_iops": ("blkio.throttle.write_iops_device", "wiops"),
-}
-"""Field → file on v1, word in v2's `io.max`."""
-_V1_COST: dict[BlockField, str] = {
-    "io.weight": "blkio.cost.weight",
-    "io.cost.qos": "blkio.cost.qos",
-    "io.cost.model": "blkio.cost.model",
-}
-NAMES: dict[str, tuple[str, ...]] = {
-    **{field: (name, "io.max") for field, (name, _) in _LIMITS.items()},
-    **{field: (name, field) for field, name in _V1_COST.items()},
-}
-"""Field → its files on v1 and v2."""
 
 
 def path(cgroups: Cgroups, group: str, field: BlockField) -> str:
     """The file of a field."""
-    name = _LIMITS[field][0] if field in _LIMITS else _V1_COST[field]
+    name = BLOCK_LIMITS[field][0] if field in BLOCK_LIMITS else BLOCK_COSTS[field]
     if cgroups.layout.version == 2:
-        name = "io.max" if field in _LIMITS else field
+        name = "io.max" if field in BLOCK_LIMITS else field
     return f"{cgroups.folder(group, 'blkio')}/{name}"
 
 
@@ -58,10 +41,10 @@ def write(files: Files, cgroups: Cgroups, group: str, field: BlockField, line: t
 
 
 def _value(cgroups: Cgroups, field: BlockField, rest: str) -> str:
-    if field in _LIMITS and cgroups.layout.version == 2:
+    if field in BLOCK_LIMITS and cgroups.layout.version == 2:
         words = dict(word.partition("=")[::2] for word in rest.split())
-        return words.get(_LIMITS[field][1], blkio.UNLIMITED)
-    if field in _LIMITS or field == "io.weight":
+        return words.get(BLOCK_LIMITS[field][1], blkio.UNLIMITED)
+    if field in BLOCK_LIMITS or field == "io.weight":
         return rest.strip()
     terms = rest.split()
     # The numbers of a disk that the kernel rates itself are its own: to write them would make them ours.
@@ -70,7 +53,7 @@ def _value(cgroups: Cgroups, field: BlockField, rest: str) -> str:
 
 def _written(cgroups: Cgroups, field: BlockField, value: str) -> str:
     if cgroups.layout.version == 2:
-        return f"{_LIMITS[field][1]}={value}" if field in _LIMITS else value
+        return f"{BLOCK_LIMITS[field][1]}={value}" if field in BLOCK_LIMITS else value
     if field == "io.weight" and value == blkio.DEFAULT_WEIGHT:
         return str(blkio.NEUTRAL_WEIGHT)
     return "0" if value == blkio.UNLIMITED else value

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model.status.request_times import Question, Times
 
-BUCKETS_SECONDS = tuple(0.001 * 4**k for k in range(7))
-"""Koordinator's of kubelet_request_duration_seconds."""
 NO_ANSWER = "none"
 """In place of a status code."""
-Question = tuple[str, str, str]
-"""Verb, path, code."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Times:
-    """Requests of one kind: how many took at most so long, bucket by bucket and all, and their sum in seconds."""
-
-    counts: tuple[int, ...] = (0,) * (len(BUCKETS_SECONDS) + 1)
-    seconds: float = 0.0
-
-    def plus(self, seconds: float) -> Times:
-        """With one more."""
-        bounds = (*BUCKETS_SECONDS, float("inf"))
-        return Times(
-            tuple(n + (seconds <= b) for n, b in zip(self.counts, bounds, strict=True)), self.seconds + seconds
-        )
 
 
 class RequestTimes:

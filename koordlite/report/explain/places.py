@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from koordlite.host import system_files
-from koordlite.host.block import files
-from koordlite.host.cgroups import versions
+from koordlite.formulas import system_settings
+from koordlite.model import file_names
 from koordlite.model.decision import BLOCK
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
@@ -23,11 +22,7 @@ _OOM = re.compile(r"^/proc/(\d+)/oom_score_adj$")
 def _fields() -> Mapping[str, frozenset[str]]:
     """File name → the logical fields that lie in it, on either version."""
     found: dict[str, set[str]] = {"schemata": {*CACHES, *BANDWIDTHS}}
-    for number in (1, 2):
-        for field, (_, name) in versions.Version(number).files.items():
-            if field in versions.WRITABLE:
-                found.setdefault(name, set()).add(field)
-    for field, names in files.NAMES.items():
+    for field, names in {**file_names.CGROUP, **file_names.BLOCK}.items():
         for name in names:
             found.setdefault(name, set()).add(field)
     return {name: frozenset(fields) for name, fields in found.items()}
@@ -36,7 +31,7 @@ def _fields() -> Mapping[str, frozenset[str]]:
 FIELDS = _fields()
 NAMES = frozenset((*FIELDS, *(field for fields in FIELDS.values() for field in fields)))
 """What a file may be called: by the kernel, or by the logical field in it."""
-_SETTINGS = {path: name for name, paths in system_files.PATHS.items() for path in paths}
+_SETTINGS = {path: name for name, paths in system_settings.PATHS.items() for path in paths}
 
 
 def groups(seen: Snapshot | None) -> dict[str, str]:

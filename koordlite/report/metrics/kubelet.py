@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from koordlite.kube.client.request_times import BUCKETS_SECONDS, RequestTimes
+from koordlite.model.status.request_times import BUCKETS_SECONDS, Question, Times
 
 
 class KubeletMetrics(Collector):
     """One family; a question that was never asked has no series."""
 
-    def __init__(self, times: RequestTimes) -> None:
+    def __init__(self, times: Callable[[], Mapping[Question, Times]]) -> None:
+        """`times` gives what was counted so far; asked at each scrape."""
         self._times = times
 
     def collect(self) -> Iterator[Metric]:
@@ -24,6 +25,6 @@ class KubeletMetrics(Collector):
             labels=("verb", "path", "code"),
         )
         bounds = [*map(repr, BUCKETS_SECONDS), "+Inf"]
-        for question, times in sorted(self._times.all().items()):
+        for question, times in sorted(self._times().items()):
             family.add_metric(question, list(zip(bounds, times.counts, strict=True)), times.seconds)
         yield family

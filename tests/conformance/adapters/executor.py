@@ -44,7 +44,7 @@ _GREATEST = (1 << 63) - 1
 @adapter("executor.file_update")
 def file(given: Any, expect: Any) -> tuple[Any, Any]:
     """Any file that is no cgroup's: a setting of the kernel."""
-    (path,), before = system_files.PATHS[SETTING], given["fileBefore"]
+    (path,), before = system_settings.PATHS[SETTING], given["fileBefore"]
     memory = machine.Memory({} if before is None else {path: before.encode()})
     found = machine.attempt(lambda: system_files.write(memory, SETTING, given["value"]), None)
     after = memory.files.get(path)

@@ -113,7 +113,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     times = RequestTimes()
     with times.measured("GET", "/pods"):
         pass
-    metrics.registry.register(KubeletMetrics(times))
+    metrics.registry.register(KubeletMetrics(times.all))
     metrics.observe_tick(_with_all_that_happens(tick))
     return scraped(metrics.registry)
 
