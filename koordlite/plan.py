@@ -11,27 +11,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_mount import ResctrlMountChange
+from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.zones import ZonesChange
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import (
-    BlockChange,
-    CgroupChange,
-    Change,
-    Decision,
-    EvictPod,
-    NodeAnnotationChange,
-    NodeResourceChange,
-    OOMScoreChange,
-    ResctrlGroupChange,
-    ResctrlMountChange,
-    ResctrlReturn,
-    SchemataChange,
-    SystemFileChange,
-    TasksChange,
-    TopologyChange,
-    TopologyLabelChange,
-    ZoneResourceChange,
-    ZonesChange,
-)
+from koordlite.model.decision import Decision
 from koordlite.model.errors import PlanConflict
 from koordlite.model.picture.groups import Cgroup
 

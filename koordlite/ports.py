@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status.watch import WatchState

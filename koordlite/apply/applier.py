@@ -11,26 +11,21 @@ from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_mount import ResctrlMountChange
+from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.system_file import SystemFileChange
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.journal.journal import Entry, FileEntry, Journal
-from koordlite.model.decision import (
-    BlockChange,
-    CgroupChange,
-    CgroupField,
-    Change,
-    ClusterChange,
-    EvictPod,
-    NodeChange,
-    NodeResourceChange,
-    OOMScoreChange,
-    ResctrlChange,
-    ResctrlGroupChange,
-    ResctrlMountChange,
-    ResctrlReturn,
-    SystemFileChange,
-    ZoneResourceChange,
-)
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import Change, ClusterChange, NodeChange, ResctrlChange
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Found
 from koordlite.model.snapshot import Snapshot

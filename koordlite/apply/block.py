@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard, cast
 
+from koordlite.changes.block_device import BLOCK, BlockChange
 from koordlite.formulas.blkio import UNSET
 from koordlite.host.block import files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Entry, FileEntry
-from koordlite.model.decision import BLOCK, BlockChange, BlockField
+from koordlite.model.blocks import BlockField
 
 
 def entries(host: Host, change: BlockChange, strategy: str) -> Iterator[FileEntry]:

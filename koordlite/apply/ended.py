@@ -10,7 +10,7 @@ from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
-from koordlite.model.decision import CgroupField
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.snapshot import Snapshot
 
 

@@ -10,8 +10,8 @@ import errno
 from collections.abc import Iterable, Mapping
 
 from koordlite.apply import writer
+from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.evict_walk import LEAVING_SECONDS
-from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep

@@ -10,9 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Set
 
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import blkio
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import NodeChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import BlockChange, CgroupChange, CgroupField, NodeAnnotationChange, NodeChange
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import ForeignWrite
@@ -106,7 +109,7 @@ class ForeignWriters:
     def _changed_promises(self, seen: Snapshot) -> Iterator[ForeignWrite]:
         """The same of the Node: Koordinator's manager writes these fields too. A Node that is gone takes them along."""
         for place, change in list(self._promises.items()):
-            present = _promised(seen, change)
+            present = change.held(seen)
             if seen.node is not None and present == change.value:
                 continue
             del self._promises[place]
@@ -144,13 +147,6 @@ class ForeignWriters:
         # A fight that goes on for a day comes to exponents that no float holds.
         wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait
-
-
-def _promised(seen: Snapshot, change: NodeChange) -> int | str | None:
-    """What the Node holds where `change` was published."""
-    if isinstance(change, NodeAnnotationChange):
-        return seen.node.annotations.get(change.key) if seen.node else None
-    return seen.published.node_resources.get(change.resource)
 
 
 def _shown(value: int | str | None) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, CgroupField
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.snapshot import Snapshot
 

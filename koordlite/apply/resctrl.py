@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import resctrl_kin as kin
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_mount import ResctrlMountChange
+from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
-from koordlite.model.decision import (
-    Change,
-    ResctrlChange,
-    ResctrlGroupChange,
-    ResctrlMountChange,
-    ResctrlReturn,
-    SchemataChange,
-    TasksChange,
-)
+from koordlite.model.change import Change, ResctrlChange
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.resctrl import schemata
 from koordlite.resctrl.values import ROOT
@@ -133,7 +130,7 @@ def describe(change: ResctrlChange) -> str:
             return "as found"
         case ResctrlMountChange():
             return "mounted"
-        case ResctrlGroupChange():
+        case _:
             return "made"
 
 

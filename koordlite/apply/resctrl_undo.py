@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from koordlite.apply import resctrl_kin as kin
+from koordlite.changes.resctrl_return import ResctrlReturn
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
-from koordlite.model.decision import ResctrlReturn
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.resctrl.values import ROOT
 

@@ -9,6 +9,7 @@ from typing import cast
 
 from koordlite import plan
 from koordlite.apply import block, inherited, promises, resctrl_undo, system, writer
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.fields import NUMBERS
@@ -24,7 +25,7 @@ from koordlite.host.journal.journal import (
     TasksMoved,
     TopologyNote,
 )
-from koordlite.model.decision import CgroupChange, CgroupField
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster

@@ -5,20 +5,17 @@ from __future__ import annotations
 import errno
 
 from koordlite.apply import block, resctrl, system
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.system_file import SystemFileChange
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.filesystem import vanished
+from koordlite.model.change import Change, ResctrlChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import (
-    BlockChange,
-    CgroupChange,
-    Change,
-    EvictPod,
-    OOMScoreChange,
-    ResctrlChange,
-    SystemFileChange,
-)
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep
 

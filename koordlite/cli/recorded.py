@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 from koordlite import reflex
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.model.decision import BlockChange, CgroupChange, Decision
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koordlite.model.decision import CgroupField
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.slo.qos import MemoryQOS
 
 Values = dict[CgroupField, int]

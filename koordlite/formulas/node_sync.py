@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koordlite.model import keys
-from koordlite.model.decision import ZoneResourceChange
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import Zone, ZoneResource
 
@@ -109,13 +108,13 @@ def left_by_third_parties(*, offered: Mapping[str, int], taken: Mapping[str, int
 
 def zone_changes(
     *, zones: Iterable[Zone], wanted: Mapping[str, Mapping[str, Quantity]], threshold: float, is_time: bool = False
-) -> tuple[ZoneResourceChange, ...]:
-    """What has to be written so that each zone offers its part in `wanted` (by zone name and resource).
+) -> dict[tuple[str, str], ZoneResource | None]:
+    """What has to be written, by zone and resource, so that each zone offers its part in `wanted`; None removes it.
 
     A difference up to the threshold waits until it is time. What a zone still offers without being in `wanted` is taken
     back; Koordinator leaves it there (docs/compatibility.md). Source: Koordinator `UpdateNRTZoneListIfNeeded`.
     """
-    changes: list[ZoneResourceChange] = []
+    changes: dict[tuple[str, str], ZoneResource | None] = {}
     for zone in zones:
         held = {resource.name: resource for resource in zone.resources or ()}
         parts = wanted.get(zone.name, {})
@@ -123,8 +122,8 @@ def zone_changes(
             part, present = parts.get(name), held.get(name)
             new = None if part is None else _renewed(present, name, part, -1.0 if is_time else threshold)
             if new != present:
-                changes.append(ZoneResourceChange(zone.name, name, new))
-    return tuple(changes)
+                changes[zone.name, name] = new
+    return changes
 
 
 def _renewed(present: ZoneResource | None, name: str, wanted: Quantity, threshold: float) -> ZoneResource:

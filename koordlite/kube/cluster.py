@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.background import Courier
 from koordlite.kube.client.request_times import RequestTimes
@@ -22,7 +23,7 @@ from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector, Source, View
 from koordlite.kube.watch.watcher import Watching
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused, Problem
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.watch import WatchState

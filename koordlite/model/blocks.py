@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
 
-from koordlite.model.decision import BlockField
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.qos import Block, ResourceQOS
 
 ROOT = ""
 """The root cgroup, by its path."""
+BlockField = Literal[
+    "io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.weight", "io.cost.model", "io.cost.qos"
+]
+"""What a group has of one disk, the same for v1 and v2: bytes or operations a second, or `max`; a weight, or
+`default`; for the root group the cost model and the latency targets, as the kernel writes them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from koordlite.formulas.blkio import UNSET
 from koordlite.host.block import devices
 from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
-from koordlite.model.blocks import ROOT, Asker, Blocks, askers
-from koordlite.model.decision import BlockField
+from koordlite.model.blocks import ROOT, Asker, BlockField, Blocks, askers
 from koordlite.model.picture.groups import Place
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.qos import Block

@@ -8,11 +8,11 @@ import os
 import types
 from collections.abc import Collection, Iterable, Mapping
 
+from koordlite.changes.block_device import BLOCK
 from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
-from koordlite.model.decision import BLOCK
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, Found, Place
 from koordlite.model.picture.kubelet import with_promise

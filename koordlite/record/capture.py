@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.ports import ClusterView, Files
 from koordlite.record import words
 from koordlite.record.damage import Damage, RecordError

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
-from koordlite import strategies
+from koordlite import changes, strategies
 from koordlite.ports import ClusterView
 from koordlite.record.moment import Moment
 
+_CHANGES = "decision"
+"""The home of all changes, as records of earlier versions name it."""
 FIRST_CODE = 16
 """Smaller numbers at the head of a list are marks of `record.plain`."""
 
@@ -37,8 +39,11 @@ class Word:
 @functools.cache
 def vocabulary() -> Mapping[type, Word]:
     """Every class that a moment, a section of a strategy or the cluster's view is made of; always in the same order."""
-    roots = (Moment, ClusterView, *(rule.config for rule in strategies.discover()))
-    found = [(cls, _word(cls, cls.__module__.rpartition(".")[2])) for cls in _reachable(*roots)]
+    kinds = changes.classes()
+    roots = (Moment, ClusterView, *kinds, *(rule.config for rule in strategies.discover()))
+    found = [
+        (cls, _word(cls, _CHANGES if cls in kinds else cls.__module__.rpartition(".")[2])) for cls in _reachable(*roots)
+    ]
     return dict(sorted(found, key=lambda pair: pair[1].name))
 
 
@@ -76,6 +81,10 @@ def _word(cls: type, home: str) -> Word:
         return Word(f"{home}.{cls.__qualname__}", cls, (), lambda value: (value.value,), is_enum=True)
     fields = cls.__struct_fields__ if issubclass(cls, msgspec.Struct) else _init_fields(cls)
     return Word(f"{home}.{cls.__qualname__}", cls, tuple(fields), _getter(tuple(fields)))
+
+
+def _home(cls: type) -> str:
+    return cls.__module__.rpartition(".")[2]
 
 
 def _init_fields(cls: Any) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from koordlite.model.decision import Change, Decision, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.record.moment import Moment
 from koordlite.replay.again import Judge
 from koordlite.replay.gauge import Gauge, gauge, landed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from koordlite.model.decision import Change
+from koordlite.model.change import Change
 from koordlite.record.moment import Moment
 from koordlite.report import present
 

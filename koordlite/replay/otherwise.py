@@ -12,15 +12,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import (
-    CgroupChange,
-    Change,
-    Decision,
-    EvictPod,
-    NodeResourceChange,
-    ZoneResourceChange,
-)
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.published import Published
 from koordlite.model.settings import Mode, StrategySettings

@@ -6,7 +6,8 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
-from koordlite.model.decision import Change, Decision
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.summary import Summary, Totals

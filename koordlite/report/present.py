@@ -8,9 +8,14 @@ from typing import TypeVar
 
 import msgspec
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model import cpuset
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot, gives_way

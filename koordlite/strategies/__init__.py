@@ -9,7 +9,8 @@ import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
-from koordlite.model.decision import Decision, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.decision import Decision
 from koordlite.model.pod.pod import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings

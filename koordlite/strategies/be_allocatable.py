@@ -9,17 +9,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import Terms
 from koordlite.formulas.numa_shares import MILLI, ZoneTerms
 from koordlite.model import keys, node_notes
-from koordlite.model.decision import Change, Decision, NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.wire.objects import Zone
+from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
@@ -141,8 +145,13 @@ def _zones(seen: Snapshot, shared: _Shared) -> Iterator[Decision]:
 def _no_size(seen: Snapshot, zone: Zone, why: str) -> Iterator[Decision]:
     """A zone that is offered nothing gives back what it once was offered."""
     colocation = seen.slo.colocation
-    changes = node_sync.zone_changes(zones=(zone,), wanted={}, threshold=colocation.resource_diff_threshold)
+    given_up = node_sync.zone_changes(zones=(zone,), wanted={}, threshold=colocation.resource_diff_threshold)
+    changes = _zone_changes(given_up)
     yield Decision(f"zone/{zone.name}", "release" if changes else "skip", "NoZoneSize", {"why": why}, changes)
+
+
+def _zone_changes(found: Mapping[tuple[str, str], ZoneResource | None]) -> tuple[ZoneResourceChange, ...]:
+    return tuple(ZoneResourceChange(*where, value) for where, value in found.items())
 
 
 def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
@@ -151,12 +160,13 @@ def _zone(seen: Snapshot, zone: Zone, terms: ZoneTerms) -> Decision:
         keys.BATCH_CPU: Quantity.of_milli(cpu),
         keys.BATCH_MEMORY: Quantity.of_milli(terms.memory.result),
     }
-    changes = node_sync.zone_changes(
+    wanted = node_sync.zone_changes(
         zones=(zone,),
         wanted={zone.name: parts},
         threshold=seen.slo.colocation.resource_diff_threshold,
         is_time=_is_time(seen, zone),
     )
+    changes = _zone_changes(wanted)
     evidence: Evidence = {
         "result_milli": terms.cpu.result,
         "result_bytes": terms.memory.result // MILLI,

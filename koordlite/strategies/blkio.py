@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
+from koordlite.changes.block_device import BLOCK, BlockChange
 from koordlite.formulas import blkio
-from koordlite.model.blocks import ROOT, Asker, askers
-from koordlite.model.decision import BLOCK, BlockChange, BlockField, Decision
+from koordlite.model.blocks import ROOT, Asker, BlockField, askers
+from koordlite.model.decision import Decision
 from koordlite.model.keys import BLKIO_QOS
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import Pod

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import burst
 from koordlite.formulas.burst import Move, State
 from koordlite.formulas.burst_tokens import Ledger
-from koordlite.model.decision import CgroupChange, CgroupField, Decision, Verdict
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import ContainerInfo, Pod

@@ -11,7 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
-from koordlite.model.decision import CgroupChange, CgroupField, Decision
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import cpu_select, pools, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded

@@ -9,10 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.formulas import host_place, pools, topology_diff
 from koordlite.model import cpuset, keys, nrt
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision, TopologyChange
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, Place
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass

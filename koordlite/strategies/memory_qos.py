@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import memory_qos
 from koordlite.formulas.memory_qos import Values
 from koordlite.model import keys
-from koordlite.model.decision import CgroupChange, CgroupField, Decision
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.decision import Decision
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass

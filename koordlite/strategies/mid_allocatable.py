@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.formulas import allocatable, mid
 from koordlite.formulas.mid import Terms
 from koordlite.model import keys
-from koordlite.model.decision import Decision, NodeResourceChange
+from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.picture.usage import Use
 from koordlite.model.settings import StrategySettings

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from koordlite.changes.oom_score import OOMScoreChange
 from koordlite.model import keys
-from koordlite.model.decision import Decision, OOMScoreChange
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Process
 from koordlite.model.pod import requests_by_annotation
 from koordlite.model.pod.pod import Pod

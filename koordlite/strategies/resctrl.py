@@ -11,16 +11,14 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_mount import ResctrlMountChange
+from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.model import keys
-from koordlite.model.decision import (
-    Change,
-    Decision,
-    ResctrlGroupChange,
-    ResctrlMountChange,
-    ResctrlReturn,
-    SchemataChange,
-    TasksChange,
-)
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.model.pod import resctrl_protocol as protocol
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass

@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.formulas import topology_diff
 from koordlite.model import keys, nrt
-from koordlite.model.decision import Decision, TopologyChange
+from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 

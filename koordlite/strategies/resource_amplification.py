@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.formulas import node_sync, normalization
 from koordlite.model import keys
-from koordlite.model.decision import Decision, NodeAnnotationChange
+from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
 

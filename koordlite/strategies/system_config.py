@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from koordlite.changes.system_file import SystemFileChange
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
-from koordlite.model.decision import Decision, SystemFileChange
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Found
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings

@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.formulas import reservation, topology_diff, zones
 from koordlite.model import cpuset, keys, nrt
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Change, Decision, TopologyChange, TopologyLabelChange, ZonesChange
+from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import PodCPUs, with_promise

@@ -221,7 +221,8 @@ def test_two_strategies_on_one_file_are_a_problem_and_one_has_it(
     emulate: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from koordlite import strategies
-    from koordlite.model.decision import CgroupChange, Decision
+    from koordlite.changes.cgroup import CgroupChange
+    from koordlite.model.decision import Decision
 
     def rival(seen: object, config: object) -> list[Decision]:
         return [

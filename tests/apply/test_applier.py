@@ -12,9 +12,13 @@ from emulated import Emulated
 
 from koordlite import apply, plan
 from koordlite.apply import Applier
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.host.journal.journal import FileEntry
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, NodeResourceChange, SchemataChange, TopologyChange
 from koordlite.model.errors import JournalError
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer

@@ -12,9 +12,10 @@ from koordlite import plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
 from koordlite.apply.restore import undo_list
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.host.block import files as block_files
-from koordlite.model.blocks import ROOT
-from koordlite.model.decision import BlockChange, BlockField, CgroupChange
+from koordlite.model.blocks import ROOT, BlockField
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

@@ -11,7 +11,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite.apply.evictions import Evictions
-from koordlite.model.decision import EvictPod
+from koordlite.changes.eviction import EvictPod
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Snapshot

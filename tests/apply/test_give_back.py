@@ -12,8 +12,10 @@ from emulated import Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, TopologyChange
 from koordlite.model.picture.groups import Found
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer

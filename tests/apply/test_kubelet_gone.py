@@ -9,9 +9,9 @@ from emulated import Emulated
 
 from koordlite import cli
 from koordlite.apply import Applier, restore, undo_list
+from koordlite.changes.system_file import SystemFileChange
 from koordlite.host import bundle, procfs, system_files
 from koordlite.host.journal.journal import Journal
-from koordlite.model.decision import SystemFileChange
 from koordlite.model.errors import HardwareAbsent
 from koordlite.observe import Observer
 from koordlite.plan import Plan

@@ -10,7 +10,8 @@ from emulated import Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier, restore, writer
-from koordlite.model.decision import CgroupChange, CgroupField
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot

@@ -10,17 +10,13 @@ from emulated import Emulated
 
 from koordlite import apply, plan
 from koordlite.apply import Applier
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.host.journal.journal import NodeAnnotation, NodeResource, ZoneAmount
-from koordlite.model.decision import (
-    Change,
-    ClusterChange,
-    EvictPod,
-    NodeAnnotationChange,
-    NodeChange,
-    NodeResourceChange,
-    ZoneResourceChange,
-    ZonesChange,
-)
+from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.observe import Observer

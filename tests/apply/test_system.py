@@ -9,8 +9,9 @@ from emulated import Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier, restore
+from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.system_file import SystemFileChange
 from koordlite.host import procfs, system_files
-from koordlite.model.decision import OOMScoreChange, SystemFileChange
 from koordlite.observe import Observer
 from koordlite.plan import Plan
 

@@ -10,8 +10,8 @@ import pytest
 from koordlite.apply.foreign import MAX_PLACES as MAX_FIGHTS
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
 

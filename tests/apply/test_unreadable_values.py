@@ -9,10 +9,12 @@ from emulated import BOOT, Emulated
 
 from koordlite import plan
 from koordlite.apply import Applier, restore
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.system_file import SystemFileChange
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import FileEntry, Journal
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, SystemFileChange
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import node_sync
 from koordlite.model import keys
-from koordlite.model.decision import ZoneResourceChange
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import Zone, ZoneResource
 
@@ -97,8 +96,8 @@ def zone(*resources: ZoneResource) -> Zone:
 def changes(held: Zone, wanted: dict[str, str], is_time: bool = False) -> dict[str, ZoneResource | None]:
     parsed = {"node-0": {name: Quantity.parse(text) for name, text in wanted.items()}} if wanted else {}
     found = node_sync.zone_changes(zones=[held], wanted=parsed, threshold=0.1, is_time=is_time)
-    assert all(isinstance(change, ZoneResourceChange) and change.zone == "node-0" for change in found)
-    return {change.resource: change.value for change in found}
+    assert all(zone == "node-0" for zone, _ in found)
+    return {resource: value for (_, resource), value in found.items()}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import (
     FileEntry,
@@ -27,15 +34,6 @@ from koordlite.host.journal.journal import (
     ZoneAmount,
 )
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import (
-    CgroupChange,
-    NodeAnnotationChange,
-    NodeResourceChange,
-    ResctrlGroupChange,
-    SchemataChange,
-    TopologyChange,
-    ZoneResourceChange,
-)
 from koordlite.model.errors import JournalError
 from koordlite.model.wire.objects import ZoneResource
 

@@ -10,9 +10,7 @@ import pytest
 from apibench import NODE, Bench, config, pod, until
 from apiserver import ApiServer, Fault
 
-from koordlite.model.decision import (
-    TopologyChange,
-)
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model.errors import InputError
 from koordlite.ports import ClusterView
 

@@ -11,11 +11,9 @@ from apibench import Bench, pod, until
 from apiserver import Fault
 from tinyapi import Reply, Request, client, status
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import ApiUnreachable
 from koordlite.kube.publish.evictions import EvictionApi
-from koordlite.model.decision import (
-    EvictPod,
-)
 from koordlite.model.errors import EvictionRefused
 from koordlite.ports import ClusterView
 

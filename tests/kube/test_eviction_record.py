@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder.evictions import FILE, EvictionRecord
-from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 
 POD = "kind: Pod\nmetadata: {name: p, namespace: d, uid: u1}\nspec: {nodeName: n1}\n"

@@ -9,15 +9,13 @@ from apibench import BATCH, Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish import node_patch, topology_patch
-from koordlite.model.decision import (
-    NodeAnnotationChange,
-    NodeResourceChange,
-    TopologyChange,
-    TopologyLabelChange,
-    ZonesChange,
-)
 from koordlite.model.wire import objects
 
 
@@ -42,12 +40,12 @@ def _node(**amounts: Any) -> objects.NodeObject:
 )
 def test_amounts_are_compared_as_amounts(held: str | int | None, wanted: int | None, stands: bool) -> None:
     node = _node(**({} if held is None else {"r": held}))
-    assert node_patch.stands(node, NodeResourceChange("r", wanted)) is stands
+    assert NodeResourceChange("r", wanted).stands(node) is stands
 
 
 @pytest.mark.parametrize(("text", "stands"), [("v", True), ("w", False), (None, False)])
 def test_annotations_are_compared_as_text(text: str | None, stands: bool) -> None:
-    assert node_patch.stands(_node(), NodeAnnotationChange("k", text)) is stands
+    assert NodeAnnotationChange("k", text).stands(_node()) is stands
 
 
 def test_a_node_patch_holds_our_keys_only() -> None:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from koordlite.model.decision import NodeResourceChange, TopologyChange, TopologyLabelChange, ZonesChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import Zone, ZoneResource
 

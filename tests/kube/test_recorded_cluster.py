@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.kube.folder.recorded import RecordedCluster
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import NodeResourceChange
 from koordlite.model.errors import InputError
 from koordlite.model.topology import CPU, NUMANode, Topology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from apibench import Bench, pod, until
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.cluster import KubeCluster
-from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 
 HASH = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"

@@ -19,6 +19,9 @@ from apiserver.users import User
 
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.clock import RealClock
 from koordlite.kube.client import access, reviews
 from koordlite.kube.client.access import Api, ApiError
@@ -29,7 +32,6 @@ from koordlite.kube.publish.event_series import COUNT_SECONDS, Event, Regarding
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings
-from koordlite.model.decision import EvictPod, NodeResourceChange, TopologyChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.topology import CPU, Topology
 

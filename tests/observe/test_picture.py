@@ -210,7 +210,7 @@ def test_threads_in_a_group_of_ours_are_looked_at_after_the_last_class_was_disab
 
 
 def test_a_placement_published_in_this_run_has_an_age(node: Emulated, observer: Observer) -> None:
-    from koordlite.model.decision import TopologyChange
+    from koordlite.changes.topology_annotation import TopologyChange
 
     assert "placement" not in observer.observe().ages
     node.cluster.publish([TopologyChange(keys.PLACEMENT, "{}")])
@@ -219,7 +219,7 @@ def test_a_placement_published_in_this_run_has_an_age(node: Emulated, observer: 
 
 
 def test_a_placement_of_an_earlier_run_has_no_age(node: Emulated) -> None:
-    from koordlite.model.decision import TopologyChange
+    from koordlite.changes.topology_annotation import TopologyChange
 
     node.host()
     node.cluster.publish([TopologyChange(keys.PLACEMENT, "{}")])

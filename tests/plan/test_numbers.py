@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite import plan
-from koordlite.model.decision import CgroupChange, CgroupField
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.picture.groups import Cgroup
 
 

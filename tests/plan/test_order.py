@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite import plan
-from koordlite.model import decision
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.zones import ZonesChange
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, CgroupField, Change, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
 from koordlite.sandbox.cgroups import v1, v2
 from koordlite.sandbox.cgroups.trees import Cgroups, Group
@@ -157,14 +167,14 @@ def test_a_set_that_moves_passes_through_the_union() -> None:
 
 def every_kind() -> Iterator[Change]:
     """One of each, in the worst order."""
-    yield decision.ZoneResourceChange("node-0", "kubernetes.io/batch-cpu", None)
-    yield decision.ZonesChange((), ())
-    yield decision.NodeAnnotationChange("key", "text")
-    yield decision.TopologyChange("key", "text")
-    yield decision.NodeResourceChange("kubernetes.io/batch-cpu", 1)
-    yield decision.TasksChange("BE", (1,))
-    yield decision.SchemataChange("BE", "MB", {0: 10})
-    yield decision.ResctrlGroupChange("BE")
+    yield ZoneResourceChange("node-0", "kubernetes.io/batch-cpu", None)
+    yield ZonesChange((), ())
+    yield NodeAnnotationChange("key", "text")
+    yield TopologyChange("key", "text")
+    yield NodeResourceChange("kubernetes.io/batch-cpu", 1)
+    yield TasksChange("BE", (1,))
+    yield SchemataChange("BE", "MB", {0: 10})
+    yield ResctrlGroupChange("BE")
     yield CgroupChange("k", "cpu.quota", -1)
     yield CgroupChange("k", "cpuset.cpus", CPUSet([1]))
 

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision, EvictPod
+from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Process
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass

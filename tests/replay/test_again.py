@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from koordlite import strategies
-from koordlite.model.decision import EvictPod, SchemataChange
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.resctrl_schemata import SchemataChange
 from koordlite.model.snapshot import Snapshot
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from koordlite import config
-from koordlite.model.decision import CgroupChange, EvictPod
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.eviction import EvictPod
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.replay import compare, html, text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koordlite.model.decision import EvictPod
+from koordlite.changes.eviction import EvictPod
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Layout, Place

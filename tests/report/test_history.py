@@ -7,8 +7,9 @@ import itertools
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision, Verdict
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.report import history
 from koordlite.report.history import History

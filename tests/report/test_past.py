@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report import past as pasts
 from koordlite.report.history import History

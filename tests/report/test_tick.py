@@ -6,9 +6,14 @@ import dataclasses
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model import keys
+from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Change, Decision, NodeResourceChange, SchemataChange, TopologyChange
+from koordlite.model.decision import Decision
 from koordlite.model.node import SystemQoS
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import Usage, Use

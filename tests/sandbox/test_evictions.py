@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects

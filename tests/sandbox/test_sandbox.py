@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from koordlite.changes.eviction import EvictPod
+from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.host import procfs, sysfs
-from koordlite.model.decision import ClusterChange, EvictPod, NodeResourceChange
+from koordlite.model.change import ClusterChange
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision, NodeAnnotationChange, NodeResourceChange, ZoneResourceChange
+from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.picture.published import Published

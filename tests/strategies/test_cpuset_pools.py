@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from koordlite import strategies
+from koordlite.changes.eviction import EvictPod
 from koordlite.model import keys
-from koordlite.model.decision import EvictPod
 from koordlite.model.node import Node
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.model import keys
-from koordlite.model.decision import Decision, NodeResourceChange
+from koordlite.model.decision import Decision
 from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange
 from koordlite.strategies import cpu_suppress, cpuset_pools
 
 NONE_OR_SOME = st.frozensets(st.integers(0, 7), max_size=8)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision, TopologyChange, TopologyLabelChange, ZonesChange
+from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation, ResolvedReservation
 from koordlite.model.picture.groups import MemoryPlace

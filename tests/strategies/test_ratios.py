@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.model import keys
-from koordlite.model.decision import Decision, NodeAnnotationChange
+from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.resctrl_schemata import SchemataChange
+from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.model import keys
-from koordlite.model.decision import Decision, ResctrlGroupChange, ResctrlReturn, SchemataChange, TasksChange
+from koordlite.model.decision import Decision
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl.values import BandwidthCapability, CacheCapability, ControlGroup, Resctrl

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from koordlite.kube.folder import published
-from koordlite.model.decision import ZonesChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.strategies import topology_report
@@ -40,5 +39,5 @@ def test_costs_that_stand_there_stay_and_missing_ones_are_filled_in() -> None:
     wanted = (objects.Zone(name="node-0", type="Node", costs=COSTS),)
     for held, expected in ((theirs, theirs), (None, COSTS)):
         topology = objects.NRTObject(zones=(objects.Zone(name="node-0", type="Node", costs=held),))
-        found = published.changed(topology, ZonesChange(wanted, ("None",))).zones
+        found = ZonesChange(wanted, ("None",)).onto(topology).zones
         assert found is not None and found[0].costs == expected

@@ -24,6 +24,8 @@ from realnode.tree import PREFIX, Tree
 from koordlite import config, plan
 from koordlite.agent import Agent
 from koordlite.apply import Applier, restore
+from koordlite.changes.block_device import BlockChange
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.clock import RealClock
 from koordlite.formulas import blkio
 from koordlite.host import bundle
@@ -32,9 +34,10 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
-from koordlite.model.blocks import ROOT
+from koordlite.model.blocks import ROOT, BlockField
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import BlockChange, BlockField, CgroupChange, CgroupField, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 
 BATCH = Pod("batch")

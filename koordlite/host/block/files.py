@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from koordlite.formulas import blkio
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
-from koordlite.model.decision import BlockField
+from koordlite.model.blocks import BlockField
 from koordlite.model.file_names import BLOCK_COSTS, BLOCK_LIMITS
 from koordlite.ports import Files
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups import versions
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupField
 from koordlite.model.errors import HardwareAbsent
 from koordlite.model.picture.groups import Cgroup, Layout
 from koordlite.model.pod.qos import KubeQoS

@@ -9,8 +9,8 @@ from typing import get_args
 
 from koordlite.host import kernel_number
 from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupField
 
 UNLIMITED = -1
 WRITABLE: frozenset[str] = frozenset(get_args(CgroupField))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from koordlite.model.decision import EvictPod
+from koordlite.changes.eviction import EvictPod
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 

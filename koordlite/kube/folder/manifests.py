@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder import manifest_files
 from koordlite.kube.folder.evictions import EvictionRecord
 from koordlite.kube.folder.manifest_files import Loaded
 from koordlite.kube.folder.published import Published
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.model.change import ClusterChange
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.decision import ClusterChange, EvictPod
 from koordlite.model.errors import EvictionRefused, InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.topology import Topology

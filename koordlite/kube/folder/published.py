@@ -10,17 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
-from koordlite.model import nrt
-from koordlite.model.decision import (
-    ClusterChange,
-    NodeAnnotationChange,
-    NodeChange,
-    NodeResourceChange,
-    TopologyChange,
-    TopologyLabelChange,
-    ZoneResourceChange,
-    ZonesChange,
-)
+from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 
@@ -74,12 +64,11 @@ class Published:
         self, changes: Iterable[ClusterChange], node: objects.NodeObject, topology: objects.NRTObject | None
     ) -> None:
         for change in changes:
-            if isinstance(change, NodeResourceChange):
-                self.resources[change.resource] = change.value
-            elif isinstance(change, NodeAnnotationChange):
-                self.annotations[change.key] = change.value
-            else:
-                self.topology = changed(self.topology or topology or new_topology(node), change)
+            if isinstance(change, NodeChange):
+                self.resources |= change.amounts
+                self.annotations |= change.annotations
+            elif isinstance(change, TopologyPart):
+                self.topology = change.onto(self.topology or topology or new_topology(node))
 
     def over_node(self, obj: objects.NodeObject) -> objects.NodeObject:
         """The node with what was published for it; the same object when nothing was."""
@@ -153,46 +142,6 @@ def new_topology(node: objects.NodeObject) -> objects.NRTObject:
 
 def _topology(raw: bytes) -> objects.NRTObject:
     return msgspec.json.decode(raw, type=objects.NRTObject)
-
-
-TopologyPart = TopologyChange | TopologyLabelChange | ZonesChange | ZoneResourceChange
-
-
-def changed(topology: objects.NRTObject, change: TopologyPart) -> objects.NRTObject:
-    """`topology` after the change."""
-    if isinstance(change, TopologyChange):
-        notes = {**(topology.metadata.annotations or {}), change.key: change.value}
-        return structs.replace(topology, metadata=structs.replace(topology.metadata, annotations=notes))
-    if isinstance(change, TopologyLabelChange):
-        labels = {key: value for key, value in (topology.metadata.labels or {}).items() if key != change.key}
-        labels |= {} if change.value is None else {change.key: change.value}
-        return structs.replace(topology, metadata=structs.replace(topology.metadata, labels=labels))
-    if isinstance(change, ZoneResourceChange):
-        return structs.replace(topology, zones=tuple(_with_resource(zone, change) for zone in topology.zones or ()))
-    present = {zone.name: zone for zone in topology.zones or ()}
-    zones = [_merged(present.get(zone.name), zone) for zone in change.zones]
-    # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
-    zones += [zone for zone in topology.zones or () if nrt.numa_node_of_zone(zone.name) is None]
-    return structs.replace(topology, zones=tuple(zones), topology_policies=change.policies)
-
-
-def _with_resource(zone: objects.Zone, change: ZoneResourceChange) -> objects.Zone:
-    if zone.name != change.zone:
-        return zone
-    kept = [resource for resource in zone.resources or () if resource.name != change.resource]
-    resources = sorted([*kept, *filter(None, [change.value])], key=lambda resource: resource.name)
-    return structs.replace(zone, resources=tuple(resources))
-
-
-def _merged(present: objects.Zone | None, wanted: objects.Zone) -> objects.Zone:
-    """What others put into the zone stays: resources, attributes, and costs where there are any."""
-    if present is None:
-        return wanted
-    ours = {resource.name for resource in wanted.resources or ()}
-    theirs = [resource for resource in present.resources or () if resource.name not in ours]
-    resources = sorted([*(wanted.resources or ()), *theirs], key=lambda resource: resource.name)
-    costs = present.costs or wanted.costs
-    return structs.replace(present, type=wanted.type, resources=tuple(resources), costs=costs)
 
 
 def _replace(path: Path, content: object) -> None:

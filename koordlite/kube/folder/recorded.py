@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.kubelet import configz
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Api, ApiError, Timeout
 from koordlite.kube.client.answers import ApiUnreachable
-from koordlite.model.decision import EvictPod
 from koordlite.model.errors import EvictionRefused
 
 Outcome = Literal["accepted", "gone"]

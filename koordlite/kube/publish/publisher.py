@@ -11,11 +11,10 @@ import msgspec
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.folder.published import TopologyPart
 from koordlite.kube.publish import node_patch, topology_patch
 from koordlite.kube.watch.reflector import View
 from koordlite.kube.watch.watcher import Watching
-from koordlite.model.decision import ClusterChange, NodeAnnotationChange, NodeChange, NodeResourceChange
+from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 
@@ -60,8 +59,8 @@ class Publisher:
         InputError with what to do when it is refused, ApiUnreachable when nobody answers; both objects are tried
         before either is told. After a refusal the next try waits, longer each time, and the refusal stands.
         """
-        mine = tuple(c for c in changes if isinstance(c, NodeResourceChange | NodeAnnotationChange))
-        parts = tuple(c for c in changes if not isinstance(c, NodeResourceChange | NodeAnnotationChange))
+        mine = tuple(c for c in changes if isinstance(c, NodeChange))
+        parts = tuple(c for c in changes if isinstance(c, TopologyPart))
         refusals = [
             *self._guarded("node", lambda: self._write_node(mine), bool(mine)),
             *self._guarded("topology", lambda: self._write_topology(parts), bool(parts)),
@@ -98,7 +97,7 @@ class Publisher:
 
     def _write_node(self, changes: Sequence[NodeChange]) -> None:
         held = self._node.view().objects.get(self._name)
-        if not self._due("node", held is None or not all(node_patch.stands(held, change) for change in changes)):
+        if not self._due("node", held is None or not all(change.stands(held) for change in changes)):
             return
         body = node_patch.patch(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from koordlite.kube.folder import published
-from koordlite.kube.folder.published import TopologyPart
+from koordlite.model.change import TopologyPart
 from koordlite.model.wire import objects
 
 KIND = "NodeResourceTopology"
@@ -17,7 +17,7 @@ KIND = "NodeResourceTopology"
 def after(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> objects.NRTObject:
     """The object with all changes; resources, zones, annotations and labels of others stay."""
     for change in changes:
-        topology = published.changed(topology, change)
+        topology = change.onto(topology)
     return topology
 
 

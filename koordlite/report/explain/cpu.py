@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision
+from koordlite.model.decision import Decision
 from koordlite.report import units
 from koordlite.report.explain import pieces
 from koordlite.report.history import DecisionEvent

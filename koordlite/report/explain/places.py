@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from koordlite.changes.block_device import BLOCK
 from koordlite.formulas import system_settings
 from koordlite.model import file_names
-from koordlite.model.decision import BLOCK
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 

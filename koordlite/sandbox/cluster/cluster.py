@@ -6,7 +6,8 @@ import dataclasses
 import datetime
 from collections.abc import Sequence
 
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.ports import Cluster, ClusterView
 from koordlite.sandbox.cluster.evictions import Evictions
 from koordlite.sandbox.sandbox import Sandbox

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from koordlite.model.decision import EvictPod
+from koordlite.changes.eviction import EvictPod
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.wire import objects
 

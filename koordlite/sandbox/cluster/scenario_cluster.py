@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.kube.folder.published import Published
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.wire import objects
 from koordlite.ports import ClusterView

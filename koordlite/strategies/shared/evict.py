@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.formulas import evict_config, evict_order, evict_walk
 from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_walk import Amounts, Task, Walk
-from koordlite.model.decision import Decision, EvictPod
+from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import EvictionSettings

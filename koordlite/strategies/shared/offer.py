@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas import node_sync
-from koordlite.model.decision import Change, Decision, NodeResourceChange, ZoneResourceChange
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 
 Evidence = dict[str, int | float | str]

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import BATCH_AND_BELOW
-from koordlite.kube.folder import published
 from koordlite.model import keys, node_notes
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
@@ -114,8 +114,8 @@ def update_zones(given: Any, expect: Any) -> tuple[Any, Any]:
     }
     changes = node_sync.zone_changes(zones=zones, wanted=parts, threshold=given["diffThreshold"])
     topology = objects.NRTObject(zones=zones)
-    for change in changes:
-        topology = published.changed(topology, change)
+    for where, value in changes.items():
+        topology = ZoneResourceChange(*where, value).onto(topology)
     found = {"needUpdate": bool(changes), "zones": _numbers(topology.zones or ())}
     wanted = {"needUpdate": expect.get("needUpdate"), "zones": _numbers(_zones(expect.get("zones")))}
     # One of both may be all that is asked.

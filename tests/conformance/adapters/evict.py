@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from koordlite.changes.eviction import EvictPod
 from koordlite.formulas import evict_config, evict_order, evict_release
 from koordlite.model import keys
-from koordlite.model.decision import Decision, EvictPod
+from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from koordlite.apply.evictions import Evictions
+from koordlite.changes.eviction import EvictPod
 from koordlite.formulas import evict_walk
 from koordlite.formulas.evict_walk import Task
 from koordlite.model import keys
-from koordlite.model.decision import ClusterChange, EvictPod
+from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.pod import eviction
 from koordlite.model.pod.pod import ContainerInfo, Pod

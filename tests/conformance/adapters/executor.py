@@ -9,6 +9,7 @@ import msgspec
 
 from koordlite import plan
 from koordlite.apply import writer
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.clock import RealClock
 from koordlite.formulas import system_settings
 from koordlite.host import bundle, system_files
@@ -16,7 +17,6 @@ from koordlite.host.cgroups import fields
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.decision import CgroupChange
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod import pod
 from koordlite.model.quantity import Quantity

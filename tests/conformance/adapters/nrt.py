@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from koordlite import strategies
+from koordlite.changes.topology_annotation import TopologyChange
+from koordlite.changes.topology_label import TopologyLabelChange
+from koordlite.changes.zones import ZonesChange
 from koordlite.formulas import pools, topology_diff, zones
 from koordlite.kube.folder.published import Published
 from koordlite.kube.kubelet import configz
 from koordlite.model import keys, node, nrt, snapshot
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import TopologyChange, TopologyLabelChange, ZonesChange
 from koordlite.model.errors import InputError
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet

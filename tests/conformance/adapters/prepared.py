@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.formulas import node_sync
 from koordlite.kube.folder.published import Published
 from koordlite.model import keys, node_notes
-from koordlite.model.decision import NodeResourceChange
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects

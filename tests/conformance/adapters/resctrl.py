@@ -9,8 +9,8 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.host import procfs
-from koordlite.model.decision import TasksChange
 from koordlite.model.picture.groups import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import reservation, suppress
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Layout, Place
 from koordlite.model.picture.kubelet import Kubelet

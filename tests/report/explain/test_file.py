@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import CgroupChange, Decision
+from koordlite.model.decision import Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.report.explain.subject import explain

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from koordlite.model.decision import Decision, EvictPod
+from koordlite.changes.eviction import EvictPod
+from koordlite.model.decision import Decision
 from koordlite.report.explain import pod
 from koordlite.report.explain.subject import explain
 from koordlite.report.history import DecisionEvent

@@ -1,0 +1,36 @@
+"""An annotation of the Node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.change import NodeChange
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire.objects import NodeObject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeAnnotationChange(NodeChange):
+    """Give the annotation `key` of the Node the text `value`; None removes it."""
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"node/annotations/{self.key}"
+
+    @property
+    def annotations(self) -> Mapping[str, str | None]:
+        """What is to be in the annotations."""
+        return {self.key: self.value}
+
+    def held(self, seen: Snapshot) -> str | None:
+        """The text on the Node."""
+        return seen.node.annotations.get(self.key) if seen.node else None
+
+    def stands(self, node: NodeObject) -> bool:
+        """Whether the Node has this text."""
+        return (node.metadata.annotations or {}).get(self.key) == self.value

@@ -1,0 +1,46 @@
+"""An extended resource of the Node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.change import NodeChange
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire.objects import NodeObject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeResourceChange(NodeChange):
+    """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
+
+    resource: str
+    value: int | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"node/{self.resource}"
+
+    @property
+    def amounts(self) -> Mapping[str, int | None]:
+        """What is to be in capacity and allocatable."""
+        return {self.resource: self.value}
+
+    def held(self, seen: Snapshot) -> int | None:
+        """The amount on the Node."""
+        return seen.published.node_resources.get(self.resource)
+
+    def stands(self, node: NodeObject) -> bool:
+        """Amounts are compared as amounts, since 5000 comes back as `5k`."""
+        return all(self._same(held) for held in (node.status.capacity or {}, node.status.allocatable or {}))
+
+    def _same(self, held: Mapping[str, str | int | float]) -> bool:
+        text = held.get(self.resource)
+        if text is None or self.value is None:
+            return text is None and self.value is None
+        try:
+            return Quantity.parse(text) == Quantity.of(self.value)
+        except ValueError:
+            return False

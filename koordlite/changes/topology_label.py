@@ -1,0 +1,29 @@
+"""A label of the node's NodeResourceTopology."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from msgspec import structs
+
+from koordlite.model.change import TopologyPart
+from koordlite.model.wire.objects import NRTObject
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopologyLabelChange(TopologyPart):
+    """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
+
+    key: str
+    value: str | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"noderesourcetopology/label/{self.key}"
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with the label, or without it."""
+        labels = {key: value for key, value in (topology.metadata.labels or {}).items() if key != self.key}
+        labels |= {} if self.value is None else {self.key: self.value}
+        return structs.replace(topology, metadata=structs.replace(topology.metadata, labels=labels))

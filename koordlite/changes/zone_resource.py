@@ -1,0 +1,38 @@
+"""A resource of one zone of the node's NodeResourceTopology."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from msgspec import structs
+
+from koordlite.model.change import TopologyPart
+from koordlite.model.wire.objects import NRTObject, Zone, ZoneResource
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ZoneResourceChange(TopologyPart):
+    """Give one zone of the node's NodeResourceTopology this amount of `resource`; None removes it.
+
+    A zone that is not there stays away: `ZonesChange` makes zones.
+    """
+
+    zone: str
+    resource: str
+    value: ZoneResource | None
+
+    @property
+    def place(self) -> str:
+        """What is changed."""
+        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
+
+    def onto(self, topology: NRTObject) -> NRTObject:
+        """`topology` with the amount in its zone; the order of names stays."""
+        return structs.replace(topology, zones=tuple(map(self._onto_zone, topology.zones or ())))
+
+    def _onto_zone(self, zone: Zone) -> Zone:
+        if zone.name != self.zone:
+            return zone
+        kept = [resource for resource in zone.resources or () if resource.name != self.resource]
+        resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
+        return structs.replace(zone, resources=tuple(resources))
