@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import collections
-import importlib
-import pkgutil
 import sys
 from pathlib import Path
 
 from tests.conformance import adapters, runner
+from tests.conformance.runner import NO_ADAPTER
+from tests.conformance.without_adapter import REASONS
 
 
 def main(arguments: list[str]) -> int:
@@ -16,8 +16,7 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         print("usage: PYTHONPATH=tests/support python -m tests.conformance PATH...", file=sys.stderr)
         return 2
-    for module in pkgutil.iter_modules(adapters.__path__):
-        importlib.import_module(f"{adapters.__name__}.{module.name}")
+    adapters.load()
     failures = 0
     for path in runner.files(map(Path, arguments)):
         outcomes = runner.run(path)
@@ -27,6 +26,8 @@ def main(arguments: list[str]) -> int:
                 print(f"  failed: {outcome.function} {outcome.source}\n    {outcome.detail}")
         for rule, count in collections.Counter(o.detail for o in outcomes if o.verdict == "deviating").items():
             print(f"  deviating, {count}: {rule}")
+        for function, count in collections.Counter(o.function for o in outcomes if o.verdict == NO_ADAPTER).items():
+            print(f"  no adapter yet, {count}: {function}: {REASONS.get(function, 'not in the table of reasons')}")
         failures += sum(outcome.verdict == "failed" for outcome in outcomes)
     return 1 if failures else 0
 

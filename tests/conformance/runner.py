@@ -13,6 +13,7 @@ from koordlite.model.errors import KoordliteError
 from tests.conformance import apiserver_cases, deviations, transcript_cases
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
+NO_ADAPTER = "without adapter"
 _BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, OSError),
     *(RuntimeError, StopIteration, TypeError, ValueError, KoordliteError),
@@ -43,7 +44,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
 def summary(outcomes: Iterable[Outcome]) -> str:
     """Counts by verdict in one line."""
     counts = collections.Counter(outcome.verdict for outcome in outcomes)
-    return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "deviating", "without adapter"))
+    return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "deviating", NO_ADAPTER))
 
 
 def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
@@ -75,14 +76,14 @@ def _function(case: Any) -> str:
 
 def _judge(function: str, source: str, given: Any, expect: Any) -> Outcome:
     if function not in ADAPTERS:
-        return Outcome(function, source, "without adapter")
+        return Outcome(function, source, NO_ADAPTER)
     try:
         found, wanted = ADAPTERS[function](given, expect)
         if found == wanted:
             return Outcome(function, source, "passed")
         rule = deviations.rule_for(function, given, wanted, found)
     except NotCovered:
-        return Outcome(function, source, "without adapter")
+        return Outcome(function, source, NO_ADAPTER)
     except _BROKEN as error:
         # One case that breaks its adapter, or a rule, must not hide the others.
         return Outcome(function, source, "failed", f"broke: {type(error).__name__}: {error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,12 @@ Adapter = Callable[[Any, Any], tuple[Any, Any]]
 """(input, expect) of a case → (what we get, what is expected), both in a form that compares with `==`."""
 
 ADAPTERS: dict[str, Adapter] = {}
+
+
+def load() -> None:
+    """Import every module of adapters, so that they register."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
 
 
 class NotCovered(Exception):

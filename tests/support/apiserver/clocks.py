@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Protocol
 
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.005
 """How often a wait under a hand-moved clock looks again."""
 
 

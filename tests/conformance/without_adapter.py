@@ -1,0 +1,59 @@
+"""Functions of the vectors that no adapter asks about yet, each with the reason. A new one has to be listed here."""
+
+from __future__ import annotations
+
+_SCHEDULER = "a scheduler's work, and there is none here"
+_WEBHOOK = "an admission webhook's work, and there is none here"
+_KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
+_SIGNED = "a format of other reporters that nothing here writes or reads"
+_WANTED = "the rule is here, and no adapter asks it"
+
+REASONS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            *("Allocate", "getAvailableNUMANodeResources", "NewTopologyOptions"),
+            *("takeCPUs", "takePreferredCPUs", "getAvailableCPUs"),
+            *("numa.merge", "checkExclusivePolicy", "GetTopologyHints", "PreFilter", "schedule"),
+            *("MatchReservationOwners", "ReservationAffinity", "NewReservePod", "SetReservationAvailable"),
+            *("SetReservationCondition", "GetReservationRestrictedResources", "ExactMatchReservation"),
+            *("ValidateReservation", "isReservationNeedExpiration", "isReservationNeedCleanup"),
+            *("syncReservationStatus", "ReservationInfo", "ScoreReservation", "findMostPreferredReservationByOrder"),
+            *("matchReservation", "filterWithReservations", "fitsNodeAndReservation"),
+            *("crane.allocate", "crane.filter", "crane.score", "crane.parse_reserved_cpus", "crane.build_zones"),
+            *("nrt.normalize_score", "nrt.numa_nodes_required", "nrt.score", "nrt.overreserve_apply"),
+            *("volcano.cpu_hints", "volcano.cpu_allocate", "volcano.policy_predicate", "volcano.score"),
+        ),
+        _SCHEDULER,
+    ),
+    **dict.fromkeys(
+        (
+            "clusterColocationProfileMutatingPod",
+            "colocationValidatingPod",
+            "extendedResourceSpecMutatingPod",
+        ),
+        _WEBHOOK,
+    ),
+    **dict.fromkeys(
+        (
+            *("cpu.static_add", "cpu.take_by_topology", "cpu.static_sequence", "cpu.topology_hints"),
+            *("memory_manager.allocate", "memory_manager.hints", "topology_manager.merge"),
+        ),
+        _KUBELET,
+    ),
+    **dict.fromkeys(
+        (
+            *("podfingerprint.sign", "podfingerprint.check", "numaplacement.hash", "numaplacement.leb89"),
+            *("numaplacement.encode", "numaplacement.unpack_metadata"),
+        ),
+        _SIGNED,
+    ),
+    **dict.fromkeys(
+        (
+            *("MilliCPUToShares", "MilliCPUToQuota", "BatchResource", "parseRuleForNodeSLO", "parseRuleForNodeMeta"),
+            *("cpu_suppress.apply_static", "cpu_suppress.apply_none", "metric.be_usage_milli", "metric.pod_usage"),
+            *("nodemetric.cold_start", "meminfo.usage", "reader.ReadCPUPeriod"),
+        ),
+        _WANTED,
+    ),
+}
+"""Function or kind to why no adapter asks for it."""
