@@ -14,7 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, Place, Process
+from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -43,7 +43,7 @@ class Snapshot:
     kubelet: Kubelet
     layout: Layout
     pods: tuple[Pod, ...]
-    places: Mapping[str, Place]
+    places: Mapping[str, PodGroups]
     """By pod uid."""
     cgroups: Mapping[str, Cgroup]
     """By group name: kubepods, the QoS groups, every pod and container."""

@@ -9,7 +9,7 @@ from koordlite.host.block import devices
 from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
 from koordlite.model.blocks import ROOT, Asker, BlockField, Blocks, askers
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
@@ -19,7 +19,9 @@ BLOCKS = "blocks"
 _NOTHING = Blocks()
 
 
-def look(host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, Place], *, reads: Collection[str]) -> Blocks:
+def look(
+    host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, PodGroups], *, reads: Collection[str]
+) -> Blocks:
     """What there is, for the groups that the configuration and the pods' annotations name."""
     if BLOCKS not in reads:
         return _NOTHING

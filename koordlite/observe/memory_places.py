@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from koordlite.host import numa_memory
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.picture.groups import MemoryPlace, Place
+from koordlite.model.picture.groups import MemoryPlace, PodGroups
 from koordlite.observe.rotation import Rotation
 
 SECONDS = 15.0
@@ -25,7 +25,7 @@ class Look:
         self._cgroups = cgroups
         self._groups = Rotation(self._of_group, seconds=SECONDS, at_least=AT_LEAST)
 
-    def look(self, now: float, places: Iterable[Place]) -> Mapping[str, MemoryPlace]:
+    def look(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
         """By group of a container; one that is gone, or whose files cannot be read, is missing."""
         groups = [group for place in places for group in place.containers.values()]
         if not groups:

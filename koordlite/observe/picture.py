@@ -14,7 +14,7 @@ from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.picture.groups import Cgroup, Found, Place
+from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import Published
 from koordlite.model.pod.pod import Pod
@@ -150,7 +150,7 @@ class Observer:
     def _sample(
         self,
         known: Known,
-        pods: Mapping[str, Place],
+        pods: Mapping[str, PodGroups],
         hosts: Mapping[str, str],
         *,
         wanted: wants.Wants,
@@ -219,7 +219,7 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) 
     )
 
 
-def _promised(known: Known, places: Mapping[str, Place]) -> Iterable[Place]:
+def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Where the pods live to which CPUs or NUMA nodes were promised."""
     promised = with_promise(known.pods, known.kubelet)
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
@@ -229,7 +229,7 @@ def _main_seconds(settings: slo.SLO) -> int:
     return (slo.metric_policy(settings.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds
 
 
-def _containers(found: Iterable[Place]) -> tuple[str, ...]:
+def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:
     return tuple(group for place in found for group in place.containers.values())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.picture.groups import Cgroup, Place
+from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.pod import Pod
 from koordlite.observe.rotation import Rotation
 
@@ -34,9 +34,9 @@ class Places:
         self._fields: tuple[str, ...] = ()
         self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
         self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
-        self._known: dict[str, tuple[Pod, _Children, Place]] = {}
+        self._known: dict[str, tuple[Pod, _Children, PodGroups]] = {}
         self._pods: Sequence[Pod] = ()
-        self._found: Mapping[str, Place] = {}
+        self._found: Mapping[str, PodGroups] = {}
         self._groups: tuple[str, ...] = ()
         self._stands = False
 
@@ -55,7 +55,7 @@ class Places:
         self._limits.clear()
         self._folders.clear()
 
-    def find(self, pods: Sequence[Pod]) -> Mapping[str, Place]:
+    def find(self, pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
         """Place by pod uid; a pod whose group is not there (yet, or any more) has none."""
         changed = self._folders.renew()
         # What was found stands as long as neither pods nor folders changed.
@@ -88,7 +88,7 @@ class Places:
         for place in self._found.values():
             yield from (place.group, *place.containers.values(), *place.sandboxes)
 
-    def _place(self, pod: Pod) -> tuple[_Children, Place | None]:
+    def _place(self, pod: Pod) -> tuple[_Children, PodGroups | None]:
         group = self._cgroups.pod_group(pod.uid, pod.kube_qos)
         siblings = self._folders.get(group.rpartition("/")[0])
         if not siblings or group not in siblings:
@@ -102,7 +102,7 @@ class Places:
             children = self._folders.again(group) or _NO_CHILDREN
             named = self._named(pod, group, children)
         containers = {name: path for name, path in named.items() if path in children}
-        return children, Place(group, containers, tuple(sorted(children.keys() - containers.values())))
+        return children, PodGroups(group, containers, tuple(sorted(children.keys() - containers.values())))
 
     def _named(self, pod: Pod, group: str, children: _Children) -> dict[str, str]:
         """Groups of the containers that the pod's status names."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.host.bundle import Host
 from koordlite.model import keys
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.pod.pod import Pod
 from koordlite.model.slo.settings import SLO
@@ -25,7 +25,7 @@ class Subjects:
 
     slo: SLO
     pods: tuple[Pod, ...]
-    places: Mapping[str, Place]
+    places: Mapping[str, PodGroups]
     host_groups: Mapping[str, str]
     ours: frozenset[str] = frozenset()
     """Places that hold a value of ours."""

@@ -9,7 +9,7 @@ from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model import keys
-from koordlite.model.picture.groups import Place, Process
+from koordlite.model.picture.groups import PodGroups, Process
 from koordlite.model.pod.pod import Pod
 from koordlite.ports import Files
 
@@ -28,7 +28,7 @@ def settings(files: Files, reads: Iterable[str], *, held: bool) -> dict[str, str
 def oom_scores(
     host: Host,
     pods: Iterable[Pod],
-    places: Mapping[str, Place],
+    places: Mapping[str, PodGroups],
     *,
     reads: Collection[str],
     held: bool,

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
@@ -92,7 +92,7 @@ class Mask:
             Pod: self._pod,
             Node: self._node,
             ContainerInfo: lambda each: dataclasses.replace(each, name=self._of("container", each.name)),
-            Place: self._place,
+            PodGroups: self._place,
             PodCPUs: self._pod_cpus,
             HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
             SLO: self._slo,
@@ -184,7 +184,7 @@ class Mask:
         masked: T = self._parts(container)
         return structs.replace(masked, name=self._of("container", getattr(container, "name", "")))  # type: ignore[type-var]
 
-    def _place(self, place: Place) -> Place:
+    def _place(self, place: PodGroups) -> PodGroups:
         return dataclasses.replace(place, containers=self._keyed("container", place.containers))
 
     def _pod_cpus(self, held: PodCPUs) -> PodCPUs:

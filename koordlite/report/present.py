@@ -16,7 +16,7 @@ from koordlite.model import cpuset
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.resctrl import schemata
@@ -147,7 +147,7 @@ def _root_cpus(snapshot: Snapshot, written: Mapping[str, CPUSet]) -> CPUSet | No
     return found.effective if found.effective is not None else found.cpuset
 
 
-def _groups(place: Place) -> tuple[str, ...]:
+def _groups(place: PodGroups) -> tuple[str, ...]:
     return place.group, *place.containers.values()
 
 

@@ -17,7 +17,7 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Cgroup, Place
+from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.settings import StrategySettings
@@ -76,7 +76,7 @@ def _text(entries: Iterable[pools.Pool]) -> str:
     return nrt.encode_pools(nrt.pool(entry.socket, entry.node, entry.cpuset) for entry in entries)
 
 
-def _pod(seen: Snapshot, config: Config, pod: Pod, place: Place, ls_pools: pools.Pools) -> Decision:
+def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
     subject = f"pod/{pod.key}"
     wanted = pools.container_cpuset(
         qos=pod.raw_qos,
@@ -107,7 +107,7 @@ def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
     return {name: str(cpus) for name, cpus in told.items() if cpus}
 
 
-def _left_alone(seen: Snapshot, pod: Pod, place: Place, quotas: tuple[Change, ...]) -> Decision:
+def _left_alone(seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...]) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if seen.kubelet.cpu_manager_policy == "static":
         sets = (_given_back(seen, group, "cpuset.cpus") for group in _groups(place))
@@ -118,7 +118,7 @@ def _left_alone(seen: Snapshot, pod: Pod, place: Place, quotas: tuple[Change, ..
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "EmptyPool", evidence, quotas)
 
 
-def _groups(place: Place) -> tuple[str, ...]:
+def _groups(place: PodGroups) -> tuple[str, ...]:
     return (*place.containers.values(), *place.sandboxes)
 
 
@@ -134,7 +134,7 @@ def _inherits(seen: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
     return seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
 
 
-def _quotas(seen: Snapshot, config: Config, pod: Pod, place: Place) -> Iterator[Change]:
+def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups) -> Iterator[Change]:
     """Lifted while the pod has CPUs of its own, given back when it has them no more."""
     lifted = pools.lifts_quota(pod.resource_status, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):

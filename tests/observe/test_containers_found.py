@@ -7,7 +7,7 @@ import pytest
 
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod import pod
 from koordlite.model.wire import objects
 from koordlite.observe.places import Places
@@ -40,7 +40,7 @@ class Folders:
         raise NotImplementedError
 
 
-def found(driver: str, runtime: str) -> Place:
+def found(driver: str, runtime: str) -> PodGroups:
     """Where a best-effort pod of one container of `runtime` is found."""
     systemd = driver == "systemd"
     top = "kubepods.slice" if systemd else "kubepods"

@@ -13,7 +13,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Layout, Place
+from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -147,7 +147,7 @@ def picture() -> Snapshot:
         kubelet=Kubelet(cpu_manager_policy="none"),
         layout=Layout(2, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=(WEB, CACHE, CRUNCH),
-        places={"b1": Place(BATCH, {"main": f"{BATCH}/main"})},
+        places={"b1": PodGroups(BATCH, {"main": f"{BATCH}/main"})},
         cgroups={"kubepods/besteffort": four_to_seven, BATCH: four_to_seven, f"{BATCH}/main": four_to_seven},
         usage=Usage(Use(5000, 1 << 30), {"w1": Use(1500, 0), "c1": Use(500, 0), "b1": Use(2400, 0)}, {}, 2400),
         average=Usage(None, {}, {}),

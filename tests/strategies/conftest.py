@@ -11,7 +11,7 @@ import pytest
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Layout, Place
+from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -50,8 +50,8 @@ def pod(uid: str, qos: str = "", kube: str = "Burstable", cpus: str = "", **more
     return Pod(namespace="ns", name=uid, uid=uid, raw_qos=raw, kube_qos=kube_qos, resource_status=status, **more)
 
 
-def place(group: str) -> Place:
-    return Place(group, {"main": f"{group}/main"}, (f"{group}/pause",))
+def place(group: str) -> PodGroups:
+    return PodGroups(group, {"main": f"{group}/main"}, (f"{group}/pause",))
 
 
 def used(node: int | None, **pods: int) -> Usage:

@@ -11,7 +11,7 @@ from koordlite.formulas import blkio as formula
 from koordlite.model import keys
 from koordlite.model.blocks import Blocks
 from koordlite.model.decision import Decision
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.slo.qos import BlkioQOS, Block, ClassQOS, IOConfig, ResourceQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -45,7 +45,7 @@ def node(build: Any) -> Any:
         given = {
             "slo": slo or SLO(),
             "pods": (pod,),
-            "places": {"b": Place(f"{BE}/podb", {})},
+            "places": {"b": PodGroups(f"{BE}/podb", {})},
             "blocks": Blocks(devices=DEVICES, values=values),
         }
         return build.snapshot(**{**given, **more})

@@ -13,7 +13,7 @@ from koordlite.formulas import burst
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model import keys
 from koordlite.model.node_notes import NodeNotes
-from koordlite.model.picture.groups import Cgroup, Found, Place
+from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
@@ -40,7 +40,7 @@ def web(build: Any) -> Any:
         quiet = {
             "slo": SLO(cpu_burst=CPUBurst(policy="auto")),
             "windows": {cpu_burst.WINDOW_SECONDS: window},
-            "places": {"web": Place(POD, {"a": A, "b": B})},
+            "places": {"web": PodGroups(POD, {"a": A, "b": B})},
         }
         whole = {"pods": (pod,), "cgroups": {"kubepods": Cgroup(values=values), **cgroups}, "usage": usage}
         return build.snapshot(**{**quiet, **whole, **more})
@@ -164,7 +164,7 @@ def picture(build: Any, held: dict[str, int], found: dict[str, Found], *, full: 
     return build.snapshot(
         slo=SLO(cpu_burst=CPUBurst(policy="auto")),
         pods=(build.pod("web", "LS", containers=tuple(containers)),),
-        places={"web": Place(POD, {"a": A, "b": B})},
+        places={"web": PodGroups(POD, {"a": A, "b": B})},
         cgroups={group: Cgroup(quota_us=quota) for group, quota in held.items()},
         usage=window,
         windows={cpu_burst.WINDOW_SECONDS: window},
@@ -217,7 +217,7 @@ def test_no_quota_that_is_written_is_below_the_limit_of_its_container(build: Any
         slo=SLO(cpu_burst=CPUBurst(policy=case["policy"], cfs_quota_burst_percent=case["percent"])),
         notes=NodeNotes(cpu_normalization=case["ratio"]),
         pods=(build.pod("web", "LS", containers=(container,)),),
-        places={"web": Place(POD, {"a": A})},
+        places={"web": PodGroups(POD, {"a": A})},
         cgroups={group: Cgroup(quota_us=case["current"]) for group in (POD, A)},
         usage=dataclasses.replace(window, throttled=throttled),
         windows={cpu_burst.WINDOW_SECONDS: window},

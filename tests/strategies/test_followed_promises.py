@@ -8,7 +8,7 @@ import pytest
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod import ResourceStatus
 from koordlite.strategies import cpu_suppress
@@ -23,7 +23,7 @@ def decide(build: Any, status: ResourceStatus, *, follow: bool = True, **part: A
     groups = {BE: build.cgroup("0-7"), **{f"{BE}/pod{x}": build.cgroup("0-7") for x in "bc"}}
     groups |= {f"{BE}/pod{x}/main": build.cgroup(part.pop(x, "0-7")) for x in "bc"}
     pods = (build.pod("b", "BE", "BestEffort", status=status), build.pod("c", "BE", "BestEffort"))
-    places = {x: Place(f"{BE}/pod{x}", {"main": f"{BE}/pod{x}/main"}) for x in "bc"}
+    places = {x: PodGroups(f"{BE}/pod{x}", {"main": f"{BE}/pod{x}/main"}) for x in "bc"}
     seen = build.snapshot(pods=pods, places=places, cgroups=groups, **part)
     return dict(build.changes(list(cpu_suppress.decide(seen, cpu_suppress.Config(follow_promises=follow)))))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
-from koordlite.model.picture.groups import Cgroup, Found, Place, Process
+from koordlite.model.picture.groups import Cgroup, Found, PodGroups, Process
 from koordlite.model.pod.pod import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.qos import CPUQOS, ClassQOS, MemoryQOS, ResourceQOS
@@ -37,7 +37,7 @@ def node(build: Any) -> Any:
         )
         groups = ("kubepods", "kubepods/burstable", BE, POD, MAIN)
         cgroups = {group: Cgroup(values=dict(values)) for group in groups}
-        whole = {"pods": (pod,), "places": {"b": Place(POD, {"main": MAIN})}, "cgroups": cgroups}
+        whole = {"pods": (pod,), "places": {"b": PodGroups(POD, {"main": MAIN})}, "cgroups": cgroups}
         return build.snapshot(**{**whole, **more})
 
     return make

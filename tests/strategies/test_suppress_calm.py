@@ -15,7 +15,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
@@ -215,7 +215,7 @@ def test_a_node_never_seen_releases_nothing(build: Any) -> None:
     ],
 )
 def test_who_gives_way_is_said_by_the_group(build: Any, qos: str, kube: str, group: str, protected: bool) -> None:
-    places = {"x": Place(group, {})} if group else {}
+    places = {"x": PodGroups(group, {})} if group else {}
     seen = build.snapshot(pods=(build.pod("x", qos, kube),), usage=build.used(1500, x=1500), places=places)
     (decision,) = cpu_suppress.decide(seen, cpu_suppress.Config())
     assert decision.evidence["prod_milli"] == (1500 if protected else 0)

@@ -25,7 +25,7 @@ class Cgroup:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class PodGroups:
     """Where a pod lives: its own group and its containers' groups by container name."""
 
     group: str

@@ -8,7 +8,7 @@ from typing import Any
 from koordlite.formulas import burst
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Found, Layout, Place
+from koordlite.model.picture.groups import Cgroup, Found, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -173,7 +173,7 @@ def _snapshot(
         kubelet=Kubelet(),
         layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort"),
         pods=tuple(pods),
-        places={p.uid: Place(p.uid, {c.name: f"{p.uid}/{c.name}" for c in p.containers}) for p in pods},
+        places={p.uid: PodGroups(p.uid, {c.name: f"{p.uid}/{c.name}" for c in p.containers}) for p in pods},
         cgroups={"kubepods": Cgroup(cpuset=EMPTY, values=values), **cgroups},
         usage=last,
         average=window,

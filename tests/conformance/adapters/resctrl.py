@@ -11,7 +11,7 @@ from typing import Any
 
 from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.host import procfs
-from koordlite.model.picture.groups import Place
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
@@ -185,7 +185,7 @@ def new_threads(given: Any, expect: Any) -> tuple[Any, Any]:
         slo=SLO(resource_qos=ResourceQOS(be_class=on)),
         resctrl=hardware,
         pods=(pod,),
-        places={pod.uid: Place(given["podCgroupDir"], {c.name: group for c in pod.containers[:1] if group})},
+        places={pod.uid: PodGroups(given["podCgroupDir"], {c.name: group for c in pod.containers[:1] if group})},
         host_groups={},
         ours=frozenset(),
     )

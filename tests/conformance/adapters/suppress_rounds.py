@@ -12,7 +12,7 @@ from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
-from koordlite.model.picture.groups import Cgroup, Layout, Place
+from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -148,7 +148,7 @@ def _picture(given: Any) -> Snapshot:
     pods = tuple(map(shapes.pod_of, given.get("pods") or []))
     before, quota_before = given["beRootPodContainerCPUSetBefore"], given["beRootQuotaBefore"]
     places = {
-        pod.uid: Place(f"{BE}/{pod.uid}", {c.id: f"{BE}/{pod.uid}/{n}" for n, c in enumerate(pod.containers)})
+        pod.uid: PodGroups(f"{BE}/{pod.uid}", {c.id: f"{BE}/{pod.uid}/{n}" for n, c in enumerate(pod.containers)})
         for pod in pods
         if pod.kube_qos.value == "BestEffort"
     }
