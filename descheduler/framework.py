@@ -25,12 +25,13 @@ from descheduler.picture.cluster import (
     NO_TOPOLOGY,
     NOTHING_RESERVED,
     DisruptionBudget,
+    NodeGroup,
     NodeView,
-    PodView,
     ReservedCPUs,
     Usage,
     View,
 )
+from descheduler.picture.pods import PodView
 from koordlite.formulas.numa import Severity
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Finding",
     "Handle",
     "Judge",
+    "NodeGroup",
     "NodeView",
     "Note",
     "Plugin",
@@ -157,7 +159,7 @@ class Handle(Protocol):
     """What a plugin may ask about the policy and the plan so far. Answers are for the plugin's own profile."""
 
     @property
-    def nodes(self) -> tuple[NodeView, ...]:
+    def nodes(self) -> NodeGroup:
         """Nodes to judge, by name: ready, and chosen by the policy's nodeSelector. `view.nodes` are all there are."""
 
     @property
@@ -174,7 +176,8 @@ class Handle(Protocol):
         """It may go as far as nodeFit and namespaceLabelSelector are concerned (upstream PreEvictionFilter)."""
 
     def fits(self, pod: PodView, nodes: Iterable[NodeView]) -> bool:
-        """It would fit on one of these nodes (upstream NodeFit), whatever `nodeFit` says."""
+        """It would fit on one of these nodes (upstream NodeFit), whatever `nodeFit` says. Quickest for a
+        `NodeGroup`."""
 
     def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
         """The first of these nodes, its own aside, that it would fit on, whatever `nodeFit` says."""

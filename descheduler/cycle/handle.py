@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
 from descheduler.fit.search import Rooms
-from descheduler.framework import NodeView, PodView, Refusal, Usage, View
+from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, View
 
 NOT_MEASURED = Usage(absent="nobody measured it: the picture holds no such usage")
-_NAMES_KEPT = 64
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,15 +22,12 @@ class ProfileHandle:
     args: Args
     more_args: tuple[Args, ...] = ()
     rooms: Rooms
-    nodes: tuple[NodeView, ...]
+    nodes: NodeGroup
     taken: Collection[str]
     """uids of the pods that the plan takes; grows while the plan is made."""
     recalled: object = None
     shared_guards: default_evictor.Guards | None = None
     """Guards that remember, shared by the plugins of the profile; without them the handle has its own."""
-    names: dict[int, tuple[tuple[NodeView, ...], frozenset[str]]] = dataclasses.field(default_factory=dict)
-    """Names of the nodes that were asked about, by the identity of their tuple: plugins ask about the same ones for
-    thousands of pods."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """Every guard that speaks against evicting the pod."""
@@ -53,12 +49,8 @@ class ProfileHandle:
 
     def fits(self, pod: PodView, nodes: Iterable[NodeView]) -> bool:
         """It would fit on one of the nodes."""
-        asked = nodes if isinstance(nodes, tuple) else tuple(nodes)
-        if id(asked) not in self.names:
-            if len(self.names) >= _NAMES_KEPT:
-                self.names.clear()
-            self.names[id(asked)] = asked, frozenset(node.name for node in asked)
-        return self.rooms.fits_on(pod, self.names[id(asked)][1])
+        group = nodes if isinstance(nodes, NodeGroup) else NodeGroup(nodes)
+        return self.rooms.fits_on(pod, group.names)
 
     def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
         """The first of the nodes that it would fit on."""

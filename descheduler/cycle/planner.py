@@ -25,7 +25,7 @@ from descheduler.framework import (
     Conversation,
     Cordon,
     Finding,
-    NodeView,
+    NodeGroup,
     Note,
     Plugin,
     PodView,
@@ -71,11 +71,7 @@ def plan(
     """
     for profile in setup.profiles:
         default_evictor.check(view, profile.args)
-    draft = _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {}))
-    for point in POINTS:
-        for profile in setup.profiles:
-            draft.work(profile, point)
-    return draft.finished()
+    return _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {})).finished()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +82,15 @@ class Past:
     memory: Memory
     background: Requests
     history: past_evictions.History
+
+
+class _Judge:
+    """A profile at work: its guards, which remember, and the nodes it judges."""
+
+    def __init__(self, view: View, setup: Setup, profile: Profile) -> None:
+        self.profile = profile
+        self.guards = default_evictor.Guards(view, (profile.args, *profile.more_args))
+        self.nodes = in_scope(view, setup, profile)
 
 
 class _Draft:
@@ -106,8 +111,7 @@ class _Draft:
         self._taken: set[str] = set()
         self._notes: list[Note] = []
         self._cordons: list[str] = []
-        self._guards = {id(p): default_evictor.Guards(view, (p.args, *p.more_args)) for p in setup.profiles}
-        self._scope = {id(p): in_scope(view, setup, p) for p in setup.profiles}
+        self._judges = [_Judge(view, setup, profile) for profile in setup.profiles]
 
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
         """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
@@ -116,54 +120,55 @@ class _Draft:
                 booked = [(zone, {n: Quantity.parse(t) for n, t in amounts.items()}) for zone, amounts in move.booked]
                 self._rooms.move(pod, Place(move.target, bookings=tuple(booked)))
 
-    def work(self, profile: Profile, point: Point) -> None:
+    def _work(self, judge: _Judge, point: Point) -> None:
         """Let the profile's plugins of this point judge."""
-        chosen = [entry for entry in profile.plugins if entry[0].point == point]
-        if self._view.nodes and not self._scope[id(profile)]:
-            self._notes += [_nowhere(profile, plugin) for plugin, _ in chosen]
+        chosen = [entry for entry in judge.profile.plugins if entry[0].point == point]
+        if self._view.nodes and not judge.nodes:
+            self._notes += [_nowhere(judge.profile, plugin) for plugin, _ in chosen]
         for order, entries in itertools.groupby(chosen, key=lambda entry: entry[0].order):
             if order == "cycle":
-                self._together(profile, list(entries))
+                self._together(judge, list(entries))
             else:
                 for plugin, config in entries:
-                    self._converse(profile, plugin, self._conversation(profile, plugin, config))
+                    self._converse(judge, plugin, self._conversation(judge, plugin, config))
 
-    def _conversation(self, profile: Profile, plugin: Plugin, config: object) -> Conversation:
-        return plugin.judge(self._view, config, self._handle(profile, plugin))
+    def _conversation(self, judge: _Judge, plugin: Plugin, config: object) -> Conversation:
+        return plugin.judge(self._view, config, self._handle(judge, plugin))
 
-    def _handle(self, profile: Profile, plugin: Plugin) -> ProfileHandle:
+    def _handle(self, judge: _Judge, plugin: Plugin) -> ProfileHandle:
+        profile = judge.profile
         return ProfileHandle(
             view=self._view,
             args=profile.args,
             more_args=profile.more_args,
             rooms=self._rooms,
-            nodes=self._scope[id(profile)],
+            nodes=judge.nodes,
             taken=self._taken,
             recalled=self._past.memory.get((profile.name, plugin.name)),
-            shared_guards=self._guards[id(profile)],
+            shared_guards=judge.guards,
         )
 
-    def _converse(self, profile: Profile, plugin: Plugin, conversation: Conversation) -> None:
+    def _converse(self, judge: _Judge, plugin: Plugin, conversation: Conversation) -> None:
         verdict: Verdict | None = None
         while (said := _next(conversation, verdict)) is not None:
             verdict = None
             if isinstance(said, Finding):
                 finding = dataclasses.replace(said, plugin=plugin.name)
-                verdict = self._answer(profile, self._view.by_uid[finding.pod], (finding,))
+                verdict = self._answer(judge, self._view.by_uid[finding.pod], (finding,))
             else:
-                self._keep(profile, plugin, said)
+                self._keep(judge.profile, plugin, said)
 
-    def _together(self, profile: Profile, entries: Iterable[tuple[Plugin, Any]]) -> None:
+    def _together(self, judge: _Judge, entries: Iterable[tuple[Plugin, Any]]) -> None:
         """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
         findings: dict[str, list[Finding]] = defaultdict(list)
         for plugin, config in entries:
-            for said in self._conversation(profile, plugin, config):
+            for said in self._conversation(judge, plugin, config):
                 if isinstance(said, Finding):
                     findings[said.pod].append(dataclasses.replace(said, plugin=plugin.name))
                 else:
-                    self._keep(profile, plugin, said)
+                    self._keep(judge.profile, plugin, said)
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
-            self._answer(profile, self._view.by_uid[uid], tuple(findings[uid]))
+            self._answer(judge, self._view.by_uid[uid], tuple(findings[uid]))
 
     def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember | Cordon) -> None:
         if isinstance(said, Note):
@@ -173,12 +178,12 @@ class _Draft:
         else:
             self._remembered[(profile.name, plugin.name)] = said.value
 
-    def _answer(self, profile: Profile, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
+    def _answer(self, judge: _Judge, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
         before = self._decided.get(pod.uid)
         if before and before.verdict == "evict":
             self._decided[pod.uid] = _merged(before, dataclasses.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
-        outcome = self._decide(Candidate(pod, findings, profile, self._past.sightings))
+        outcome = self._decide(Candidate(pod, findings, judge.profile, self._past.sightings), judge.guards)
         self._decided[pod.uid] = _merged(before, outcome)
         if outcome.verdict == "evict":
             self._taken.add(pod.uid)
@@ -186,9 +191,9 @@ class _Draft:
         reason = outcome.reasons[0].reason
         return Verdict(evicted=False, reason=reason, stop=_STOPS.get(reason, ""))
 
-    def _decide(self, asked: Candidate) -> Outcome:
+    def _decide(self, asked: Candidate, guards: default_evictor.Guards) -> Outcome:
         pod, profile = asked.pod, asked.profile
-        refusals = self._refusals(asked)
+        refusals = self._refusals(asked, guards)
         if refusals:
             return asked.spared(refusals)
         reason, text = self._budget.refusal(pod)
@@ -206,12 +211,12 @@ class _Draft:
             return asked.spared((Refusal(reason, text),), found)
         return self._take(asked, found)
 
-    def _refusals(self, asked: Candidate) -> tuple[Refusal, ...]:
+    def _refusals(self, asked: Candidate, guards: default_evictor.Guards) -> tuple[Refusal, ...]:
         pod, args = asked.pod, asked.profile.args
         if pod.uid in self._past.background:
             return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
         unripe = asked.unripe()
-        said = self._guards[id(asked.profile)].refusals(pod)
+        said = guards.refusals(pod)
         late = default_evictor.late_refusals(pod, self._view, args)
         return ((unripe,) if unripe else ()) + said + late + self._restraint.refusals(pod, asked.findings)
 
@@ -232,7 +237,10 @@ class _Draft:
             self._rooms.leave(pod)
 
     def finished(self) -> EvictionPlan:
-        """The plan."""
+        """The plan, once every profile's plugins have judged."""
+        for point in POINTS:
+            for judge in self._judges:
+                self._work(judge, point)
         decided = self._decided
         if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is told.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
@@ -251,10 +259,10 @@ class _Draft:
         )
 
 
-def in_scope(view: View, setup: Setup, profile: Profile) -> tuple[NodeView, ...]:
+def in_scope(view: View, setup: Setup, profile: Profile) -> NodeGroup:
     """Nodes whose pods are judged: ready, and selected by policy and profile. The others only take pods in."""
     selectors = [s for s in (setup.node_selector, profile.node_selector) if s is not None]
-    return tuple(
+    return NodeGroup(
         node
         for node in view.nodes.values()
         if node.ready and all(labels_match(selector, node.node.labels) for selector in selectors)

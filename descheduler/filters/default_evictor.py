@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from descheduler.arguments import durations
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
 from descheduler.framework import PodView, Refusal, View
-from descheduler.picture.pod_order import PREFER_NO_EVICTION
+from descheduler.picture.pods import PREFER_NO_EVICTION
 from koordlite.model.errors import InputError, Problem
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -69,8 +69,7 @@ class Guards:
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
-        self._shared: dict[tuple[object, ...], tuple[PodView, _Said]] = {}
-        """What was said of a template, and the pod it was said of, which keeps the parts that are the key."""
+        self._shared: dict[tuple[object, ...], _Said] = {}
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
@@ -88,21 +87,12 @@ class Guards:
 
     def _said_of_template(self, pod: PodView) -> _Said:
         """The key holds all that the protections look at, but for those that are `_PERSONAL`."""
-        meta, spec = pod.object.metadata, pod.object.spec
-        key = (
-            meta.namespace,
-            id(meta.owner_references),
-            id(meta.labels),
-            *[pod.pod.annotations.get(note) for note in _NOTES],
-            id(spec.volumes),
-            id(spec.resource_claims),
-            pod.pod.priority,
-            pod.pod.phase,
-        )
+        notes, value = pod.pod.annotations, pod.pod
+        key = (pod.template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
         known = self._shared.get(key)
         if known is None:
-            known = self._shared[key] = pod, self._say(pod, self._of_templates)
-        return known[1]
+            known = self._shared[key] = self._say(pod, self._of_templates)
+        return known
 
     def _say(self, pod: PodView, questions: Iterable[_Question]) -> _Said:
         said = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]

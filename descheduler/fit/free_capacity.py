@@ -34,8 +34,9 @@ class Room:
         return cls(node, node.pods)
 
     def without(self, pod: PodView) -> Room:
-        """After `pod`, the picture's own object, has left."""
-        staying = tuple([resident for resident in self.residents if resident is not pod])
+        """After `pod` has left."""
+        gone = pod.uid
+        staying = tuple([resident for resident in self.residents if resident.pod.uid != gone])
         room = Room(self.node, staying, self.arrivals)
         if len(staying) < len(self.residents):
             self._pass_on(room, pod, -1)

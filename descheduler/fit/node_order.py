@@ -27,8 +27,8 @@ class Orders:
 
     def __init__(self, nodes: Mapping[str, NodeView], fullness: Callable[[str], float]) -> None:
         self._nodes, self._fullness = nodes, fullness
-        self._kept: dict[tuple[int, str], tuple[Shape, str, dict[str | None, _Order]]] = {}
-        """By the identity of the shape and the label; without a label there is one domain."""
+        self._kept: dict[tuple[Shape, str], dict[str | None, _Order]] = {}
+        """By shape and label; without a label there is one domain."""
 
     def emptiest(self, shape: Shape) -> Iterator[str]:
         """All nodes of the shape."""
@@ -45,7 +45,7 @@ class Orders:
 
     def changed(self, name: str, before: float, after: float) -> None:
         """A node is fuller or emptier than it was."""
-        for shape, key, domains in self._kept.values():
+        for (shape, key), domains in self._kept.items():
             order = domains.get(self._value(name, key)) if name in shape.names else None
             if order:
                 del order[bisect.bisect_left(order, (before, name))]
@@ -53,12 +53,12 @@ class Orders:
 
     def _domains(self, shape: Shape, key: str) -> dict[str | None, _Order] | None:
         """None when the shape is too small, or there are too many shapes, to keep an order."""
-        known = self._kept.get((id(shape), key))
+        known = self._kept.get((shape, key))
         if known is None:
             if len(shape.names) * _FEW < len(self._nodes) or len(self._kept) >= _KEPT:
                 return None
-            known = self._kept[(id(shape), key)] = shape, key, self._made(shape, key)
-        return known[2]
+            known = self._kept[(shape, key)] = self._made(shape, key)
+        return known
 
     def _made(self, shape: Shape, key: str) -> dict[str | None, _Order]:
         found: dict[str | None, _Order] = defaultdict(list)

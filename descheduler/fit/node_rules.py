@@ -17,9 +17,10 @@ _OUTSIDE = "outside the evictor's nodeSelector"
 _Key = tuple[object, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Nodes that may take pods of one kind as far as they themselves go, and what the others say."""
+    """Nodes that may take pods of one kind as far as they themselves go, and what the others say. Equal to itself
+    alone: `Shapes` makes one for all pods with the same rules."""
 
     names: Mapping[str, None]
     """Nodes that have nothing against them, by name; a set that keeps its order."""

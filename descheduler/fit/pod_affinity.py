@@ -7,12 +7,13 @@ first pod of a group may be anywhere, if it matches them itself. Upstream does n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.fit.matching_pods import Crowd, Selected
 from descheduler.fit.pod_anti_affinity import namespace_counts
 from descheduler.framework import PodView, View
 from descheduler.picture import selectors
+from descheduler.picture.pods import TemplateKey
 from koordlite.model.wire import objects
 
 Wanted = list[tuple[str, frozenset[str] | None]]
@@ -32,8 +33,8 @@ class Company:
     def __init__(self, view: View, crowd: Crowd) -> None:
         self._view = view
         self._crowd = crowd
-        self._stood: dict[Hashable, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
-        """uids by value of each term's label, with the versions of the selections they were made of."""
+        self._stood: dict[TemplateKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
+        """uids by value of each term's label, with the versions of the selections they were made of, by template."""
 
     def wanted(self, pod: PodView) -> Wanted:
         """Where the pod may be by its own terms. The pod itself is leaving, so it does not count."""
@@ -42,7 +43,7 @@ class Company:
             return []
         found = [
             (term.topology_key, frozenset(value for value, uids in held.items() if uids - {pod.uid}))
-            for term, held in zip(asked, self._standing(asked, pod.pod.namespace), strict=True)
+            for term, held in zip(asked, self._standing(pod, asked), strict=True)
         ]
         if any(values for _, values in found) or not self._selects_itself(pod, asked):
             return list(found)
@@ -56,16 +57,17 @@ class Company:
             for term in asked
         )
 
-    def _standing(self, asked: tuple[objects.PodAffinityTerm, ...], own: str) -> list[Mapping[str, set[str]]]:
-        """For each term the uids of pods that all terms select, by value of its label."""
+    def _standing(self, pod: PodView, asked: tuple[objects.PodAffinityTerm, ...]) -> list[Mapping[str, set[str]]]:
+        """For each of the pod's terms the uids of pods that all terms select, by value of its label."""
+        own = pod.pod.namespace
         selected = [list(self._selected(term, own)) for term in asked]
         versions = tuple([one.version for several in selected for one in several])
-        known = self._stood.get((id(asked), own))
+        known = self._stood.get(pod.template)
         if known is None or known[0] != versions:
             where = [{uid: node for one in several for uid, node in one.where.items()} for several in selected]
             common = set(where[0]).intersection(*where[1:])
             held = [self._by_value(term.topology_key, {uid: where[0][uid] for uid in common}) for term in asked]
-            known = self._stood[(id(asked), own)] = versions, held
+            known = self._stood[pod.template] = versions, held
         return known[1]
 
     def _selected(self, term: objects.PodAffinityTerm, own: str) -> Iterator[Selected]:

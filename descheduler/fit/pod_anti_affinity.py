@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from descheduler.fit.matching_pods import Crowd
 from descheduler.framework import PodView, View
 from descheduler.picture import selectors
-from descheduler.picture.anti_affinity import terms
+from descheduler.picture.pods import TemplateKey, anti_affinity_terms
 from koordlite.model.wire import objects
 
 Blocked = list[tuple[str, frozenset[str]]]
@@ -42,17 +42,18 @@ class Rivals:
         self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
         self._unlabelled: list[_Held] = []
         self._against: dict[Hashable, tuple[_Held, ...]] = {}
-        self._stood: dict[Hashable, tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
-        """Where the pods are that a term selects, with the versions of the selections it was made of."""
+        self._stood: dict[tuple[TemplateKey, int], tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
+        """Where the pods are that a term selects, with the versions of the selections it was made of, by template and
+        number of the term."""
         for template in view.templates:
-            for term in terms(template.first):
+            for term in anti_affinity_terms(template.first):
                 held = self._held_for(term, template.namespace)
                 for pod in template.pods:
                     self._stand(held, pod, pod.node)
 
     def concerned(self, pod: PodView) -> bool:
         """Has the pod terms of its own, or somebody one against it?"""
-        return bool(terms(pod)) or bool(self._rules_against(pod))
+        return bool(anti_affinity_terms(pod)) or bool(self._rules_against(pod))
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""
@@ -60,7 +61,7 @@ class Rivals:
 
     def left(self, pod: PodView, node: str) -> None:
         """Note that `pod` is no more on `node`."""
-        for term in terms(pod):
+        for term in anti_affinity_terms(pod):
             # Terms of a pod that has ended are nobody's business: unless others have them, they were never looked at.
             held = self._held.get(_key(term, pod.pod.namespace))
             if held:
@@ -68,7 +69,7 @@ class Rivals:
 
     def came(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""
-        for term in terms(pod):
+        for term in anti_affinity_terms(pod):
             self._stand(self._held_for(term, pod.pod.namespace), pod, node)
 
     def _held_for(self, term: objects.PodAffinityTerm, namespace: str) -> _Held:
@@ -122,14 +123,15 @@ class Rivals:
             yield held.term.topology_key, _elsewhere(held.holders.items(), pod.uid)
 
     def _by_itself(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
-        for term in terms(pod):
-            yield term.topology_key, _elsewhere(self._standing(term, pod.pod.namespace).items(), pod.uid)
+        for number, term in enumerate(anti_affinity_terms(pod)):
+            yield term.topology_key, _elsewhere(self._standing(pod, number, term).items(), pod.uid)
 
-    def _standing(self, term: objects.PodAffinityTerm, own: str) -> Mapping[str, set[str]]:
-        """uids of the pods that a term selects, by value of its topology label."""
+    def _standing(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> Mapping[str, set[str]]:
+        """uids of the pods that this term of the pod selects, by value of its topology label."""
+        own, key = pod.pod.namespace, (pod.template, number)
         selected = [self._crowd.selected(name, term.label_selector) for name in self._namespaces(term, own)]
         versions = tuple([one.version for one in selected])
-        known = self._stood.get((id(term), own))
+        known = self._stood.get(key)
         if known is None or known[0] != versions:
             found: dict[str, set[str]] = defaultdict(set)
             values = self._values(term.topology_key)
@@ -137,7 +139,7 @@ class Rivals:
                 value = values.get(node)
                 if value is not None:
                     found[value].add(uid)
-            known = self._stood[(id(term), own)] = versions, found
+            known = self._stood[key] = versions, found
         return known[1]
 
     def _namespaces(self, term: objects.PodAffinityTerm, own: str) -> Iterable[str]:

@@ -16,12 +16,9 @@ from descheduler.fit.pod_anti_affinity import Rivals
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
 from descheduler.picture import selectors
-from descheduler.picture.anti_affinity import terms
+from descheduler.picture.pods import anti_affinity_terms
 from koordlite.formulas import numa_fit
 from koordlite.model.wire import objects
-
-Inside = str | objects.LabelSelector
-"""Nodes that may be asked, by a selector as it is written or as it is read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class Questions:
     def _spread(self) -> Spread:
         return Spread(self._view, self.crowd)
 
-    def of(self, pod: PodView, inside: Inside) -> Question:
+    def of(self, pod: PodView, inside: str) -> Question:
         """What the pod asks at this moment of the plan."""
         kind = self._kind(pod, inside)
         blocked = self.rivals.blocked(pod) if kind.has_rivals else []
@@ -98,17 +95,16 @@ class Questions:
         plain = not (blocked or wanted or rules or kind.ports or kind.numa)
         return Question(pod, kind.shape, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
 
-    def _kind(self, pod: PodView, inside: Inside) -> _Kind:
-        key = _template(pod, inside)
+    def _kind(self, pod: PodView, inside: str) -> _Kind:
+        needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
+        key = (pod.template, inside, needs, pod.pod.kube_qos, pod.promised)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._made(pod, inside)
+            kind = self._kinds[key] = self._made(pod, inside, needs)
         return kind
 
-    def _made(self, pod: PodView, inside: Inside) -> _Kind:
-        selector = _parsed(inside) if isinstance(inside, str) else inside
-        shape_key, shape = self._shapes.of(pod, selector)
-        needs = tuple((name, amount.nano) for name, amount in pod.pod.requests.items())
+    def _made(self, pod: PodView, inside: str, needs: tuple[tuple[str, int], ...]) -> _Kind:
+        shape_key, shape = self._shapes.of(pod, _parsed(inside))
         return _Kind(
             shape_key=shape_key,
             shape=shape,
@@ -116,31 +112,10 @@ class Questions:
             ports=tuple(rooms_module.host_ports(pod)),
             numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
             key=(shape_key, needs),
-            has_rivals=bool(terms(pod)) or self.rivals.concerned(pod),
+            has_rivals=bool(anti_affinity_terms(pod)) or self.rivals.concerned(pod),
             has_company=bool(pod_affinity.terms(pod)),
             spreads=bool(topology_spread.constraints(pod)),
         )
-
-
-def _template(pod: PodView, inside: Inside) -> tuple[object, ...]:
-    """The same for pods that share all that questions are made of, as packed pods of one template do. What has these
-    identities lives as long as the picture."""
-    spec, value = pod.object.spec, pod.pod
-    return (
-        inside if isinstance(inside, str) else id(inside),
-        value.namespace,
-        id(value.labels),
-        id(value.requests),
-        id(spec.node_selector),
-        id(spec.affinity),
-        id(spec.tolerations),
-        id(spec.topology_spread_constraints),
-        id(spec.volumes),
-        id(spec.containers),
-        id(spec.init_containers),
-        value.kube_qos,
-        pod.promised,
-    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from descheduler.fit import free_capacity as rooms_module
 from descheduler.fit import numa
 from descheduler.fit.free_capacity import Booking, Room
 from descheduler.fit.node_order import Orders
-from descheduler.fit.requirements import Inside, Question, Questions
+from descheduler.fit.requirements import Question, Questions
 from descheduler.framework import PodView, View
 
 ASK_ALL = 200
@@ -94,7 +94,7 @@ class Rooms:
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
 
-    def search(self, pod: PodView, inside: Inside = "") -> Search:
+    def search(self, pod: PodView, inside: str = "") -> Search:
         """Ask the nodes that `inside` selects, and say what they said. The pod's own node is asked only when a new
         start there could cure a broken promise."""
         question = self._question(pod, inside)
@@ -104,7 +104,7 @@ class Rooms:
         unasked = len(names) - len(places) - len(said) - (own in names and own not in said)
         return Search(tuple(places), said, question.shape.refusals, own, unasked)
 
-    def fits(self, pod: PodView, inside: Inside = "") -> bool:
+    def fits(self, pod: PodView, inside: str = "") -> bool:
         """Does `search` find a place? Much faster, because it stops at the first."""
         return bool(self._ask(self._question(pod, inside), 1)[0])
 
@@ -162,7 +162,7 @@ class Rooms:
             return self._orders.open_to(question.shape, question.rules[0])
         return self._orders.emptiest(question.shape)
 
-    def _question(self, pod: PodView, inside: Inside) -> Question:
+    def _question(self, pod: PodView, inside: str) -> Question:
         """The last question is kept: whether a pod fits is asked by its plugin, and then again by the cycle."""
         asked = (pod.uid, inside, len(self._changed))
         if asked != self._asked or self._question_asked is None:

@@ -6,67 +6,16 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
+from descheduler.picture.pods import PodView
 from descheduler.picture.templates import Template
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation
-from koordlite.model.nrt import ContainerPlacement, CPUManagerPolicy
-from koordlite.model.pod.pod import Pod
+from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodView:
-    """A pod with what the picture knows about it. Slots, because there are hundreds of thousands, and every rule walks
-    over all of them."""
-
-    pod: Pod
-    object: objects.PodObject
-    node: str
-    age_seconds: float | None
-    """Since the pod started, else since it was created; None when neither is known."""
-    containers: tuple[ContainerPlacement, ...] = ()
-    """Promise and fact of each container that has one or the other."""
-    observed: bool = False
-    """The agent saw the containers there. False: all we have is what was promised."""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return self.pod.key
-
-    @property
-    def uid(self) -> str:
-        """Identity of this very pod, not of its name."""
-        return self.pod.uid
-
-    @property
-    def owner(self) -> str:
-        """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
-        owners = self.object.metadata.owner_references or ()
-        chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
-        return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
-
-    @property
-    def promised(self) -> bool:
-        """Somebody promised CPUs of its own, or one NUMA node."""
-        return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
-
-    @property
-    def single_numa(self) -> bool:
-        """One NUMA node was promised."""
-        return any(c.single_numa for c in self.containers)
-
-    @property
-    def pinned(self) -> CPUSet:
-        """CPUs that are this pod's alone, by promise or in fact."""
-        if not self.containers:
-            return EMPTY
-        exclusive = [c for c in self.containers if c.exclusive]
-        return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,6 +106,15 @@ class NodeView:
     def pinned(self) -> CPUSet:
         """CPUs that pods of this node hold alone."""
         return cpuset.union(pod.pinned for pod in self.pods)
+
+
+class NodeGroup(tuple[NodeView, ...]):
+    """Some nodes, whose names are gathered once however many pods are asked about them."""
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(node.name for node in self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

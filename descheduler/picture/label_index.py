@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from descheduler.picture import selectors
-from descheduler.picture.cluster import PodView
+from descheduler.picture.pods import PodView
 from descheduler.picture.templates import Template, pods_of
 from koordlite.model.wire import objects
 

@@ -6,19 +6,31 @@ nodes, not to each of thousands.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from descheduler.picture import selectors
-from descheduler.picture.cluster import NodeView, PodView
+from descheduler.picture.cluster import NodeGroup, NodeView
+from descheduler.picture.pods import PodView, TemplateKey
 from koordlite.model.wire import objects
 
 NodeNames = frozenset[str]
-_Kind = list[NodeView]
-"""Nodes that look alike to a rule."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class _Kind:
+    """Nodes that look alike to a rule; equal to itself alone."""
+
+    nodes: list[NodeView] = dataclasses.field(default_factory=list)
+
+    @property
+    def first(self) -> NodeView:
+        """The node that stands for all of them."""
+        return self.nodes[0]
 
 
 def fingerprint(*rules: object) -> bytes:
@@ -35,11 +47,10 @@ class NodeIndex:
         self._kinds: dict[frozenset[str], list[_Kind]] = {}
         self._by_labels: dict[bytes, NodeNames] = {}
         self._by_taints: dict[bytes, NodeNames] = {}
-        self._sets: dict[tuple[int, ...], NodeNames] = {}
+        self._sets: dict[tuple[_Kind, ...], NodeNames] = {}
         self._weights: dict[bytes, Weights] = {}
         self._places: dict[frozenset[str], dict[str, int]] = {}
-        self._asked: dict[int, tuple[object, Weights]] = {}
-        """Preferences by their identity, since pods of one template share them, and the weights."""
+        self._of_templates: dict[TemplateKey, Weights] = {}
         self._tainted = self._group_by_taints()
 
     def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
@@ -51,7 +62,7 @@ class NodeIndex:
         key = fingerprint(spec.node_selector, required)
         if key not in self._by_labels:
             kinds = self._alike(frozenset((*(spec.node_selector or ()), *_keys(required))))
-            self._by_labels[key] = self._names([kind for kind in kinds if matches(spec, kind[0])])
+            self._by_labels[key] = self._names([kind for kind in kinds if matches(spec, kind.first)])
         return self._by_labels[key]
 
     def allowed_by_taints(self, tolerations: tuple[objects.Toleration, ...] | None) -> NodeNames:
@@ -70,32 +81,36 @@ class NodeIndex:
             return by_taints
         return by_labels if by_taints is self.names else by_labels & by_taints
 
-    def weights(self, preferred: tuple[objects.PreferredNodes, ...]) -> Weights:
-        """How much a pod with these preferences wants which nodes."""
-        if id(preferred) not in self._asked:
-            key = fingerprint(preferred)
-            if key not in self._weights:
-                used = frozenset(k for one in preferred for k in _term_keys(one.preference))
-                self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
-            self._asked[id(preferred)] = preferred, self._weights[key]
-        return self._asked[id(preferred)][1]
+    def weights(self, pod: PodView) -> Weights:
+        """How much the pod prefers which nodes."""
+        known = self._of_templates.get(pod.template)
+        if known is None:
+            known = self._of_templates[pod.template] = self._weighed(node_affinity(pod).preferred or ())
+        return known
+
+    def _weighed(self, preferred: tuple[objects.PreferredNodes, ...]) -> Weights:
+        key = fingerprint(preferred)
+        if key not in self._weights:
+            used = frozenset(k for one in preferred for k in _term_keys(one.preference))
+            self._weights[key] = Weights(preferred, self._alike(used), self._placed(used))
+        return self._weights[key]
 
     def _names(self, kinds: list[_Kind]) -> NodeNames:
         """The nodes of these kinds; one set for all rules that leave the same ones, since sets of all nodes are big."""
-        key = tuple(map(id, kinds))
+        key = tuple(kinds)
         if key not in self._sets:
-            found = frozenset(node.name for kind in kinds for node in kind)
+            found = frozenset(node.name for kind in kinds for node in kind.nodes)
             self._sets[key] = self.names if len(found) == len(self.names) else found
         return self._sets[key]
 
     def _alike(self, used: frozenset[str]) -> list[_Kind]:
         """The nodes in groups that agree on these labels; `metadata.name` stands for the name."""
         if used not in self._kinds:
-            groups: dict[tuple[str | None, ...], list[NodeView]] = defaultdict(list)
+            groups: dict[tuple[str | None, ...], _Kind] = defaultdict(_Kind)
             ordered = sorted(used - {"metadata.name"})
             for node in self.nodes:
                 name = node.name if "metadata.name" in used else None
-                groups[(name, *map(node.node.labels.get, ordered))].append(node)
+                groups[(name, *map(node.node.labels.get, ordered))].nodes.append(node)
             self._kinds[used] = list(groups.values())
         return self._kinds[used]
 
@@ -103,13 +118,13 @@ class NodeIndex:
         """Number of the kind that each node is of."""
         if used not in self._places:
             kinds = enumerate(self._alike(used))
-            self._places[used] = {node.name: number for number, kind in kinds for node in kind}
+            self._places[used] = {node.name: number for number, kind in kinds for node in kind.nodes}
         return self._places[used]
 
     def _group_by_taints(self) -> list[tuple[tuple[objects.Taint, ...], _Kind]]:
-        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(list)
+        groups: dict[tuple[objects.Taint, ...], _Kind] = defaultdict(_Kind)
         for node in self.nodes:
-            groups[node.object.spec.taints or ()].append(node)
+            groups[node.object.spec.taints or ()].nodes.append(node)
         return list(groups.items())
 
 
@@ -122,10 +137,10 @@ class Weights:
     def __init__(
         self, preferred: tuple[objects.PreferredNodes, ...], kinds: list[_Kind], places: Mapping[str, int]
     ) -> None:
-        self._values = [weight(preferred, kind[0]) for kind in kinds]
+        self._values = [weight(preferred, kind.first) for kind in kinds]
         self._kinds = sorted(zip(self._values, kinds, strict=True), key=lambda one: -one[0])
         self._places = places
-        self._above: dict[int, tuple[NodeView, ...]] = {}
+        self._above: dict[int, NodeGroup] = {}
 
     @property
     def most(self) -> int:
@@ -136,10 +151,10 @@ class Weights:
         """Weight of one node."""
         return self._values[self._places[node.name]]
 
-    def above(self, least: int) -> tuple[NodeView, ...]:
+    def above(self, least: int) -> NodeGroup:
         """Nodes that weigh more than `least`, the best first."""
         if least not in self._above:
-            self._above[least] = tuple(node for value, kind in self._kinds if value > least for node in kind)
+            self._above[least] = NodeGroup(node for value, kind in self._kinds if value > least for node in kind.nodes)
         return self._above[least]
 
 

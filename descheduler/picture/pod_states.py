@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from descheduler.picture import times
-from descheduler.picture.cluster import PodView
+from descheduler.picture.pods import PodView
 from koordlite.model.wire import objects
 
 

@@ -1,26 +1,21 @@
-"""Pods in groups that share, object for object, what their owner wrote: what that says is asked once for all of them.
+"""Pods in groups by the pod template they were made from: what that says is worked out once for all of them.
 
-A cluster has tens of pods of each template, and the snapshot keeps equal parts once. So a rule about labels, owners or
-affinity is put to thousands of templates, not to hundreds of thousands of pods. Where nothing is shared each pod is a
-template of its own: the answers are the same and only take longer.
+A cluster has tens of pods of each template. So a rule about labels, owners or affinity is applied to thousands of
+templates, not to hundreds of thousands of pods.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from descheduler.picture.pods import PodView, TemplateKey
 from koordlite.model.wire import objects
-
-if TYPE_CHECKING:
-    from descheduler.picture.cluster import PodView
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Template:
-    """Pods with the same namespace, labels, owners, containers, affinity, node selector, tolerations and spread
-    constraints. Annotations, priority, status and the rest may differ."""
+    """Pods with the same `TemplateKey`. Annotations, priority, status and the rest may differ."""
 
     pods: list[PodView]
     """At least one; in the order of the picture: by node, namespace and name."""
@@ -47,28 +42,10 @@ class Template:
 
 
 def gather(pods: Iterable[PodView]) -> tuple[Template, ...]:
-    """The templates of `pods`, which come in the order of the picture; in the order of their first pods.
-
-    Identities serve as keys while `pods` keep their parts alive, that is, until this returns.
-    """
-    found: dict[tuple[int, ...], list[PodView]] = {}
+    """The templates of `pods`, which come in the order of the picture; in the order of their first pods."""
+    found: dict[TemplateKey, list[PodView]] = {}
     for pod in pods:
-        meta, spec = pod.object.metadata, pod.object.spec
-        key = (
-            id(meta.namespace),
-            id(meta.labels),
-            id(meta.owner_references),
-            id(spec.containers),
-            id(spec.affinity),
-            id(spec.node_selector),
-            id(spec.tolerations),
-            id(spec.topology_spread_constraints),
-        )
-        alike = found.get(key)
-        if alike is None:
-            found[key] = [pod]
-        else:
-            alike.append(pod)
+        found.setdefault(pod.template, []).append(pod)
     return tuple(map(Template, found.values()))
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from descheduler.arguments import durations
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
-from descheduler.picture.pod_order import least_important_first
+from descheduler.picture.pods import least_important_first
 from descheduler.plan.outcome import Outcome, Profile
 
 Sightings = Mapping[tuple[str, str], int]

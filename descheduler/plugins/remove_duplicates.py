@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.node_index import NodeIndex
+from descheduler.picture.pods import TemplateKey
 from descheduler.picture.templates import Template, pods_of
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, owned_by
 
@@ -131,15 +132,13 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
     Unlike upstream, cordoned nodes are none of them: what goes would come back.
     """
     allowed: frozenset[str] = frozenset()
-    asked: set[tuple[int, ...]] = set()
+    asked: set[TemplateKey] = set()
     for pods in spare.values():
         for pod in pods:
-            spec = pod.object.spec
-            template = (id(spec.node_selector), id(spec.affinity), id(spec.tolerations))
-            if template in asked:
+            if pod.template in asked:
                 continue
-            asked.add(template)
-            one = nodes.allowed(spec)
+            asked.add(pod.template)
+            one = nodes.allowed(pod.object.spec)
             if len(one) > 1:
                 allowed = allowed | one if allowed else one
     return allowed

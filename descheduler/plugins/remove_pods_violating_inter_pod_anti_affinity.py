@@ -11,8 +11,7 @@ import itertools
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture.anti_affinity import terms
-from descheduler.picture.pod_order import least_important_first
+from descheduler.picture.pods import anti_affinity_terms, least_important_first
 from descheduler.picture.templates import pods_of
 from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
@@ -35,7 +34,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
     present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
     conflicts = Conflicts(handle.nodes, present, view.namespaces)
-    declaring = pods_of(template for template in present if terms(template.first))
+    declaring = pods_of(template for template in present if anti_affinity_terms(template.first))
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
         for pod in sorted(pods, key=least_important_first):
             conflict = conflicts.of(pod)

@@ -100,7 +100,7 @@ def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> F
 
     Upstream asks whether any node fits, be it the better one or not, and so may evict a pod again and again.
     """
-    weights = index.weights(node_affinity(pod).preferred or ())
+    weights = index.weights(pod)
     here = weights.of(node)
     nodes = weights.above(here)
     if not nodes or (handle.evictable(pod) and not handle.fits(pod, nodes)):

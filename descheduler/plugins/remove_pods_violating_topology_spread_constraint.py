@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
-from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
+from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
 from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import node_affinity
@@ -146,13 +146,13 @@ class _Below:
 
     def __init__(self, spread: Spread, skewed: _Skewed) -> None:
         self._nodes = spread.nodes_outside(skewed.constraint, skewed.full)
-        self._parts: list[tuple[NodeView, ...]] = []
+        self._parts: list[NodeGroup] = []
 
-    def parts(self) -> Iterator[tuple[NodeView, ...]]:
+    def parts(self) -> Iterator[NodeGroup]:
         """The nodes in parts; the second is worked out when the first was not enough."""
         for number, size in enumerate((_FEW, None)):
             if number == len(self._parts):
-                self._parts.append(tuple(itertools.islice(self._nodes, size)))
+                self._parts.append(NodeGroup(itertools.islice(self._nodes, size)))
             yield self._parts[number]
 
 

@@ -24,7 +24,7 @@ from descheduler.framework import (
     too_young,
 )
 from descheduler.picture import amounts
-from descheduler.picture.pod_order import least_important_first
+from descheduler.picture.pods import least_important_first
 from descheduler.rules import overcommit
 from koordlite.formulas import numa
 from koordlite.model.cpuset import EMPTY, CPUSet

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import anti_affinity, label_index, selectors
+from descheduler.picture import label_index, selectors
 from descheduler.picture.node_index import fingerprint
+from descheduler.picture.pods import TemplateKey, anti_affinity_terms
 from descheduler.picture.templates import Template
 from koordlite.model.wire import objects
 
@@ -49,8 +50,7 @@ class Conflicts:
         self._namespaces = namespaces
         self._indexes = label_index.by_namespace(present)
         self._by_term: dict[bytes, _Selected] = {}
-        self._asked: dict[tuple[int, str], list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
-        """Terms of an affinity by its identity and the namespace: pods of one template share it."""
+        self._of_templates: dict[TemplateKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
         self._held: dict[str, list[dict[str, PodView]]] = defaultdict(list)
         """Where each pod stands in `_by_term`, by uid."""
         self._gone: set[str] = set()
@@ -72,12 +72,11 @@ class Conflicts:
             del together[pod.uid]
 
     def _terms(self, pod: PodView) -> list[tuple[objects.PodAffinityTerm, _Selected]]:
-        namespace = pod.pod.namespace
-        key = (id(pod.object.spec.affinity), namespace)
-        known = self._asked.get(key)
+        known = self._of_templates.get(pod.template)
         if known is None:
-            known = [(term, self._selected(term, namespace)) for term in anti_affinity.terms(pod)]
-            self._asked[key] = known
+            namespace = pod.pod.namespace
+            known = [(term, self._selected(term, namespace)) for term in anti_affinity_terms(pod)]
+            self._of_templates[pod.template] = known
         return known
 
     def _selected(self, term: objects.PodAffinityTerm, namespace: str) -> _Selected:

@@ -11,6 +11,7 @@ from descheduler.framework import NodeView, PodView
 from descheduler.picture import selectors
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex, NodeNames, fingerprint, node_affinity
+from descheduler.picture.pods import TemplateKey
 from koordlite.model.wire import objects
 
 
@@ -116,19 +117,11 @@ class Spread:
 
 def _written(pods: Iterable[PodView]) -> Iterator[tuple[PodView, objects.TopologySpreadConstraint]]:
     """What stands in the pods' specs, of pods of one template only once."""
-    templates: set[tuple[int, ...]] = set()
+    templates: set[TemplateKey] = set()
     for pod in pods:
-        template = _template(pod)
-        if template not in templates:
-            templates.add(template)
+        if pod.template not in templates:
+            templates.add(pod.template)
             yield from ((pod, written) for written in pod.object.spec.topology_spread_constraints or ())
-
-
-def _template(pod: PodView) -> tuple[int, ...]:
-    """The same for pods that share all that their constraints are made of, as pods of one template do."""
-    spec = pod.object.spec
-    parts = (spec.topology_spread_constraints, spec.node_selector, spec.affinity, spec.tolerations, pod.pod.labels)
-    return tuple(map(id, parts))
 
 
 def _honors_affinity(written: objects.TopologySpreadConstraint) -> bool:

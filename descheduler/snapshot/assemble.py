@@ -17,7 +17,7 @@ from descheduler.picture import label_index, templates, times
 from descheduler.picture.templates import Template
 from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
-from descheduler.snapshot.pack import Packer
+from descheduler.snapshot.pack import PackedPod, Packer
 from koordlite.model import cpuset, keys, node
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
@@ -97,7 +97,7 @@ class _Pods:
     classes: Mapping[str, int]
     problems: list[Problem]
 
-    def read(self, obj: wire.PodObject) -> PodView:
+    def read(self, obj: PackedPod) -> PodView:
         """One pod; what cannot be read in it is noted."""
         priority = obj.spec.priority
         if priority is None:
@@ -108,7 +108,7 @@ class _Pods:
             value = dataclasses.replace(value, uid=value.key)
         started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
         age = None if started is None else self.now - started
-        return PodView(value, obj, obj.spec.node_name, age)
+        return PodView(value, obj, obj.spec.node_name, age, template=obj.template)
 
 
 def _nodes(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from descheduler.picture.pods import TemplateKey
 from koordlite.model.pod import pod
 from koordlite.model.wire import objects
 
@@ -27,13 +28,38 @@ _KEPT_PARTS = 1 << 16
 """How many parts. Some, like annotations with a pod's address, are never seen again."""
 
 
+class PackedPod(objects.PodObject, frozen=True, kw_only=True):
+    """A pod whose equal parts are kept once."""
+
+    template: TemplateKey
+    """Which pod template it was made from."""
+
+
+class _Template(NamedTuple):
+    """The parts of a pod template as they are shared, and the key that says so."""
+
+    key: TemplateKey
+    labels: dict[str, str] | None
+    owner_references: tuple[objects.OwnerReference, ...] | None
+    containers: tuple[objects.Container, ...] | None
+    init_containers: tuple[objects.Container, ...] | None
+    overhead: Any
+    resources: Any
+    node_selector: dict[str, str] | None
+    affinity: objects.Affinity | None
+    tolerations: tuple[objects.Toleration, ...] | None
+    spread: tuple[objects.TopologySpreadConstraint, ...] | None
+    volumes: tuple[objects.Volume, ...] | None
+    resource_claims: Any
+
+
 class Packer:
     """Makes objects of one picture small; keep it as long as objects come in."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[type, bytes], Any] = {}
-        self._models: dict[tuple[Any, ...], _Model] = {}
-        self._templates: dict[bytes, tuple[Any, ...]] = {}
+        self._models: dict[tuple[Any, ...], Callable[..., pod.Pod]] = {}
+        self._templates: dict[bytes, _Template] = {}
         self._conditions = functools.lru_cache(_KEPT)(_conditions)
         self._running = functools.lru_cache(_KEPT)(_running)
 
@@ -51,30 +77,32 @@ class Packer:
             known = self._parts[key] = make(part) if make else part
         return known
 
-    def small(self, obj: objects.PodObject) -> objects.PodObject:
+    def small(self, obj: objects.PodObject) -> PackedPod:
         """The pod with shared parts, without volumes and container ids that no rule looks at."""
-        return objects.PodObject(
-            metadata=self._metadata(obj.metadata), spec=self._spec(obj.spec), status=self._status(obj.status)
+        template = self._template(obj)
+        return PackedPod(
+            metadata=self._metadata(obj.metadata, template),
+            spec=_spec(obj.spec, template),
+            status=self._status(obj.status),
+            template=template.key,
         )
 
-    def value(self, obj: objects.PodObject, priority: int | None) -> pod.Pod:
-        """`koordlite.model.pod.pod.from_wire` of a packed pod, at this priority. Pods with equal templates share
-        what is worked out.
+    def value(self, obj: PackedPod, priority: int | None) -> pod.Pod:
+        """`koordlite.model.pod.pod.from_wire` of a packed pod, at this priority. Pods of one template share what
+        follows from it.
 
         Containers are left out: they differ from pod to pod, and only the agent of the node asks for them.
         """
-        meta, spec, status = obj.metadata, obj.spec, obj.status
+        meta, status = obj.metadata, obj.status
         labels, notes = meta.labels or _NONE, meta.annotations or _NONE
-        parts = (spec.containers, spec.init_containers, spec.overhead, spec.resources)
-        said = (*[labels.get(key) for key in pod.DECISIVE_LABELS], *[notes.get(key) for key in pod.DECISIVE_NOTES])
-        key = (*map(id, parts), *said, priority, status.qos_class)
-        model = self._models.get(key)
-        if model is None:
+        key = (obj.template, *[notes.get(key) for key in pod.DECISIVE_NOTES], priority, status.qos_class)
+        make = self._models.get(key)
+        if make is None:
             first = dataclasses.replace(pod.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
-            model = self._models[key] = _Model(_maker(first), parts)
-        return model.make(
+            make = self._models[key] = _maker(first)
+        return make(
             namespace=meta.namespace,
             name=meta.name,
             # Hand-written manifests have no uid; the name is as good as long as the picture lasts.
@@ -85,7 +113,7 @@ class Packer:
             deleting=meta.deletion_timestamp is not None,
         )
 
-    def _metadata(self, meta: objects.ObjectMeta) -> objects.ObjectMeta:
+    def _metadata(self, meta: objects.ObjectMeta, template: _Template) -> objects.ObjectMeta:
         notes = meta.annotations
         if notes and _DROPPED in notes:
             notes = {key: text for key, text in notes.items() if key != _DROPPED}
@@ -93,54 +121,38 @@ class Packer:
             name=meta.name,
             namespace=intern(meta.namespace),
             uid=meta.uid,
-            labels=self.share(meta.labels, _texts),
+            labels=template.labels,
             annotations=self.share(notes, _texts),
             creation_timestamp=_text(meta.creation_timestamp),
             deletion_timestamp=meta.deletion_timestamp,
-            owner_references=self.share(meta.owner_references),
+            owner_references=template.owner_references,
         )
 
-    def _spec(self, spec: objects.PodSpec) -> objects.PodSpec:
-        parts = self._template(
-            (
-                spec.containers,
-                spec.init_containers,
-                spec.overhead,
-                spec.resources,
-                spec.node_selector,
-                spec.affinity,
-                spec.tolerations,
-                spec.topology_spread_constraints,
-                _decisive(spec.volumes),
-            )
+    def _template(self, obj: objects.PodObject) -> _Template:
+        """The template of the pod. Mostly it is one that was seen before, which one comparison of all parts tells."""
+        meta, spec = obj.metadata, obj.spec
+        parts: tuple[Any, ...] = (
+            meta.labels,
+            meta.owner_references,
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            spec.resources,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            _decisive(spec.volumes),
+            spec.resource_claims,
         )
-        containers, init_containers, overhead, resources, node_selector, affinity, tolerations, spread, volumes = parts
-        return objects.PodSpec(
-            node_name=intern(spec.node_name),
-            containers=containers,
-            init_containers=init_containers,
-            overhead=overhead,
-            resources=resources,
-            priority=spec.priority,
-            priority_class_name=_text(spec.priority_class_name),
-            scheduler_name=_text(spec.scheduler_name),
-            termination_grace_period_seconds=spec.termination_grace_period_seconds,
-            node_selector=node_selector,
-            affinity=affinity,
-            tolerations=tolerations,
-            topology_spread_constraints=spread,
-            volumes=volumes,
-            resource_claims=spec.resource_claims,
-        )
-
-    def _template(self, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Shared parts. Mostly the whole template is one that was seen before, which is quicker to tell at once."""
-        key = _encode(parts)
+        key = _encode((meta.namespace, parts))
         known = self._templates.get(key)
         if known is None:
             if len(self._templates) >= _KEPT:
                 self._templates.clear()
-            known = self._templates[key] = tuple(map(self.share, parts))
+            known = self._templates[key] = _Template(
+                TemplateKey(), self.share(meta.labels, _texts), *[self.share(part) for part in parts[1:]]
+            )
         return known
 
     def _status(self, status: objects.PodStatus) -> objects.PodStatus:
@@ -164,6 +176,26 @@ class Packer:
         if all(state.state and "running" in state.state for state in states):
             return self._running(tuple([(state.name, state.restart_count) for state in states]))
         return self.share(tuple(map(_without_id, states)))
+
+
+def _spec(spec: objects.PodSpec, template: _Template) -> objects.PodSpec:
+    return objects.PodSpec(
+        node_name=intern(spec.node_name),
+        containers=template.containers,
+        init_containers=template.init_containers,
+        overhead=template.overhead,
+        resources=template.resources,
+        priority=spec.priority,
+        priority_class_name=_text(spec.priority_class_name),
+        scheduler_name=_text(spec.scheduler_name),
+        termination_grace_period_seconds=spec.termination_grace_period_seconds,
+        node_selector=template.node_selector,
+        affinity=template.affinity,
+        tolerations=template.tolerations,
+        topology_spread_constraints=template.spread,
+        volumes=template.volumes,
+        resource_claims=template.resource_claims,
+    )
 
 
 def _running(containers: tuple[tuple[str, int], ...]) -> tuple[objects.ContainerStatus, ...]:
@@ -207,14 +239,6 @@ def _decisive(volumes: tuple[objects.Volume, ...] | None) -> tuple[objects.Volum
 
 def _claims(volume: objects.Volume) -> bool:
     return volume.persistent_volume_claim is not None
-
-
-class _Model(NamedTuple):
-    """Makes pods with the same classes and requests, and an identity of their own."""
-
-    make: Callable[..., pod.Pod]
-    parts: tuple[Any, ...]
-    """What it was made of. It is known by the identities of these, so they have to stay."""
 
 
 def _maker(model: pod.Pod) -> Callable[..., pod.Pod]:

@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
-from descheduler.picture import pod_order, selectors
+from descheduler.picture import selectors
 from descheduler.picture.amounts import Amounts
+from descheduler.picture.pods import least_important_first
 from descheduler.utilization.levels import Level, PodUse
 from koordlite.model.wire import objects
 
@@ -59,7 +60,7 @@ class Drain:
             yield Note(node=level.node.name, reason="NothingEvictable", text=text)
             return True
         left = 0
-        for pod in sorted(pods, key=pod_order.least_important_first):
+        for pod in sorted(pods, key=least_important_first):
             if not self._goes_on(level) or left == self.most_per_node:
                 return True
             taken = self._taken(pod, handle)

@@ -11,9 +11,9 @@ from koordlite.model.wire import objects
 from koordlite.sandbox.cgroups import v1, v2
 from koordlite.sandbox.machine import disks, kernel_settings, proc_tree, shapes, sys_tree
 from koordlite.sandbox.machine.clock import LONGEST_STEP, SandboxClock
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.memory import Memory
 from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.machine.tree import File, Tree
 from koordlite.sandbox.pods import kubelet, node_status, workloads
 from koordlite.sandbox.pods.kubelet import Kubelet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from koordlite.sandbox.machine.shapes import LogicalCPU, Machine, NodeMemory
+from koordlite.sandbox.machine.machine import LogicalCPU, Machine, NodeMemory
 from koordlite.sandbox.resctrl.hardware import EVENTS, RDT, Bandwidth, Cache, Monitoring
 
 MiB = 2**20

@@ -9,7 +9,7 @@ import pytest
 
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
-from descheduler.picture.pod_order import PREFER_NO_EVICTION
+from descheduler.picture.pods import PREFER_NO_EVICTION
 from koordlite.model.errors import ConfigError, InputError
 from koordlite.model.reading import strict
 

@@ -46,6 +46,12 @@ def pods_with(all_labels: list[dict[str, str]]) -> list[PodView]:
     return [PodView(pod.from_wire(obj), obj, "n", None) for obj in objects]
 
 
+def preferring(preferred: tuple[wire.PreferredNodes, ...]) -> PodView:
+    affinity = wire.Affinity(node_affinity=wire.NodeAffinity(preferred=preferred))
+    obj = wire.PodObject(metadata=wire.ObjectMeta(name="p", uid="p"), spec=wire.PodSpec(affinity=affinity))
+    return PodView(pod.from_wire(obj), obj, "n", None)
+
+
 def nodes_with(all_labels: list[dict[str, str]], all_taints: list[list[wire.Taint]]) -> list[NodeView]:
     made = []
     for number, one in enumerate(all_labels):
@@ -99,7 +105,7 @@ def test_weights_are_the_sum_of_terms_that_match(
 ) -> None:
     preferred = tuple(wire.PreferredNodes(weight=weight, preference=term) for weight, term in written)
     nodes = nodes_with(all_labels, [])
-    weights = NodeIndex(nodes).weights(preferred)
+    weights = NodeIndex(nodes).weights(preferring(preferred))
     expected = {n.name: node_index.weight(preferred, n) for n in nodes}
     assert weights.most == max(expected.values())
     assert {n.name: weights.of(n) for n in nodes} == expected
@@ -110,4 +116,4 @@ def test_weights_are_the_sum_of_terms_that_match(
 def test_an_empty_preference_matches_no_node() -> None:
     preferred = (wire.PreferredNodes(weight=7),)
     nodes = nodes_with([{"a": "x"}], [])
-    assert NodeIndex(nodes).weights(preferred).of(nodes[0]) == 0
+    assert NodeIndex(nodes).weights(preferring(preferred)).of(nodes[0]) == 0

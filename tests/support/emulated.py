@@ -20,7 +20,7 @@ from koordlite.ports import Files
 from koordlite.report.tick import Tick
 from koordlite.sandbox import Sandbox
 from koordlite.sandbox.cluster.cluster import SandboxCluster
-from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.machine import Machine
 
 SHAPES = ("intel-2s-ht", "amd-ccd", "arm", "small")
 EFFECTIVE = "cpuset.cpus.effective"

@@ -10,8 +10,8 @@ from koordlite.sandbox.cgroups import memory_files, rules
 from koordlite.sandbox.cgroups.rules import Attribute
 from koordlite.sandbox.cgroups.trees import IDLE_SHARES, UNLIMITED, Cgroups, Group, Hierarchy
 from koordlite.sandbox.machine import disks, kernel_text
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.machine.tree import File, refusal
 
 POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("memory",), "blkio": ("blkio",)}

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from koordlite.sandbox.machine.machine import LogicalCPU, Machine
 from koordlite.sandbox.resctrl import hardware as resctrl_hardware
 from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring
-
-if TYPE_CHECKING:
-    from koordlite.sandbox.machine.shapes import LogicalCPU, Machine
 
 _MILAN, _GENOA, _GAPS = (5, 15), (6, 12), (0, 1, 8, 9)
 

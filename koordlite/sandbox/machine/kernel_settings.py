@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Mapping
 
 from koordlite.sandbox.machine import kernel_text
-from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.tree import File, Tree, refusal
 
 MIN_FREE = "/proc/sys/vm/min_free_kbytes"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.machine.kernel_settings import Settings
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.pressure import Pressure, Waits
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.pods.workloads import Workload
 
 KERNEL_MEMORY = 2**30

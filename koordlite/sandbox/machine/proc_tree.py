@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from koordlite.sandbox.cgroups.trees import Cgroups
 from koordlite.sandbox.machine import kernel_text
+from koordlite.sandbox.machine.machine import LogicalCPU, Machine
 from koordlite.sandbox.machine.memory import KERNEL_MEMORY, Memory
 from koordlite.sandbox.machine.pressure import NONE
 from koordlite.sandbox.machine.processes import TICKS_PER_SECOND, Process, Processes
-from koordlite.sandbox.machine.shapes import LogicalCPU, Machine
 from koordlite.sandbox.machine.tree import Entry, File, Folder, Tree, constant
 from koordlite.sandbox.pods.workloads import Workloads
 from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl

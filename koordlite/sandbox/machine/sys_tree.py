@@ -5,8 +5,8 @@ from __future__ import annotations
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import Cgroups
 from koordlite.sandbox.machine import disks
+from koordlite.sandbox.machine.machine import LogicalCPU, Machine, NodeMemory
 from koordlite.sandbox.machine.proc_tree import CGROUP_ROOT
-from koordlite.sandbox.machine.shapes import LogicalCPU, Machine, NodeMemory
 from koordlite.sandbox.machine.tree import File, Link, Tree, constant
 from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
 

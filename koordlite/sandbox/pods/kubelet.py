@@ -27,8 +27,8 @@ from koordlite.sandbox.cgroups import v1
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.machine import memory
 from koordlite.sandbox.machine.clock import BOOTED
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Process, Processes
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.pods import pod_spec
 from koordlite.sandbox.pods.pod_spec import Behaviour, ContainerSpec
 from koordlite.sandbox.pods.workloads import Workload, Workloads

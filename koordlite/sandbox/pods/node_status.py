@@ -10,7 +10,7 @@ from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
-from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.machine import Machine
 
 PODS = 110
 EVICTION_MEMORY = 100 * 2**20

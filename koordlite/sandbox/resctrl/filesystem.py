@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.machine.tree import Folder, refusal
 from koordlite.sandbox.resctrl import cpus, schema
 from koordlite.sandbox.resctrl import groups as resctrl_groups

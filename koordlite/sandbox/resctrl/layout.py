@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.resctrl.hardware import RDT
 
 

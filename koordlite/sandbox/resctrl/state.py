@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.machine.shapes import Machine
 from koordlite.sandbox.resctrl.hardware import RDT, driven
 from koordlite.sandbox.resctrl.layout import Layout
 from koordlite.sandbox.resctrl.rmids import RMIDs

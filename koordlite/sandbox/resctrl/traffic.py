@@ -11,7 +11,7 @@ import collections
 from collections.abc import Iterator
 
 from koordlite.sandbox.cgroups.trees import Cgroups
-from koordlite.sandbox.machine.shapes import Machine
+from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.pods.workloads import Workload, Workloads
 from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters
 from koordlite.sandbox.resctrl.filesystem import Resctrl

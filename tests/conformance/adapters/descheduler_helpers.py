@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from descheduler.fit.search import Rooms
-from descheduler.picture import node_index, pod_order
+from descheduler.picture import node_index
+from descheduler.picture.pods import least_important_first
 from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
@@ -19,10 +20,10 @@ def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
     view = picture({"nodes": [{"metadata": {"name": "n"}}], "pods": [_pod(pod) for pod in given["pods"]]})
     by_name = {pod.pod.name: pod for pod in view.pods()}
     listed = [by_name[pod["name"]] for pod in given["pods"]]
-    found = sorted(listed, key=pod_order.least_important_first)
+    found = sorted(listed, key=least_important_first)
     wanted = [by_name[name] for name in expect["order"]]
     # Equal pods may stand in any order: what is compared is how important each place is.
-    return [pod_order.least_important_first(p) for p in found], [pod_order.least_important_first(p) for p in wanted]
+    return [least_important_first(p) for p in found], [least_important_first(p) for p in wanted]
 
 
 @adapter("preferredNodeAffinityWeight")

@@ -1,0 +1,101 @@
+"""One pod of the picture: what it is, what it was promised, whom it must not share a domain with, when it goes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from koordlite.model import cpuset
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.wire import objects
+
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+_QOS_RANK = {KubeQoS.BEST_EFFORT: 0, KubeQoS.BURSTABLE: 1, KubeQoS.GUARANTEED: 2}
+
+
+class TemplateKey(msgspec.Struct, frozen=True, eq=False):
+    """Says which pod template a pod was made from; equal to itself alone.
+
+    Pods hold the same key only when these parts of them are equal: namespace, labels and owners; containers, init
+    containers, overhead and resources; node selector, affinity, tolerations and spread constraints; volumes and
+    resource claims. So whatever follows from these parts alone is worked out once for each key. Pods with equal parts
+    may have different keys: that costs time and changes no answer.
+    """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod with what the picture knows about it. Slots, because there are hundreds of thousands, and every rule walks
+    over all of them."""
+
+    pod: Pod
+    object: objects.PodObject
+    node: str
+    age_seconds: float | None
+    """Since the pod started, else since it was created; None when neither is known."""
+    containers: tuple[ContainerPlacement, ...] = ()
+    """Promise and fact of each container that has one or the other."""
+    observed: bool = False
+    """The agent saw the containers there. False: all we have is what was promised."""
+    template: TemplateKey = dataclasses.field(default_factory=TemplateKey)
+    """Which pod template it was made from; a pod that was compared with no other has a key of its own."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """Identity of this very pod, not of its name."""
+        return self.pod.uid
+
+    @property
+    def owner(self) -> str:
+        """`Kind/namespace/name` of the controller, else of the first owner; empty for a bare pod."""
+        owners = self.object.metadata.owner_references or ()
+        chosen = next((o for o in owners if o.controller), owners[0] if owners else None)
+        return f"{chosen.kind}/{self.pod.namespace}/{chosen.name}" if chosen else ""
+
+    @property
+    def promised(self) -> bool:
+        """Somebody promised CPUs of its own, or one NUMA node."""
+        return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
+
+    @property
+    def single_numa(self) -> bool:
+        """One NUMA node was promised."""
+        return any(c.single_numa for c in self.containers)
+
+    @property
+    def pinned(self) -> CPUSet:
+        """CPUs that are this pod's alone, by promise or in fact."""
+        if not self.containers:
+            return EMPTY
+        exclusive = [c for c in self.containers if c.exclusive]
+        return cpuset.union([c.promised_cpus for c in exclusive] + [c.cpuset for c in exclusive])
+
+
+def anti_affinity_terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
+    """The required anti-affinity terms of a pod: which pods it must not be with."""
+    affinity = pod.object.spec.affinity
+    anti = affinity.pod_anti_affinity if affinity else None
+    return (anti.required or ()) if anti else ()
+
+
+def least_important_first(pod: PodView) -> tuple[float, int, bool]:
+    """Sort key: no priority before any number, lower priority first, then BestEffort before Burstable before
+    Guaranteed, then pods that do not ask to be left alone. Sorts of it must be stable: ties keep their order.
+
+    Source: upstream `SortPodsBasedOnPriorityLowToHigh`.
+    """
+    value = pod.pod
+    return (
+        float("-inf") if value.priority is None else value.priority,
+        _QOS_RANK[value.kube_qos],
+        PREFER_NO_EVICTION in value.annotations,
+    )
