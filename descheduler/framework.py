@@ -19,7 +19,6 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
-from descheduler.arguments import durations
 from descheduler.picture.cluster import (
     NO_CPU_MANAGER,
     NO_TOPOLOGY,
@@ -33,6 +32,7 @@ from descheduler.picture.cluster import (
 )
 from descheduler.picture.pods import PodView
 from koordlite.formulas.numa import Severity
+from koordlite.model import duration
 
 __all__ = [
     "NOTHING_RESERVED",
@@ -227,8 +227,8 @@ def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:
     age = node.placement_age_seconds
     if age is None or age <= oldest_seconds:
         return None
-    ago = "at an unknown time" if age == float("inf") else f"{durations.show(age)} ago"
-    text = f"the agent last looked {ago}, more than {durations.show(oldest_seconds)}: its pods are not judged"
+    ago = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
+    text = f"the agent last looked {ago}, more than {duration.brief(oldest_seconds)}: its pods are not judged"
     return Note(node=node.name, reason="StalePlacement", text=text)
 
 

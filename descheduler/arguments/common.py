@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 from typing import Literal
 
-from descheduler.picture import selectors
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -23,7 +23,7 @@ class Requirement:
     """For In and NotIn."""
 
     def __post_init__(self) -> None:
-        selectors.check_requirement(self.key, self.operator, self.values)
+        label_selectors.check_requirement(self.key, self.operator, self.values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class LabelSelector:
 
     def __post_init__(self) -> None:
         for key, value in self.match_labels.items():
-            selectors.check_requirement(key, "In", (value,))
+            label_selectors.check_requirement(key, "In", (value,))
 
     @functools.cached_property
     def compiled(self) -> objects.LabelSelector:
@@ -49,7 +49,7 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Does it select an object with these labels?"""
-        return selectors.labels_match(self.compiled, labels)
+        return label_selectors.labels_match(self.compiled, labels)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

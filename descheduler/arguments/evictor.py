@@ -6,9 +6,8 @@ import dataclasses
 import functools
 from typing import Literal
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector, Namespaces, Requirement
-from descheduler.picture import selectors
+from koordlite.model import duration, label_selectors
 from koordlite.model.reading import strict
 from koordlite.model.settings import bounded
 
@@ -94,7 +93,7 @@ class Args:
 
     node_fit: bool = False
     """Evict a pod only if it fits on another node, counting what this plan has moved already."""
-    node_selector: str = dataclasses.field(default="", metadata={"check": selectors.parse})
+    node_selector: str = dataclasses.field(default="", metadata={"check": label_selectors.parse})
     """Nodes that `nodeFit` may count on, like `role=worker`; empty: all nodes."""
     label_selector: LabelSelector | None = None
     """Only pods that match are evicted."""
@@ -104,7 +103,7 @@ class Args:
     """Pods of this priority or above are not evicted."""
     min_replicas: int = bounded(0, ge=0)
     """Pods whose owner has fewer pods are not evicted; 0 and 1 mean any number."""
-    min_pod_age: str | None = dataclasses.field(default=None, metadata={"check": durations.seconds})
+    min_pod_age: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """Pods that started more recently are not evicted, like `10m`."""
     no_eviction_policy: Literal["Preferred", "Mandatory", ""] = "Preferred"
     """What the annotation `descheduler.alpha.kubernetes.io/prefer-no-eviction` does. Preferred: such pods go last.

@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.arguments.evictor import Args, Default, PodProtections, PriorityThreshold
-from descheduler.picture import selectors
-from koordlite.model.settings import bounded
+from koordlite.model import duration, label_selectors
+from koordlite.model.settings import bounded, duration_text
 
 Gate = Literal[
     "MaxUnavailablePerWorkload",
@@ -57,7 +56,7 @@ def _rate(value: object) -> None:
 class ObjectLimiter:
     """How fast the pods of one workload or namespace may go."""
 
-    duration: str = durations.field("0")
+    duration: str = duration_text("0")
     """Span of time; 0 switches the limiter off."""
     max_migrating: int | str | None = _share()
     """Pods that may go within the span; null: what maxMigratingPerWorkload says."""
@@ -71,7 +70,7 @@ class Arbitration:
 
     enabled: bool = True
     """false: jobs begin as soon as they are seen. Koordinator reads it nowhere."""
-    interval: str = durations.field("500ms")
+    interval: str = duration_text("500ms")
     """Pause between two rounds."""
 
 
@@ -101,7 +100,7 @@ class MigrationControllerArgs:
     """Namespaces whose pods are taken, or are not."""
     node_fit: bool = False
     """Take a pod only if it fits on another node."""
-    node_selector: str = dataclasses.field(default="", metadata={"check": selectors.parse})
+    node_selector: str = dataclasses.field(default="", metadata={"check": label_selectors.parse})
     """Nodes that nodeFit may count on; empty: all."""
     skip_eviction_gates: tuple[Gate, ...] = ()
     """Checks that are left out."""
@@ -124,7 +123,7 @@ class MigrationControllerArgs:
     default_job_mode: Literal["ReservationFirst", "EvictDirectly", ""] = "ReservationFirst"
     """Reserve a place before the pod is evicted, or just evict it."""
     default_job_ttl: str = dataclasses.field(
-        default="5m", metadata={"name": "defaultJobTTL", "check": durations.seconds}
+        default="5m", metadata={"name": "defaultJobTTL", "check": duration.seconds}
     )
     """When a job gives up; 0: never."""
     scheduler_names: tuple[str, ...] = ("koord-scheduler",)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from descheduler.arguments import durations
 from descheduler.arguments.windows import Window
-from koordlite.model.settings import bounded
+from koordlite.model.settings import bounded, duration_text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,9 +14,9 @@ class Loops:
 
     max_rounds: int = bounded(2, ge=1)
     """Times they are moved by one plugin; then they are left alone."""
-    back_off: str = durations.field("10m")
+    back_off: str = duration_text("10m")
     """Wait before the second time; before each further one twice as long."""
-    forget_after: str = durations.field("24h")
+    forget_after: str = duration_text("24h")
     """An owner with nothing wrong for so long starts afresh."""
 
 

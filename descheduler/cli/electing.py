@@ -91,14 +91,14 @@ def elected(
 
 
 def _settings(args: argparse.Namespace, written: LeaderElection | None) -> LeaseSettings:
-    from descheduler.arguments import durations
     from koordlite.kube.client.lease import LeaseSettings
+    from koordlite.model import duration
 
     def said(name: str) -> str:
         return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))
 
     def seconds(name: str) -> float:
-        return durations.of_option(said(name), _option(name))
+        return duration.of_option(said(name), _option(name))
 
     try:
         return LeaseSettings(

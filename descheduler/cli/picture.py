@@ -80,8 +80,8 @@ class Pictures:
         A cluster is looked at as of this machine's clock, as upstream does: the newest time in its objects would let
         one node whose clock is ahead make every pod old, and open maintenance windows.
         """
-        from descheduler.picture import times
         from koordlite.clock import RealClock
+        from koordlite.model import times
 
         if self._now or self.api is None:
             return self._now, "given"
@@ -135,7 +135,7 @@ def notices(told: Iterable[Problem]) -> None:
 
 
 def _moment(text: str) -> str:
-    from descheduler.picture import times
+    from koordlite.model import times
 
     try:
         return text and times.show(times.parse(text))

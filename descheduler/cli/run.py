@@ -101,15 +101,15 @@ class Wakeable:
 
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
-    from descheduler.arguments import durations
     from descheduler.cli.picture import Pictures
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
     from koordlite.fault_guard import FaultGuard
+    from koordlite.model import duration
 
     policy = PolicyFile(args.policy)
-    asked = durations.of_option(args.descheduling_interval, "--descheduling-interval")
+    asked = duration.of_option(args.descheduling_interval, "--descheduling-interval")
     interval = asked or policy.interval_seconds
     _check(args, interval)
     _start_log(args)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from descheduler.arguments import durations, windows
+from descheduler.arguments import windows
 from descheduler.arguments.pacing import Calm
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.history import past_evictions
-from descheduler.picture import times
+from koordlite.model import duration, times
 
 
 class Restraint:
@@ -49,12 +49,12 @@ class Restraint:
         delay = self._calm.owner_delay_seconds
         if not delay or not pod.owner:
             return None
-        shown = f"minDelayPerOwner is {durations.show(delay)}"
+        shown = f"minDelayPerOwner is {duration.brief(delay)}"
         if pod.owner in self._owners:
             return Refusal("OwnerDelay", f"{shown}, and another pod of {pod.owner} goes before it")
         past = self._history.get(pod.owner)
         last = past.last_move if past else None
         if last is None or self._now - last >= delay:
             return None
-        ago = durations.show(self._now - last)
+        ago = duration.brief(self._now - last)
         return Refusal("OwnerDelay", f"{shown}, and another pod of {pod.owner} went {ago} ago")

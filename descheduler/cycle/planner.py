@@ -36,12 +36,12 @@ from descheduler.framework import (
     View,
 )
 from descheduler.history import past_evictions
-from descheduler.picture import times
-from descheduler.picture.selectors import labels_match
 from descheduler.plan import candidate
 from descheduler.plan.background import Requests, counted
 from descheduler.plan.candidate import Candidate, Sightings
 from descheduler.plan.outcome import EvictionPlan, Outcome, Profile, Setup
+from koordlite.model import times
+from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity
 
 Memory = Mapping[tuple[str, str], object]

@@ -9,7 +9,6 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from descheduler.arguments import durations
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.evictors import api as eviction_api
 from descheduler.evictors import cordons
@@ -19,6 +18,7 @@ from descheduler.evictors.migration_api import Api, Cluster
 from descheduler.migration import asking
 from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model import duration
 
 IDLE_SECONDS = 10.0
 """How often it is looked whether somebody made a job, while there is none."""
@@ -114,7 +114,7 @@ class Carrier:
                 for progress in told:
                     self._tell(progress)
                 if controller.open:
-                    interval = durations.seconds(controller.args.arbitration_args.interval)
+                    interval = duration.seconds(controller.args.arbitration_args.interval)
                     pause = min(pause, max(interval, _SHORTEST_SECONDS))
         return pause
 

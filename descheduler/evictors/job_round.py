@@ -23,9 +23,9 @@ from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
-from descheduler.picture import times
 from descheduler.picture.cluster import View
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.model import times
 from koordlite.model.wire import objects as wire
 
 Told = tuple[str, str, str, str]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from descheduler.arguments import durations
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
+from koordlite.model import duration
 from koordlite.model.errors import InputError, Problem
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
@@ -249,8 +249,8 @@ def _age(pod: PodView, _view: View, args: Args) -> str:
     if args.min_pod_age is None:
         return ""
     started = pod.age_seconds if pod.object.status.start_time else None
-    young = started is None or started < durations.seconds(args.min_pod_age)
-    shown = "at an unknown time" if started is None else f"{durations.show(started)} ago"
+    young = started is None or started < duration.seconds(args.min_pod_age)
+    shown = "at an unknown time" if started is None else f"{duration.brief(started)} ago"
     return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
 
 

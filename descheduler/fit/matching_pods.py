@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable
 
 from descheduler.framework import PodView, View
-from descheduler.picture import label_index, selectors
+from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -44,7 +45,7 @@ class Crowd:
 
     def selected(self, namespace: str, selector: objects.LabelSelector | None) -> Selected:
         """The pods of a namespace that `selector` selects, as the plan has left them."""
-        known, key = self._selected[namespace], selectors.key(selector)
+        known, key = self._selected[namespace], label_selectors.key(selector)
         if key not in known:
             index = self._indices.get(namespace)
             known[key] = Selected(selector, {p.uid: p.node for p in index.select(selector)} if index else {})
@@ -60,7 +61,7 @@ class Crowd:
 
 
 def _place(selected: Selected, pod: PodView, node: str) -> None:
-    if not selectors.labels_match(selected.selector, pod.pod.labels):
+    if not label_selectors.labels_match(selected.selector, pod.pod.labels):
         return
     selected.version += 1
     if node:

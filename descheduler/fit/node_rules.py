@@ -9,7 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView, View
-from descheduler.picture import selectors
+from descheduler.picture import node_selectors
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 _NAME = "metadata.name"
@@ -50,7 +51,7 @@ class Shapes:
             affinity.required if affinity else None,
             spec.tolerations,
             volumes,
-            selectors.key(inside),
+            label_selectors.key(inside),
         )
         if key not in self._shapes:
             self._shapes[key] = self._shape(spec, volumes, inside)
@@ -70,10 +71,10 @@ class Shapes:
         allowed: list[str] = []
         tolerated: list[str] = []
         for node, members in self._buckets(_keys(spec, volumes, inside)):
-            chosen = selectors.node_matches(spec, node.name, node.node.labels)
-            taint = selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
+            chosen = node_selectors.node_matches(spec, node.name, node.node.labels)
+            taint = node_selectors.untolerated(node.object.spec.taints or (), spec.tolerations or ())
             why = _refusal(node, taint, volumes, chosen=chosen)
-            if not selectors.labels_match(inside, node.node.labels):
+            if not label_selectors.labels_match(inside, node.node.labels):
                 why = _OUTSIDE
             allowed += members if chosen else ()
             tolerated += members if taint is None else ()
@@ -115,7 +116,7 @@ def _refusal(
 
 def _reaches(node: NodeView, volume: objects.NodeSelector) -> bool:
     terms = volume.node_selector_terms or ()
-    return any(selectors.term_matches(term, node.name, node.node.labels) for term in terms)
+    return any(node_selectors.term_matches(term, node.name, node.node.labels) for term in terms)
 
 
 def _keys(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.fit.matching_pods import Crowd, Selected
 from descheduler.fit.pod_anti_affinity import namespace_counts
 from descheduler.framework import PodView, View
-from descheduler.picture import selectors
 from descheduler.picture.pods import TemplateKey
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 Wanted = list[tuple[str, frozenset[str] | None]]
@@ -53,7 +53,7 @@ class Company:
         own = pod.pod.namespace
         return all(
             namespace_counts(term, own, own, self._view.namespaces)
-            and selectors.labels_match(term.label_selector, pod.pod.labels)
+            and label_selectors.labels_match(term.label_selector, pod.pod.labels)
             for term in asked
         )
 

@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 from descheduler.fit.matching_pods import Crowd
 from descheduler.framework import PodView, View
-from descheduler.picture import selectors
 from descheduler.picture.pods import TemplateKey, anti_affinity_terms
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 Blocked = list[tuple[str, frozenset[str]]]
@@ -116,7 +116,7 @@ class Rivals:
 
     def _selects(self, held: _Held, pod: PodView) -> bool:
         inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
-        return inside and selectors.labels_match(held.term.label_selector, pod.pod.labels)
+        return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
 
     def _by_others(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
         for held in self._rules_against(pod):
@@ -160,14 +160,14 @@ def namespace_counts(
     if not term.namespaces and term.namespace_selector is None:
         return own == other
     listed = other in (term.namespaces or ())
-    return listed or selectors.labels_match(term.namespace_selector, namespaces.get(other, {}))
+    return listed or label_selectors.labels_match(term.namespace_selector, namespaces.get(other, {}))
 
 
 def _key(term: objects.PodAffinityTerm, namespace: str) -> Hashable:
     return (
         term.topology_key,
-        selectors.key(term.label_selector),
+        label_selectors.key(term.label_selector),
         namespace if not term.namespaces and term.namespace_selector is None else "",
         term.namespaces,
-        selectors.key(term.namespace_selector),
+        label_selectors.key(term.namespace_selector),
     )

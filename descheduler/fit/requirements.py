@@ -15,9 +15,9 @@ from descheduler.fit.pod_affinity import Company
 from descheduler.fit.pod_anti_affinity import Rivals
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
-from descheduler.picture import selectors
 from descheduler.picture.pods import anti_affinity_terms
 from koordlite.formulas import numa_fit
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -120,4 +120,4 @@ class Questions:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(text: str) -> objects.LabelSelector:
-    return selectors.parse(text)
+    return label_selectors.parse(text)

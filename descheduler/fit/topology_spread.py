@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.fit.matching_pods import Crowd, Selected
 from descheduler.fit.node_rules import Shape
 from descheduler.framework import PodView, View
-from descheduler.picture import selectors
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -66,9 +66,9 @@ class Spread:
         keys: tuple[str, ...],
         shaped: tuple[object, Shape],
     ) -> Rule:
-        selector = selectors.with_label_keys(constraint, pod.pod.labels)
+        selector = label_selectors.with_label_keys(constraint, pod.pod.labels)
         selected = self._crowd.selected(pod.pod.namespace, selector)
-        own = selectors.labels_match(selector, pod.pod.labels)
+        own = label_selectors.labels_match(selector, pod.pod.labels)
         eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, shaped)
         counts, here = dict(known), selected.where.get(pod.uid, "")
         if here in eligible:
@@ -89,7 +89,7 @@ class Spread:
         """Domain by node, and pods by domain; worked out once for all pods that have the constraint, until one of
         those it selects moves."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
-        about = (namespace, selectors.key(selected.selector), constraint.topology_key, keys, policies, shaped[0])
+        about = (namespace, label_selectors.key(selected.selector), constraint.topology_key, keys, policies, shaped[0])
         known = self._counted.get(about)
         if known is None or known[0] != selected.version:
             eligible, empty = self._domains(constraint, keys, shaped)

@@ -18,12 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from descheduler.arguments import durations
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import Finding, PodView, Refusal, View
-from descheduler.picture import times
 from descheduler.plan import background
 from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.model import duration, times
 
 RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")
 """Plugins whose findings come again by their nature: there is no loop to end."""
@@ -105,7 +104,7 @@ def generation(pod: PodView, plugin: str, past: Past | None, now: float) -> int:
 def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
     """Why moving this pod again would not help, or not yet; None when nothing speaks against it."""
     past = history.get(pod.owner)
-    if not past or now - past.seen > durations.seconds(rules.forget_after):
+    if not past or now - past.seen > duration.seconds(rules.forget_after):
         return None
     plugins = dict.fromkeys(f.plugin for f in findings if f.severity == "hard")
     said = [_refusal(pod, plugin, past, rules, now) for plugin in plugins]
@@ -120,16 +119,16 @@ def _refusal(pod: PodView, plugin: str, past: Past, rules: Loops, now: float) ->
     rounds = past.rounds[plugin]
     last = rounds[came_back - 1].last
     if came_back >= rules.max_rounds:
-        span = durations.show(last - rounds[0].first)
+        span = duration.brief(last - rounds[0].first)
         times_moved = f"moved {came_back} {'time' if came_back == 1 else 'times'}"
-        quiet = durations.show(durations.seconds(rules.forget_after))
+        quiet = duration.brief(duration.seconds(rules.forget_after))
         text = f"{pod.owner} was {times_moved} for {plugin} within {span} and came back; it is left alone until nothing"
         return Refusal("MovedAndCameBack", f"{text} was found with it for {quiet}")
-    left = durations.seconds(rules.back_off) * 2 ** (came_back - 1) - (now - last)
+    left = duration.seconds(rules.back_off) * 2 ** (came_back - 1) - (now - last)
     if left <= 0:
         return None
-    text = f"a pod of {pod.owner} was moved {durations.show(now - last)} ago for {plugin} and came back; next try in"
-    return Refusal("BackOff", f"{text} {durations.show(left)}")
+    text = f"a pod of {pod.owner} was moved {duration.brief(now - last)} ago for {plugin} and came back; next try in"
+    return Refusal("BackOff", f"{text} {duration.brief(left)}")
 
 
 def outstanding(history: History, waiting: Iterable[PodView], now: float) -> Iterator[tuple[PodView, Move]]:
@@ -154,7 +153,7 @@ def after(history: History, plan: EvictionPlan, attempts: Iterable[Attempt], rul
     `attempts` that evicted nothing leave no trace. Owners are remembered from their first eviction on.
     """
     now = times.parse(plan.view.time)
-    forget = durations.seconds(rules.forget_after)
+    forget = duration.seconds(rules.forget_after)
     known = {owner: past for owner, past in history.items() if now - past.seen <= forget}
     for outcome in plan.outcomes:
         past = known.get(outcome.pod.owner)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from descheduler.picture import amounts, times
+from descheduler.picture import amounts
 from descheduler.picture.cluster import Usage
+from koordlite.model import times
 from koordlite.model.errors import Problem
 from koordlite.model.pod.pod import parse_resources
 from koordlite.model.wire import metrics

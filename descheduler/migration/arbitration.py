@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.framework import PodView
 from descheduler.migration import pods
 from descheduler.migration.objects import MigrationJob
-from descheduler.picture import times
 from descheduler.utilization import koord_order
+from koordlite.model import times
 
 _JOB = "Job"
 

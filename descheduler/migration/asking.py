@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from descheduler.arguments import durations
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.framework import PodView
 from descheduler.migration import objects, pods
 from descheduler.migration.objects import MigrationJob
-from descheduler.picture import times
+from koordlite.model import duration, times
 
 CONTROLLER = "migration.koordlite.io/controller"
 """uid of the controller of a job's pod: the limit of a workload's pace needs it when the pod is long gone."""
@@ -37,7 +36,7 @@ def job(
     server makes one up."""
     ref = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.pod.namespace, "name": pod.pod.name, "uid": pod.uid}
     spec: dict[str, Any] = {"podRef": ref, "mode": args.default_job_mode or "ReservationFirst"}
-    if durations.seconds(args.default_job_ttl) > 0:
+    if duration.seconds(args.default_job_ttl) > 0:
         spec["ttl"] = args.default_job_ttl
     if args.default_delete_options:
         spec["deleteOptions"] = dict(args.default_delete_options)
@@ -68,7 +67,7 @@ def outlived(one: MigrationJob, now: float) -> bool:
     made = times.parse_or_none(one.metadata.creation_timestamp)
     if made is None:
         return False
-    ttl = durations.seconds(one.spec.ttl or "0")
+    ttl = duration.seconds(one.spec.ttl or "0")
     if ttl > 0:
         return now - made >= ttl + KEPT_AFTER_SECONDS
     return one.finished and now - made >= KEPT_SECONDS

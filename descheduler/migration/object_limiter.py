@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable
 
-from descheduler.arguments import durations
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
 from descheduler.migration import asking, pods, shares
 from descheduler.migration.filters import Workload
 from descheduler.migration.objects import MigrationJob
+from koordlite.model import duration
 
 _EPSILON = 1e-9
 
@@ -44,7 +44,7 @@ class Rate:
         left = self.left(taken, now)
         if left - 1 >= -_EPSILON:
             return ""
-        return f"one pod in {durations.show(1 / self.tokens_per_second)} may go, the last one went too lately"
+        return f"one pod in {duration.brief(1 / self.tokens_per_second)} may go, the last one went too lately"
 
 
 def refusal(
@@ -82,5 +82,5 @@ def of_namespace(args: MigrationControllerArgs) -> Rate | None:
 
 
 def _rate(limiter: ObjectLimiter, count: int) -> Rate | None:
-    span = durations.seconds(limiter.duration)
+    span = duration.seconds(limiter.duration)
     return Rate(count / span, limiter.burst or 1) if span > 0 and count > 0 else None

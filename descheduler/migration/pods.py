@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from descheduler.framework import PodView
-from descheduler.picture import times
+from koordlite.model import times
 from koordlite.model.pod import pod
 from koordlite.model.wire import objects
 

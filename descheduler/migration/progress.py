@@ -11,7 +11,7 @@ from msgspec import structs
 
 from descheduler.migration import objects
 from descheduler.migration.objects import Condition, MigrationJob
-from descheduler.picture import times
+from koordlite.model import times
 
 Kind = Literal[
     "ReservationCreated",

@@ -16,12 +16,11 @@ from typing import Any
 
 from msgspec import structs
 
-from descheduler.arguments import durations
 from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects, progress, reserving
 from descheduler.migration.objects import MigrationJob, Reference, Reservation
 from descheduler.migration.progress import noted
-from descheduler.picture import times
+from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
 
 AGAIN_SECONDS = 3.0
@@ -92,7 +91,7 @@ def step(job: MigrationJob, seen: Seen) -> Step:
 
 def timed_out(job: MigrationJob, now: float) -> bool:
     """Its time to live is over. 0 and no time to live mean for ever."""
-    ttl, made = durations.seconds(job.spec.ttl or "0"), times.parse_or_none(job.metadata.creation_timestamp)
+    ttl, made = duration.seconds(job.spec.ttl or "0"), times.parse_or_none(job.metadata.creation_timestamp)
     return ttl > 0 and made is not None and now - made >= ttl
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from descheduler.picture import selectors
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import Template, pods_of
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -28,7 +28,7 @@ class LabelIndex:
             found = [template for value in dict.fromkeys(values) for template in buckets.get(value, ())]
             if len(found) < len(candidates):
                 candidates = found
-        return pods_of([one for one in candidates if selectors.labels_match(selector, one.labels)])
+        return pods_of([one for one in candidates if label_selectors.labels_match(selector, one.labels)])
 
     def _index(self, key: str) -> Mapping[str, list[Template]]:
         if key not in self._by_key:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from descheduler.picture import selectors
+from descheduler.picture import node_selectors
 from descheduler.picture.cluster import NodeGroup, NodeView
 from descheduler.picture.pods import PodView, TemplateKey
 from koordlite.model.wire import objects
@@ -70,7 +70,7 @@ class NodeIndex:
         key = fingerprint(tolerations)
         if key not in self._by_taints:
             accepted = tolerations or ()
-            open_to = [group for taints, group in self._tainted if not selectors.untolerated(taints, accepted)]
+            open_to = [group for taints, group in self._tainted if not node_selectors.untolerated(taints, accepted)]
             self._by_taints[key] = self._names(open_to)
         return self._by_taints[key]
 
@@ -160,13 +160,13 @@ class Weights:
 
 def matches(spec: objects.PodSpec, node: NodeView) -> bool:
     """Do the pod's nodeSelector and required node affinity match the node?"""
-    return selectors.node_matches(spec, node.name, node.node.labels)
+    return node_selectors.node_matches(spec, node.name, node.node.labels)
 
 
 def weight(preferred: Iterable[objects.PreferredNodes], node: NodeView) -> int:
     """Sum of the weights of the preferences that match the node; an empty one matches none."""
     name, labels = node.name, node.node.labels
-    return sum(one.weight for one in preferred if selectors.term_matches(one.preference, name, labels))
+    return sum(one.weight for one in preferred if node_selectors.term_matches(one.preference, name, labels))
 
 
 def node_affinity(pod: PodView) -> objects.NodeAffinity:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from descheduler.picture import times
 from descheduler.picture.pods import PodView
+from koordlite.model import times
 from koordlite.model.wire import objects
 
 

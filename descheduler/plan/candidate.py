@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal
 
-from descheduler.arguments import durations
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.picture.pods import least_important_first
 from descheduler.plan.outcome import Outcome, Profile
+from koordlite.model import duration
 
 Sightings = Mapping[tuple[str, str], int]
 """In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
@@ -51,7 +51,7 @@ class Candidate:
             return Refusal(finding.spare, finding.spare_text)
         if finding.spare:
             age = self.pod.age_seconds
-            shown = "its age is unknown" if age is None else f"it started {durations.show(age)} ago"
+            shown = "its age is unknown" if age is None else f"it started {duration.brief(age)} ago"
             return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
         seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
         if seen is not None and seen < finding.sightings:

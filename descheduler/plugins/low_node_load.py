@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler.arguments import durations
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
-from descheduler.picture import times
 from descheduler.utilization import load, load_args
 from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
 from descheduler.utilization.load import Load
 from descheduler.utilization.load_args import NodePool
 from descheduler.utilization.relieve import Pass
+from koordlite.model import duration, times
 
 NAME = "LowNodeLoad"
 POINT = "balance"
@@ -60,7 +59,7 @@ class _Memory:
         """What is too old is forgotten, except when it is of the cycle just before, however long ago that was."""
         earlier: Watches = value if isinstance(value, dict) else {}
         newest = max((seen for seen, _ in earlier.values()), default=now)
-        oldest = min(newest, now - durations.seconds(config.detector_cache_timeout))
+        oldest = min(newest, now - duration.seconds(config.detector_cache_timeout))
         fresh = {key: entry for key, entry in earlier.items() if entry[0] >= oldest}
         return cls(now, fresh, dict(fresh))
 

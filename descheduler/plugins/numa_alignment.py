@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from descheduler.arguments import durations
 from descheduler.framework import (
     VOLCANO_POLICY,
     Conversation,
@@ -25,9 +24,9 @@ from descheduler.framework import (
 )
 from descheduler.rules import numa_wording
 from koordlite.formulas import numa
-from koordlite.model import nrt
+from koordlite.model import duration, nrt
 from koordlite.model.nrt import ContainerPlacement
-from koordlite.model.settings import bounded
+from koordlite.model.settings import bounded, duration_text
 
 NAME = "NUMAAlignment"
 POINT = "deschedule"
@@ -44,9 +43,9 @@ class Config:
     """Part of a container's memory that may lie on other NUMA nodes than promised."""
     remote_memory_mib: int = dataclasses.field(default=64, metadata={"name": "remoteMemoryMiB", "ge": 0})
     """MiB of remote memory that are always tolerated: a few stray pages of libraries are normal."""
-    max_report_age: str = durations.field("3m")
+    max_report_age: str = duration_text("3m")
     """A node whose agent last looked longer ago than this is not judged, and the report says so."""
-    min_pod_age: str = durations.field("5m")
+    min_pod_age: str = duration_text("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
     """In how many pictures in a row a pod must be seen so before it is evicted. A plan that is made once, from files or
@@ -55,7 +54,7 @@ class Config:
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each promise that does not hold; a note for each node that cannot be judged."""
-    oldest = durations.seconds(config.max_report_age)
+    oldest = duration.seconds(config.max_report_age)
     for node in handle.nodes:
         stale = stale_placement(node, oldest)
         if stale:
@@ -121,7 +120,7 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         cure=numa_wording.cure(wrong),
         evidence=wrong.evidence,
         weight=_weight(container, node, wrong),
-        spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
+        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="any" if wrong.reason in _CURED_BY_RESTART else "elsewhere",
     )

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 from typing import Literal
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture import pod_states, times
+from descheduler.picture import pod_states
 from descheduler.rules.pod_filter import ANY_OWNER, EVERYWHERE, OwnerKinds, chosen
+from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 from koordlite.model.wire import objects
 
@@ -174,7 +174,7 @@ def _exit_code(pod: PodView, config: Config) -> int | None:
 
 def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
     known = age != float("inf")
-    facts = [f"it was made {durations.show(age)} ago" if known else "nobody knows when it was made"]
+    facts = [f"it was made {duration.brief(age)} ago" if known else "nobody knows when it was made"]
     evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if known else {}
     if config.max_pod_life_time_seconds is not None:
         facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"

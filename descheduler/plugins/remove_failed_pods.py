@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
-from descheduler.picture import pod_states, times
+from descheduler.picture import pod_states
 from descheduler.rules.pod_filter import EVERYWHERE, chosen, owned_by
+from koordlite.model import duration, times
 from koordlite.model.settings import bounded
 
 NAME = "RemoveFailedPods"
@@ -77,7 +77,7 @@ def _codes(pod: PodView, config: Config) -> Iterator[int]:
 
 def _finding(pod: PodView, age: float, reasons: list[str], codes: list[int]) -> Finding:
     why = f": {', '.join(dict.fromkeys(reasons))}" if reasons else ""
-    when = "at an unknown time" if age == float("inf") else f"{durations.show(age)} ago"
+    when = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
     evidence: dict[str, int | float | str] = {"reasons": ",".join(dict.fromkeys(reasons))}
     if codes:
         evidence["exitCodes"] = ",".join(map(str, dict.fromkeys(codes)))

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.picture import selectors
+from descheduler.picture import node_selectors
 from descheduler.rules.pod_filter import EVERYWHERE, chosen
 from koordlite.model.wire import objects
 
@@ -65,7 +65,7 @@ def _listed(taint: objects.Taint, entries: Collection[str]) -> bool:
 
 def _not_tolerated(pod: PodView, taints: list[objects.Taint]) -> objects.Taint | None:
     accepted = pod.object.spec.tolerations or ()
-    return next((taint for taint in taints if not any(selectors.tolerates(t, taint) for t in accepted)), None)
+    return next((taint for taint in taints if not any(node_selectors.tolerates(t, taint) for t in accepted)), None)
 
 
 def _finding(pod: PodView, node: NodeView, taint: objects.Taint) -> Finding:

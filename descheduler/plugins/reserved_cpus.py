@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from descheduler.arguments import durations
 from descheduler.framework import (
     Conversation,
     Finding,
@@ -27,10 +26,11 @@ from descheduler.picture import amounts
 from descheduler.picture.pods import least_important_first
 from descheduler.rules import overcommit
 from koordlite.formulas import numa
+from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.settings import bounded
+from koordlite.model.settings import bounded, duration_text
 
 NAME = "ReservedCPUs"
 POINT = "deschedule"
@@ -41,9 +41,9 @@ ORDER = "cycle"
 class Config:
     """Arguments of `ReservedCPUs`."""
 
-    max_report_age: str = durations.field("3m")
+    max_report_age: str = duration_text("3m")
     """A node whose agent last looked longer ago than this is not judged, and the report says so."""
-    min_pod_age: str = durations.field("5m")
+    min_pod_age: str = duration_text("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
     """In how many pictures in a row a pod must be seen there before it is evicted. A plan that is made once, from files
@@ -54,7 +54,7 @@ class Config:
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each container on CPUs that somebody else keeps; a note for each node that cannot be judged."""
-    oldest = durations.seconds(config.max_report_age)
+    oldest = duration.seconds(config.max_report_age)
     for node in handle.nodes:
         if config.by_quantity:
             yield from _too_many(node, config, handle)
@@ -102,7 +102,7 @@ def _finding(
         cure=_CURES[wrong.severity],
         evidence={**wrong.evidence, "cpuset": str(container.cpuset), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
-        spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
+        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="any",
     )
@@ -143,7 +143,7 @@ def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Conf
         fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
         cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
         evidence={f"excess.{name}": _shown(name, nano) for name, nano in over.items()},
-        spare="PodTooYoung" if too_young(pod, durations.seconds(config.min_pod_age)) else "",
+        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="elsewhere",
     )

@@ -11,11 +11,11 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from descheduler.arguments import durations
 from descheduler.fit.free_capacity import Room
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, View
-from descheduler.picture import pod_states, times
-from koordlite.model.settings import bounded
+from descheduler.picture import pod_states
+from koordlite.model import duration, times
+from koordlite.model.settings import bounded, duration_text
 
 NAME = "TopologyAffinityErrors"
 POINT = "deschedule"
@@ -31,7 +31,7 @@ class Config:
     """Only pods that failed for one of these reasons count."""
     min_pods: int = bounded(3, ge=1)
     """So many pods of one owner that failed on one node within the window are a pile."""
-    window: str = durations.field("1h")
+    window: str = duration_text("1h")
     """Pods that were made longer ago do not count towards a pile."""
     delete: bool = False
     """Delete the pods of a pile, also the older ones; false only reports."""
@@ -53,7 +53,7 @@ def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, li
     for pod in node.ended:
         if pod.pod.phase == "Failed" and _reason(pod, config.reasons):
             failed[pod.owner].append(pod)
-    window = durations.seconds(config.window)
+    window = duration.seconds(config.window)
     for owner, pods in sorted(failed.items()):
         if sum(pod_states.age_seconds(pod, now) <= window for pod in pods) >= config.min_pods:
             yield owner, pods

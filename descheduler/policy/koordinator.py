@@ -6,11 +6,11 @@ import dataclasses
 import ipaddress
 from typing import Any, Literal
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector
 from descheduler.policy import upstream
 from descheduler.policy.upstream import BalancePlugins, DeschedulePlugins, PluginConfig, limit
-from koordlite.model.settings import bounded
+from koordlite.model import duration
+from koordlite.model.settings import bounded, duration_text
 
 PROFILE = "koord-descheduler"
 _EVICTORS: Any = Literal["MigrationController", "DefaultEvictor"]
@@ -25,11 +25,11 @@ class LeaderElection:
 
     leader_elect: bool = True
     """Take part."""
-    lease_duration: str = durations.field("15s")
+    lease_duration: str = duration_text("15s")
     """After so long without a sign of life another copy takes over."""
-    renew_deadline: str = durations.field("10s")
+    renew_deadline: str = duration_text("10s")
     """The leader gives up when it could not renew for so long."""
-    retry_period: str = durations.field("2s")
+    retry_period: str = duration_text("2s")
     """Pause between two attempts."""
     resource_lock: Literal["leases"] = "leases"
     """The kind of object that holds the lock."""
@@ -41,8 +41,8 @@ class LeaderElection:
     def __post_init__(self) -> None:
         if not self.leader_elect:
             return
-        lease, renew = durations.seconds(self.lease_duration), durations.seconds(self.renew_deadline)
-        retry = durations.seconds(self.retry_period)
+        lease, renew = duration.seconds(self.lease_duration), duration.seconds(self.renew_deadline)
+        retry = duration.seconds(self.retry_period)
         if not lease > renew > retry > 0:
             raise ValueError("leaseDuration must be above renewDeadline, that above retryPeriod, and that above 0")
         if not self.resource_name or not self.resource_namespace:
@@ -190,7 +190,7 @@ class Configuration:
     """Where /healthz answers."""
     metrics_bind_address: str = _address()
     """Where /metrics answers."""
-    descheduling_interval: str = durations.field("0")
+    descheduling_interval: str = duration_text("0")
     """Pause between the starts of two cycles; 0: one cycle only."""
     dry_run: bool = False
     """Evict nothing, only say what would go."""

@@ -13,12 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from descheduler import plugins
-from descheduler.arguments import durations
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import Calm
 from descheduler.filters.limits import Limits
-from descheduler.picture import selectors
 from descheduler.plan.outcome import Profile, Setup
 from descheduler.policy.aliases import Spellings, kind_of
 from descheduler.policy.koordinator import PROFILE, Configuration, ProfileConfiguration
@@ -35,6 +33,7 @@ from descheduler.policy.upstream import (
     plugins_of,
     shapes,
 )
+from koordlite.model import duration, label_selectors
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import strict
 
@@ -131,7 +130,7 @@ def _of_policy(policy: Policy) -> Setup:
     return Setup(
         profiles=tuple(_profile(profile) for profile in policy.profiles),
         limits=dataclasses.replace(_limits(policy), per_owner=policy.max_no_of_pods_to_evict_per_owner),
-        node_selector=selectors.parse(policy.node_selector) if policy.node_selector else None,
+        node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
         calm=_calm(policy),
@@ -142,7 +141,7 @@ def _of_policy(policy: Policy) -> Setup:
 
 def _calm(policy: Policy) -> Calm:
     delay = policy.min_delay_per_owner
-    seconds = durations.seconds(delay) if delay else 0.0
+    seconds = duration.seconds(delay) if delay else 0.0
     return Calm(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds)
 
 

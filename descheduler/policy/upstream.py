@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from descheduler import plugins
-from descheduler.arguments import durations
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import LOOPS, Loops
 from descheduler.arguments.windows import Window
 from descheduler.framework import Plugin, Point
-from descheduler.picture import selectors
+from koordlite.model import duration, label_selectors
 from koordlite.model.settings import bounded
 
 EVICTOR = "DefaultEvictor"
@@ -278,7 +277,7 @@ class Policy:
     """The one version that is understood."""
     kind: Literal["DeschedulerPolicy"] = "DeschedulerPolicy"
     """Koordinator's `DeschedulerConfiguration` is understood too, and has other keys."""
-    node_selector: str = dataclasses.field(default="", metadata={"check": selectors.parse})
+    node_selector: str = dataclasses.field(default="", metadata={"check": label_selectors.parse})
     """Only pods of nodes that match are judged, like `role=worker`; empty: all nodes."""
     max_no_of_pods_to_evict_total: int | None = limit()
     """Most evictions of one cycle; null: no limit, 0: none."""
@@ -289,7 +288,7 @@ class Policy:
     max_no_of_pods_to_evict_per_owner: int | str | None = _part_of_owner()
     """Most evictions of one cycle among the pods of one ReplicaSet, StatefulSet, …, as a number or as a part of its
     pods like `10%` (rounded down, at least one); null: no limit. Not in upstream."""
-    min_delay_per_owner: str | None = dataclasses.field(default=None, metadata={"check": durations.seconds})
+    min_delay_per_owner: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """Least time between evictions of two pods of one ReplicaSet, StatefulSet, …, like `5m`; null: none. Not in
     upstream."""
     windows: tuple[Window, ...] = ()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pathlib
 
-from descheduler.arguments import durations
 from descheduler.policy import reader
 from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.reader import Configuration, Document
+from koordlite.model import duration
 from koordlite.model.errors import ConfigError, Problem
 
 
@@ -44,7 +44,7 @@ class PolicyFile:
     def interval_seconds(self) -> float:
         """The interval that the policy itself asks for; 0 when it asks for none."""
         asked = self.document.descheduling_interval if isinstance(self.document, Configuration) else "0"
-        return durations.seconds(asked)
+        return duration.seconds(asked)
 
     def refresh(self) -> bool:
         """Look again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from descheduler.arguments import durations
 from descheduler.fit.search import Search
 from descheduler.framework import Finding
 from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
 from descheduler.report import diff, document, html_nodes
 from descheduler.report.diff import Difference
 from descheduler.report.text import NOTHING, place_words
+from koordlite.model import duration
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
@@ -104,7 +104,7 @@ def _pod(outcome: Outcome, attempt: Attempt | None, *, few: bool) -> Markup:
 def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]:
     pod = outcome.pod
     about = [f"on {pod.node}", str(pod.pod.qos_class), pod.owner or "no owner"]
-    about += [] if pod.age_seconds is None else [f"{durations.show(pod.age_seconds)} old"]
+    about += [] if pod.age_seconds is None else [f"{duration.brief(pod.age_seconds)} old"]
     pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
         pairs += _finding(finding, told=before is not None and before.promise == finding.promise)

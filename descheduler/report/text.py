@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from descheduler.arguments import durations
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
 from descheduler.plan.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 from descheduler.report import diff, document
 from descheduler.report.diff import Difference
+from koordlite.model import duration
 from koordlite.report import units
 
 WIDTH = 100
@@ -37,7 +37,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     yield _shortened(f"{title}{pod.key}  on {pod.node}")
     about = [str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
-    about += [] if pod.age_seconds is None else [f"{durations.show(pod.age_seconds)} old"]
+    about += [] if pod.age_seconds is None else [f"{duration.brief(pod.age_seconds)} old"]
     yield from _line("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
         yield from _finding(finding, told=before is not None and before.promise == finding.promise)

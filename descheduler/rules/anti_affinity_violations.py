@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import label_index, selectors
+from descheduler.picture import label_index
 from descheduler.picture.node_index import fingerprint
 from descheduler.picture.pods import TemplateKey, anti_affinity_terms
 from descheduler.picture.templates import Template
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 _Domain = tuple[str, ...]
@@ -101,7 +102,7 @@ class Conflicts:
             yield from (namespace,) if namespace in self._indexes else ()
             return
         for name in self._indexes:
-            chosen = selectors.labels_match(term.namespace_selector, self._namespaces.get(name, {}))
+            chosen = label_selectors.labels_match(term.namespace_selector, self._namespaces.get(name, {}))
             if chosen or name in (term.namespaces or ()):
                 yield name
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import NodeView, PodView, View
-from descheduler.picture import selectors
 from descheduler.picture.templates import Template
+from koordlite.model import label_selectors
 
 EVERYWHERE = Namespaces()
 """All namespaces."""
@@ -54,7 +54,7 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
     if selector is None:
         return pods
     wanted = selector.compiled
-    return [pod for pod in pods if selectors.labels_match(wanted, pod.pod.labels)]
+    return [pod for pod in pods if label_selectors.labels_match(wanted, pod.pod.labels)]
 
 
 def chosen_templates(

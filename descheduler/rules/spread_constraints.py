@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import selectors
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex, NodeNames, fingerprint, node_affinity
 from descheduler.picture.pods import TemplateKey
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 
@@ -111,7 +111,7 @@ class Spread:
         if _honors_taints(written):
             tolerated = self._nodes.allowed_by_taints(spec.tolerations)
             nodes = tolerated if nodes is self._nodes.names else nodes & tolerated
-        selector = selectors.with_label_keys(written, pod.pod.labels)
+        selector = label_selectors.with_label_keys(written, pod.pod.labels)
         return Constraint(written.max_skew, written.topology_key, selector, nodes)
 
 

@@ -9,11 +9,11 @@ from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from descheduler.arguments import durations
 from descheduler.plan.outcome import EvictionPlan
 from descheduler.report import document, html, text
 from descheduler.serve import page
 from descheduler.serve.loop import Round
+from koordlite.model import duration
 from koordlite.report.json.answer import Answer
 
 CYCLES = 20
@@ -77,7 +77,7 @@ class Endpoints:
             age, last = self._monotonic() - self._good_at, self._last
         late = age > self._allowed_seconds
         since = "the last good cycle began" if self._good else "it was started without a good cycle"
-        words = f"{since} {durations.show(age)} ago, {durations.show(self._allowed_seconds)} are allowed"
+        words = f"{since} {duration.brief(age)} ago, {duration.brief(self._allowed_seconds)} are allowed"
         if last and last.error:
             words += f"; the last cycle failed: {last.error}"
         return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late else HTTPStatus.OK, words)

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
-from descheduler.picture import label_index, templates, times
+from descheduler.picture import label_index, templates
 from descheduler.picture.templates import Template
 from descheduler.snapshot import crane, promises, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import PackedPod, Packer
-from koordlite.model import cpuset, keys, node
+from koordlite.model import cpuset, keys, node, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects as wire

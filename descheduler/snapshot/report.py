@@ -10,9 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
-from descheduler.picture import times
 from descheduler.snapshot import topology_manager
-from koordlite.model import cpuset, keys, node, nrt
+from koordlite.model import cpuset, keys, node, nrt, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from descheduler.arguments import durations
+from koordlite.model import duration
 from koordlite.model.settings import bounded
 
 
@@ -15,7 +15,7 @@ from koordlite.model.settings import bounded
 class AnomalyCondition:
     """How often a node must be found too full before pods leave it. What is left out is taken from the level above."""
 
-    timeout: str | None = dataclasses.field(default=None, metadata={"check": durations.seconds})
+    timeout: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """A node that counts as too full is observed anew after this time; 1m unless given."""
     consecutive_abnormalities: int | None = bounded(None, ge=1)
     """In how many cycles in a row it must be too full; 1: the first is enough; 5 unless given."""
@@ -25,7 +25,7 @@ class AnomalyCondition:
     def over(self, above: AnomalyCondition) -> AnomalyCondition:
         """This condition with what it leaves out, a timeout of 0 too, taken from `above`."""
         return AnomalyCondition(
-            timeout=self.timeout if durations.seconds(self.timeout or "0") else above.timeout,
+            timeout=self.timeout if duration.seconds(self.timeout or "0") else above.timeout,
             consecutive_abnormalities=self.consecutive_abnormalities or above.consecutive_abnormalities,
             consecutive_normalities=self.consecutive_normalities or above.consecutive_normalities,
         )
@@ -49,7 +49,7 @@ class Debounce:
         return cls(
             abnormalities=whole.consecutive_abnormalities or 1,
             normalities=whole.consecutive_normalities or 1,
-            timeout_seconds=durations.seconds(whole.timeout or "0"),
+            timeout_seconds=duration.seconds(whole.timeout or "0"),
         )
 
 

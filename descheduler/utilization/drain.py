@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
-from descheduler.picture import selectors
+from descheduler.picture import node_selectors
 from descheduler.picture.amounts import Amounts
 from descheduler.picture.pods import least_important_first
 from descheduler.utilization.levels import Level, PodUse
@@ -87,7 +87,7 @@ class Drain:
         """It tolerates the taints of some destination. Upstream compares counts first, and PreferNoSchedule too."""
         tolerations = pod.object.spec.tolerations or ()
         if tolerations not in self.accepted:
-            free = any(selectors.untolerated(taints, tolerations) is None for taints in self.taints)
+            free = any(node_selectors.untolerated(taints, tolerations) is None for taints in self.taints)
             self.accepted[tolerations] = free
         return self.accepted[tolerations]
 

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from descheduler.arguments import durations
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.utilization.anomaly import USUAL, AnomalyCondition
-from koordlite.model.settings import bounded
+from koordlite.model.settings import bounded, duration_text
 
 DEFAULT_POOL = "__default_node_pool__"
 _BASIC = ("cpu", "memory")
@@ -106,7 +105,7 @@ class Config:
     """How much a resource counts when nodes and pods are sorted; empty: 1 each."""
     anomaly_condition: AnomalyCondition = USUAL
     """How often a node must be found too full."""
-    detector_cache_timeout: str = durations.field("5m")
+    detector_cache_timeout: str = duration_text("5m")
     """What was found of a node is forgotten after this time, unless it was in the cycle just before."""
     node_pools: tuple[NodePool, ...] = ()
     """Pools with thresholds of their own. They are judged before the thresholds of this level."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-
-from koordlite.model import duration
+from koordlite.model import duration, times
 from koordlite.model.errors import InputError, Problem
 
 
@@ -15,8 +13,7 @@ def seconds(text: str, option: str, *, now: float) -> float:
     except ValueError:
         pass  # Then it is a time.
     try:
-        read = datetime.datetime.fromisoformat(text)
+        return times.parse(text, assume_utc=True)
     except ValueError as error:
         do = "write 24h or 90m for so long ago, or a time like 2026-01-31T03:00:00Z"
         raise InputError(Problem("command line", option, text, "it is neither a duration nor a time", do)) from error
-    return (read if read.tzinfo else read.replace(tzinfo=datetime.UTC)).timestamp()

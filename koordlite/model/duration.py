@@ -1,4 +1,4 @@
-"""Durations as Go writes them in JSON: `5m0s`, `1h30m`, `250ms`, as whole nanoseconds.
+"""Durations as Go writes them: `5m0s`, `1h30m`, `250ms`, as whole nanoseconds, and as seconds where that will do.
 
 Source: Go `time.ParseDuration` and `Duration.String`, which Kubernetes' `metav1.Duration` uses.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+
+from koordlite.model.errors import InputError, Problem
 
 SECOND = 10**9
 _UNITS = {
@@ -35,6 +37,33 @@ def parse(text: str) -> int:
     if total > _LARGEST:
         raise ValueError(f"{text!r} is longer than 292 years, the longest duration there is")
     return sign * total
+
+
+def seconds(text: str) -> float:
+    """Seconds of the duration `text`; ValueError when it is none, or below 0."""
+    amount = parse(text)
+    if amount < 0:
+        raise ValueError(f"{text!r} is not a duration from 0 on, like 90s, 5m or 1h30m")
+    return amount / SECOND
+
+
+def of_option(text: str, option: str) -> float:
+    """Seconds of the duration that a command line gives; InputError names the option when it is none."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise InputError(Problem("command line", option, text, str(error), "write a time like 5m or 90s")) from error
+
+
+def brief(amount: float) -> str:
+    """`amount` seconds in two units at most, for people: `4m30s`, `2h5m`, `3d2h`."""
+    left = int(amount)
+    shown = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, left = divmod(left, size)
+        if count:
+            shown.append(f"{count}{unit}")
+    return "".join(shown[:2]) or "0s"
 
 
 def show(nanoseconds: int) -> str:

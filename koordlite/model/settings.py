@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+from koordlite.model import duration
+
 Mode = Literal["off", "observe", "enforce"]
 
 
@@ -19,6 +21,11 @@ class StrategySettings:
 def bounded(default: Any, *, ge: float | None = None, le: float | None = None) -> Any:
     """A field with a default and the smallest and largest value that is accepted."""
     return dataclasses.field(default=default, metadata={"ge": ge, "le": le})
+
+
+def duration_text(default: str) -> Any:
+    """A field that holds a duration as text, such as `90s`, checked when the file is read."""
+    return dataclasses.field(default=default, metadata={"check": duration.seconds})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

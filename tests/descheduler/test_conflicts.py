@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import selectors
 from descheduler.picture.templates import gather, place
 from descheduler.rules.anti_affinity_violations import Conflicts
-from koordlite.model import node
+from koordlite.model import label_selectors, node
 from koordlite.model.pod import pod
 from koordlite.model.wire import objects as wire
 
@@ -56,7 +55,7 @@ def counterparts(one: PodView, others: list[PodView]) -> set[str]:
             for other in others
             if other.uid != one.uid
             and other.pod.namespace in (rule.namespaces or (one.pod.namespace,))
-            and selectors.labels_match(rule.label_selector, other.pod.labels)
+            and label_selectors.labels_match(rule.label_selector, other.pod.labels)
             and (
                 other.node == one.node
                 or (key in labels[one.node] and labels[one.node].get(key) == labels[other.node].get(key))

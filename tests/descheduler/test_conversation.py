@@ -12,9 +12,9 @@ from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Note, Plugin, Point, Remember, Verdict, View
-from descheduler.picture import selectors
 from descheduler.plan import background
 from descheduler.plan.outcome import Profile, Setup
+from koordlite.model import label_selectors
 
 Said = list[tuple[str, Verdict | None]]
 
@@ -139,8 +139,8 @@ def test_plugins_see_ready_nodes_that_policy_and_profile_select(four: Any) -> No
         seen.extend(node.name for node in handle.nodes)
         yield from ()
 
-    profile = Profile("p", (plugin("P", judge),), Args(), node_selector=selectors.parse("y=1"))
-    planner.plan(four.view(), Setup((profile,), Limits(), selectors.parse("x=1")))
+    profile = Profile("p", (plugin("P", judge),), Args(), node_selector=label_selectors.parse("y=1"))
+    planner.plan(four.view(), Setup((profile,), Limits(), label_selectors.parse("x=1")))
     assert seen == ["b"]
 
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import node_index, selectors
+from descheduler.picture import node_index, node_selectors
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex
 from descheduler.picture.templates import gather
-from koordlite.model import node
+from koordlite.model import label_selectors, node
 from koordlite.model.pod import pod
 from koordlite.model.wire import objects as wire
 
@@ -67,7 +67,7 @@ def test_the_index_of_labels_finds_what_the_selector_selects(
 ) -> None:
     pods = pods_with(all_labels)
     found = LabelIndex(gather(pods)).select(wanted)
-    assert {p.uid for p in found} == {p.uid for p in pods if selectors.labels_match(wanted, p.pod.labels)}
+    assert {p.uid for p in found} == {p.uid for p in pods if label_selectors.labels_match(wanted, p.pod.labels)}
     assert len(found) == len({p.uid for p in found})
 
 
@@ -84,7 +84,7 @@ def test_nodes_that_labels_allow(all_labels: list[dict[str, str]], plain: dict[s
     )
     spec = wire.PodSpec(node_selector=plain, affinity=affinity)
     nodes = nodes_with(all_labels, [])
-    expected = {n.name for n in nodes if selectors.node_matches(spec, n.name, n.node.labels)}
+    expected = {n.name for n in nodes if node_selectors.node_matches(spec, n.name, n.node.labels)}
     assert NodeIndex(nodes).allowed_by_labels(spec) == expected
 
 
@@ -92,7 +92,7 @@ def test_nodes_that_labels_allow(all_labels: list[dict[str, str]], plain: dict[s
 def test_nodes_that_tolerations_allow(all_taints: list[list[wire.Taint]], key: str) -> None:
     nodes = nodes_with([{}] * len(all_taints), all_taints)
     tolerations = (wire.Toleration(key=key, operator="Exists"),) if key else ()
-    expected = {n.name for n in nodes if not selectors.untolerated(n.object.spec.taints or (), tolerations)}
+    expected = {n.name for n in nodes if not node_selectors.untolerated(n.object.spec.taints or (), tolerations)}
     assert NodeIndex(nodes).allowed_by_taints(tolerations) == expected
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
-from descheduler.picture import selectors
 from descheduler.policy import default_text, reader
+from koordlite.model import label_selectors
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import documented
 
@@ -44,7 +44,7 @@ def test_a_policy_in_upstreams_shape() -> None:
     setup = reader.setup(reader.parse(UPSTREAM, "policy.yaml"))
     limits = setup.limits
     assert (limits.total, limits.per_node, limits.per_namespace, limits.per_owner) == (50, 10, 20, None)
-    assert (setup.node_selector, setup.grace_period_seconds) == (selectors.parse("role=worker"), 60)
+    assert (setup.node_selector, setup.grace_period_seconds) == (label_selectors.parse("role=worker"), 60)
     profile = setup.profiles[0]
     assert [plugin.name for plugin, _ in profile.plugins] == ["ReservedCPUs"]
     assert (profile.args.min_replicas, "PodsWithPVC" in profile.args.protections) == (2, True)

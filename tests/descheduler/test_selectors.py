@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler.picture import selectors
+from descheduler.picture import node_selectors
+from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
 LABELS = {"zone": "a", "size": "10"}
@@ -30,12 +31,12 @@ def need(key: str, operator: str, *values: str) -> objects.LabelRequirement:
     ],
 )
 def test_requirement(requirement: objects.LabelRequirement, holds: bool) -> None:
-    assert selectors.requirement_holds(requirement, LABELS) is holds
+    assert label_selectors.requirement_holds(requirement, LABELS) is holds
 
 
 def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    assert not selectors.labels_match(None, LABELS)
-    assert selectors.labels_match(objects.LabelSelector(), LABELS)
+    assert not label_selectors.labels_match(None, LABELS)
+    assert label_selectors.labels_match(objects.LabelSelector(), LABELS)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,12 @@ def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
 def test_required_node_affinity(terms: tuple[objects.NodeSelectorTerm, ...], matches: bool) -> None:
     required = objects.NodeSelector(node_selector_terms=terms)
     spec = objects.PodSpec(affinity=objects.Affinity(node_affinity=objects.NodeAffinity(required=required)))
-    assert selectors.node_matches(spec, "n", LABELS) is matches
+    assert node_selectors.node_matches(spec, "n", LABELS) is matches
 
 
 def test_node_selector_and_affinity_must_both_match() -> None:
-    assert selectors.node_matches(objects.PodSpec(node_selector={"zone": "a"}), "n", LABELS)
-    assert not selectors.node_matches(objects.PodSpec(node_selector={"zone": "b"}), "n", LABELS)
+    assert node_selectors.node_matches(objects.PodSpec(node_selector={"zone": "a"}), "n", LABELS)
+    assert not node_selectors.node_matches(objects.PodSpec(node_selector={"zone": "b"}), "n", LABELS)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +81,12 @@ def test_node_selector_and_affinity_must_both_match() -> None:
 )
 def test_tolerations(toleration: objects.Toleration, tolerated: bool) -> None:
     taint = objects.Taint(key="gpu", value="yes", effect="NoSchedule")
-    assert selectors.tolerates(toleration, taint) is tolerated
-    assert (selectors.untolerated([taint], [toleration]) is None) is tolerated
+    assert node_selectors.tolerates(toleration, taint) is tolerated
+    assert (node_selectors.untolerated([taint], [toleration]) is None) is tolerated
 
 
 def test_prefer_no_schedule_keeps_nobody_off() -> None:
-    assert selectors.untolerated([objects.Taint(key="a", effect="PreferNoSchedule")], []) is None
+    assert node_selectors.untolerated([objects.Taint(key="a", effect="PreferNoSchedule")], []) is None
 
 
 @pytest.mark.parametrize(
@@ -102,10 +103,10 @@ def test_prefer_no_schedule_keeps_nobody_off() -> None:
     ],
 )
 def test_selectors_in_one_line(text: str, matches: bool) -> None:
-    assert selectors.labels_match(selectors.parse(text), LABELS) is matches
+    assert label_selectors.labels_match(label_selectors.parse(text), LABELS) is matches
 
 
 @pytest.mark.parametrize("text", ["a b", "zone in a", "=x", "zone in (a"])
 def test_a_selector_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="label selector like"):
-        selectors.parse(text)
+        label_selectors.parse(text)

@@ -46,3 +46,22 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 @given(st.integers(-(2**63) + 1, 2**63 - 1))
 def test_printed_durations_are_read_back(nanoseconds: int) -> None:
     assert duration.parse(duration.show(nanoseconds)) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("90s", 90), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("1.5h", 5400), (".5s", 0.5)],
+)
+def test_seconds(text: str, seconds: float) -> None:
+    assert duration.seconds(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 m", "m", "5m ", "-5m", "5d", "1h 30m"])
+def test_what_is_no_number_of_seconds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        duration.seconds(text)
+
+
+@pytest.mark.parametrize(("amount", "text"), [(0.4, "0s"), (59, "59s"), (3601, "1h1s"), (93784, "1d2h")])
+def test_people_get_two_units_at_most(amount: float, text: str) -> None:
+    assert duration.brief(amount) == text

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from koordlite.model import selector
+from koordlite.model import label_selectors
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared, given
 from koordlite.model.reading.declared import Path, Values
@@ -168,9 +168,9 @@ class _Strategies:
         if "nodeSelector" not in members:
             self.document.note(where, "", "no selector", "write one, or {}; it matches no node")
             return False
-        chosen = selector.read(self.document, members["nodeSelector"], where)
+        chosen = label_selectors.read(self.document, members["nodeSelector"], where)
         try:
-            return selector.matches(chosen, self.labels)
+            return label_selectors.matches(chosen, self.labels)
         except ValueError as error:
             self.document.note(where, members["nodeSelector"], str(error), "mend it; the strategy is skipped")
             return False

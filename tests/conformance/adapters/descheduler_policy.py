@@ -7,11 +7,11 @@ import itertools
 import json
 from typing import Any
 
-from descheduler.arguments import durations
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, PriorityThreshold
 from descheduler.filters import default_evictor
 from descheduler.policy import reader
 from descheduler.policy.upstream import EVICTOR
+from koordlite.model import duration
 from koordlite.model.errors import ConfigError, InputError
 from koordlite.model.reading import strict
 from tests.conformance.adapters import adapter
@@ -100,6 +100,6 @@ def _is_duration(text: Any) -> bool:
 def _same_duration(one: str, other: str) -> bool:
     """1h is 1h0m0s, as Go writes it."""
     try:
-        return durations.seconds(one) == durations.seconds(other)
+        return duration.seconds(one) == duration.seconds(other)
     except ValueError:
         return False

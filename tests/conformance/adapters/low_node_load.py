@@ -11,11 +11,12 @@ import msgspec
 from descheduler import plugins
 from descheduler.framework import View
 from descheduler.metrics_sources import node_metric
-from descheduler.picture import amounts, times
+from descheduler.picture import amounts
 from descheduler.utilization import koord_order
 from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
 from descheduler.utilization.load_args import Config, NodePool
 from descheduler.utilization.relieve import overused
+from koordlite.model import times
 from koordlite.model.reading import strict
 from koordlite.model.wire import metrics
 from tests.conformance import descheduler_cases

@@ -15,7 +15,7 @@ from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
-from descheduler.picture import times
+from koordlite.model import times
 from koordlite.model.reading import strict
 from koordlite.model.wire import objects
 from tests.conformance.adapters import adapter

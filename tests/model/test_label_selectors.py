@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from koordlite.model import selector
+from koordlite.model import label_selectors
 from koordlite.model.reading.lenient_json import Document
+from koordlite.model.wire import objects
 
 LABELS = {"pool": "batch", "zone": "a"}
 
@@ -16,9 +17,9 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def read(value: Any) -> tuple[selector.Selector, Document]:
+def read(value: Any) -> tuple[objects.LabelSelector, Document]:
     document = Document("configmap/x", "doc", "the last one stays")
-    return selector.read(document, value, "nodeSelector"), document
+    return label_selectors.read(document, value, "nodeSelector"), document
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def read(value: Any) -> tuple[selector.Selector, Document]:
 )
 def test_matches(given: Any, matched: bool) -> None:
     found, document = read(given)
-    assert selector.matches(found, LABELS) is matched
+    assert label_selectors.matches(found, LABELS) is matched
     assert not document.problems
 
 
@@ -50,20 +51,20 @@ def test_matches(given: Any, matched: bool) -> None:
     ("given", "why"),
     [
         (expression("pool", "out", "x"), "'out'"),
-        (expression("pool", "In"), "at least one"),
-        (expression("pool", "Exists", "x"), "takes no"),
-        ({"matchExpressions": [{"operator": "Exists"}]}, "no key"),
+        (expression("pool", "In"), "needs values"),
+        (expression("pool", "Exists", "x"), "takes no values"),
+        ({"matchExpressions": [{"operator": "Exists"}]}, "is not a label key"),
         ({"matchLabels": {"absent": "x"}, **expression("pool", "out")}, "'out'"),
-        ({"matchLabels": {"two words": "x"}}, "not a label's name"),
-        ({"matchLabels": {"a/b/c": "x"}}, "not a label's name"),
-        ({"matchLabels": {"/name": "x"}}, "not a label's name"),
-        ({"matchLabels": {"pool": "-"}}, "not a label's value"),
-        ({"matchLabels": {"pool": "x" * 64}}, "not a label's value"),
+        ({"matchLabels": {"two words": "x"}}, "is not a label key"),
+        ({"matchLabels": {"a/b/c": "x"}}, "is not a label key"),
+        ({"matchLabels": {"/name": "x"}}, "is not a label key"),
+        ({"matchLabels": {"pool": "-"}}, "is not the value of a label"),
+        ({"matchLabels": {"pool": "x" * 64}}, "is not the value of a label"),
     ],
 )
 def test_what_means_nothing_is_refused_even_when_it_would_not_match(given: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        selector.matches(read(given)[0], LABELS)
+        label_selectors.matches(read(given)[0], LABELS)
 
 
 @pytest.mark.parametrize(
@@ -85,5 +86,5 @@ def test_a_value_of_the_wrong_type_spoils_the_document(given: Any, field: str) -
 
 def test_names_are_read_without_regard_to_case() -> None:
     found, _ = read({"MatchLabels": {"pool": "batch"}})
-    assert selector.matches(found, LABELS)
-    assert not selector.matches(found, {"pool": "web"})
+    assert label_selectors.matches(found, LABELS)
+    assert not label_selectors.matches(found, {"pool": "web"})

@@ -1,18 +1,61 @@
-"""Kubernetes' matching rules: label selectors, node selectors, taints and tolerations."""
+"""Label selectors as Kubernetes writes them: does this set of labels match?
+
+Source: metav1.LabelSelector and `LabelSelectorAsSelector`: no selector matches nothing, an empty one everything.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
+from typing import Any
 
+from koordlite.model.reading import declared, given
+from koordlite.model.reading.lenient_json import Document
 from koordlite.model.wire import objects
 
 Labels = Mapping[str, str]
-
-_BLOCKING = ("NoSchedule", "NoExecute")
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _LONGEST_PREFIX = 253
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Requirement:
+    """One entry of `matchExpressions`."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Selector:
+    """A label selector as a ConfigMap writes it; whether it means anything is known when it is used."""
+
+    match_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    match_expressions: tuple[_Requirement, ...] = ()
+
+
+def read(document: Document, value: Any, path: str) -> objects.LabelSelector:
+    """The selector that stands at `path`; a value of the wrong type spoils the document."""
+    members = document.object(value, path, declared.settings(_Selector))
+    values, _ = given.read(document, _Selector, members, path, "")
+    written = declared.build(_Selector(), values)
+    lines = written.match_expressions
+    requirements = (objects.LabelRequirement(key=r.key, operator=r.operator, values=r.values) for r in lines)
+    return objects.LabelSelector(match_labels=dict(written.match_labels), match_expressions=tuple(requirements))
+
+
+def matches(selector: objects.LabelSelector, labels: Labels) -> bool:
+    """Whether `labels` satisfy every requirement; ValueError when one of them is none."""
+    # Every requirement is checked before the first is judged: a mistake must not hide behind a mismatch.
+    for key, value in (selector.match_labels or {}).items():
+        check_requirement(key, "In", (value,))
+    for requirement in selector.match_expressions or ():
+        check_requirement(requirement.key, requirement.operator, requirement.values or ())
+    return labels_match(selector, labels)
 
 
 def labels_match(selector: objects.LabelSelector | None, labels: Labels) -> bool:
@@ -71,14 +114,16 @@ def check_requirement(key: str, operator: str, values: tuple[str, ...]) -> None:
     """
     prefix, slash, name = key.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not (_PREFIX.fullmatch(prefix) and len(prefix) <= _LONGEST_PREFIX)):
-        raise ValueError(f"{key!r} is not a label key like app or example.com/app")
+        raise ValueError(f"{key[:80]!r} is not a label key like app or example.com/app")
+    if operator not in _OPERATORS:
+        raise ValueError(f"{key}: operator {operator[:80]!r} is not {', '.join(_OPERATORS[:-1])} or {_OPERATORS[-1]}")
     if operator in ("In", "NotIn") and not values:
         raise ValueError(f"{key}: operator {operator} needs values")
     if operator in ("Exists", "DoesNotExist") and values:
         raise ValueError(f"{key}: operator {operator} takes no values")
     wrong = [value for value in values if value and not _NAME.fullmatch(value)]
     if wrong:
-        raise ValueError(f"{key}: {wrong[0]!r} is not the value of a label")
+        raise ValueError(f"{key}: {wrong[0][:80]!r} is not the value of a label")
 
 
 def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
@@ -87,43 +132,6 @@ def _number_holds(operator: str, value: str, values: tuple[str, ...]) -> bool:
     except (ValueError, IndexError):
         return False
     return left > right if operator == "Gt" else left < right
-
-
-def node_matches(spec: objects.PodSpec, name: str, labels: Labels) -> bool:
-    """spec.nodeSelector and the required node affinity, for the node `name`."""
-    chosen = all(labels.get(key) == value for key, value in (spec.node_selector or {}).items())
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    required = affinity.required if affinity else None
-    if not chosen or required is None:
-        return chosen
-    return any(term_matches(term, name, labels) for term in required.node_selector_terms or ())
-
-
-def term_matches(term: objects.NodeSelectorTerm, name: str, labels: Labels) -> bool:
-    """One term of a node affinity, for the node `name`. A term without lines matches no node."""
-    lines, fields = term.match_expressions or (), term.match_fields or ()
-    if not lines and not fields:
-        return False
-    by_field = {"metadata.name": name}
-    return all(requirement_holds(r, labels) for r in lines) and all(requirement_holds(r, by_field) for r in fields)
-
-
-def untolerated(taints: Iterable[objects.Taint], tolerations: Iterable[objects.Toleration]) -> objects.Taint | None:
-    """The first taint that keeps the pod off the node; PreferNoSchedule keeps nobody off."""
-    accepted = tuple(tolerations)
-    blocking = (taint for taint in taints if taint.effect in _BLOCKING)
-    return next((taint for taint in blocking if not any(tolerates(t, taint) for t in accepted)), None)
-
-
-def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """Empty effect: any effect; empty key with Exists: any taint; the operator is Equal unless it says otherwise."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if not toleration.key:
-        return toleration.operator == "Exists"
-    if toleration.key != taint.key:
-        return False
-    return toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
 
 
 _SET = re.compile(r"(?P<key>[^\s!=(),]+)\s+(?P<word>in|notin)\s+\((?P<values>[^()]*)\)\Z")
