@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from koordlite import plan
 from koordlite.apply import block, inherited, promises, resctrl_undo, system, writer
+from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
@@ -26,25 +28,36 @@ from koordlite.host.journal.journal import (
     TopologyNote,
 )
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
 
+LOG = logging.getLogger(__name__)
 _RESCTRL = resctrl_undo.PREFIX
 
 
 def restore(
-    host: Host, journal: Journal, cluster: Cluster | None = None, *, staying: Collection[str] = ()
+    host: Host,
+    journal: Journal,
+    cluster: Cluster | None = None,
+    *,
+    staying: Collection[str] = (),
+    exclusive: Sequence[PodCPUs] | None = None,
 ) -> tuple[AppliedStep, ...]:
     """Undo every entry and forget those that were undone; what is refused stays in the journal for the next try.
 
     Without `cluster` only the kernel's files are restored. What the strategies `staying` promised on the Node is not
-    taken back: at a start, it is ours again in a moment.
+    taken back: at a start, it is ours again in a moment. No container gets back a CPU that kubelet has given to
+    another pod alone: `exclusive`, by default as the view of `cluster` says.
     """
     entries = journal.entries
+    held = ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive)
     promised = [e for e in entries if isinstance(e, ClusterEntry) and e.strategy not in staying]
     steps = [
-        *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)]),
+        *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)], held),
         *(writer.write(host, block.undo(e)) for e in entries if block.is_ours(e)),
         *(writer.write(host, system.undo(e)) for e in entries if system.is_ours(e)),
         *resctrl_undo.undo(host, entries, writer.words),
@@ -55,14 +68,26 @@ def restore(
     return tuple(steps)
 
 
+def _given_away(cluster: Cluster | None) -> Sequence[PodCPUs]:
+    try:
+        return cluster.view().kubelet.pod_cpus if cluster else ()
+    except (OSError, KoordliteError) as error:
+        LOG.warning("which CPUs kubelet has given away is not known, sets are put back as they were found: %s", error)
+        return ()
+
+
 def _elsewhere(entry: FileEntry) -> bool:
     """Whether it is no number or set of a cgroup."""
     return resctrl_undo.is_ours(entry) or system.is_ours(entry) or block.is_ours(entry)
 
 
-def undo_list(host: Host, entries: Iterable[Entry]) -> list[tuple[str, str, str]]:
+def undo_list(host: Host, entries: Sequence[Entry], exclusive: Sequence[PodCPUs] = ()) -> list[tuple[str, str, str]]:
     """(place, present value, value to put back) of each entry, for `restore --dry-run`."""
-    return [(entry.place, _present(host, entry), _found(entry)) for entry in entries]
+    held = ExclusiveCPUs.of(host, exclusive)
+    cgroups = [entry for entry in entries if isinstance(entry, FileEntry) and not _elsewhere(entry)]
+    present, _ = _states(host, cgroups)
+    less = {change.place: str(change.value) for change in _less_than_found(host, cgroups, present, held)}
+    return [(entry.place, _present(host, entry), less.get(entry.place) or _found(entry)) for entry in entries]
 
 
 def _present(host: Host, entry: Entry) -> str:
@@ -98,30 +123,51 @@ def _found(entry: Entry) -> str:
             return promises.describe(entry)
 
 
-def _cgroups(host: Host, entries: Sequence[FileEntry]) -> list[AppliedStep]:
-    """Values back in legal order. The last write of each file is of the very bytes that were found."""
+def _cgroups(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list[AppliedStep]:
+    """Values back in legal order. The last write of each file is of the very bytes that were found, unless kubelet has
+    given away CPUs of them."""
     present, unread = _states(host, entries)
     found = {entry.place: entry for entry in entries}
+    less = {change.place: change for change in _less_than_found(host, entries, present, held)}
     wanted, sets = list[CgroupChange](), dict[str, FileEntry]()
     for entry in (e for e in entries if e.group in present):
         try:
-            wanted.append(_change(host, entry))
+            wanted.append(less.get(entry.place) or _change(host, entry))
         except ValueError as error:
             unread[entry.group] = writer.words(error)
             continue
         if entry.field == inherited.FIELD:
             sets[entry.group] = entry
     for change, state in inherited.copies(host, sets, dict(present)):
-        wanted.append(change)
+        value = held.put_back(change.group, cast(CPUSet, change.value), state.cpuset)
+        wanted.append(dataclasses.replace(change, value=value))
         present[change.group] = state
     steps = plan.order(wanted, present)
     final = {change.place: change for change in steps}
     done = [
-        _final(host, found[c.place]) if final[c.place] is c and c.place in found else writer.write(host, c)
+        _final(host, found[c.place])
+        if final[c.place] is c and c.place in found and c.place not in less
+        else writer.write(host, c)
         for c in steps
         if isinstance(c, CgroupChange)
     ]
     return [*done, *(_untouched(e, present, unread) for place, e in found.items() if place not in final)]
+
+
+def _less_than_found(
+    host: Host, entries: Iterable[FileEntry], present: Mapping[str, Cgroup], held: ExclusiveCPUs
+) -> Iterator[CgroupChange]:
+    """Sets of containers that do not come back whole: kubelet has given some of their CPUs to others alone."""
+    for entry in entries:
+        if entry.field != inherited.FIELD or entry.group not in present:
+            continue
+        try:
+            found = cast(CPUSet, host.cgroups.decode(inherited.FIELD, entry.raw))
+        except ValueError:
+            continue  # Told where it is to be put back.
+        value = held.put_back(entry.group, found, present[entry.group].cpuset)
+        if value != found:
+            yield CgroupChange(entry.group, inherited.FIELD, value)
 
 
 def _untouched(entry: FileEntry, present: Container[str], unread: Mapping[str, str]) -> AppliedStep:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import threading
+from collections.abc import Sequence
 
 from koordlite.apply import restore, undo_list
 from koordlite.cli import machine as machines
@@ -15,7 +17,9 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import ClusterEntry, Journal
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.kube.kubelet import configz
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.ports import Cluster
 from koordlite.report.terminal import text
 
@@ -33,11 +37,12 @@ def undo(args: argparse.Namespace) -> int:
         return 0
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
     host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods, required=False)
+    exclusive = _exclusive(args, settings, host)
     if args.dry_run:
-        print(text.undo(undo_list(host, entries)), end="")
+        print(text.undo(undo_list(host, entries, exclusive)), end="")
         return 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
-        steps = restore(host, held, _cluster(args, settings, host))
+        steps = restore(host, held, _cluster(args, settings, host), exclusive=exclusive)
     for step in steps:
         print(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
     print(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
@@ -57,6 +62,21 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
     found = machines.cluster(args, settings, host, _stopped())
     found.view()  # A folder knows its Node once it was looked at.
     return found
+
+
+def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequence[PodCPUs]:
+    """What kubelet's static CPU manager policy has given away: by its checkpoint, or the one among the manifests."""
+    if args.cluster:
+        return machines.cluster(args, settings, host).view().kubelet.pod_cpus
+    path = f"{settings.cluster.kubelet_folder.rstrip('/')}/cpu_manager_state"
+    try:
+        state = configz.parse_cpu_manager_state(host.files.read(path))
+    except FileNotFoundError:
+        return ()
+    except (OSError, InputError) as error:
+        print(f"{path}: {error}; sets are put back as they were found, exclusive CPUs or not", file=sys.stderr)
+        return ()
+    return state.pod_cpus if state.policy == configz.STATIC else ()
 
 
 def _stopped() -> threading.Event:

@@ -46,6 +46,11 @@ def possible(files: Files) -> CPUSet:
     return CPUSet.parse(listed) if listed else CPUSet(_online(files))
 
 
+def online(files: Files) -> CPUSet:
+    """The CPUs that are online now."""
+    return CPUSet(_online(files))
+
+
 def smt_active(files: Files) -> bool:
     """Whether cores run more than one thread each."""
     return _text(files, f"{_CPUS}/smt/active") == "1"

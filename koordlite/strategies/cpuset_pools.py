@@ -111,7 +111,7 @@ def _left_alone(seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if seen.kubelet.cpu_manager_policy == "static":
         sets = (_given_back(seen, group, "cpuset.cpus") for group in _groups(place))
-        changes = (*(change for change in sets if change), *quotas)
+        changes = (*(_less(change, _of_others(seen, pod)) for change in sets if change), *quotas)
         evidence = {"qos": str(pod.qos_class)}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
     evidence = {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus)}
@@ -143,6 +143,16 @@ def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups) -> Itera
             yield CgroupChange(group, "cpu.quota", UNLIMITED)
         elif not lifted and (change := _given_back(seen, group, "cpu.quota")):
             yield change
+
+
+def _of_others(seen: Snapshot, pod: Pod) -> CPUSet:
+    """What kubelet has given to other pods alone, maybe after the pod's own set was found."""
+    return cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid)
+
+
+def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
+    left = change.value - others if isinstance(change.value, CPUSet) else None
+    return dataclasses.replace(change, value=left) if left else change
 
 
 def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:

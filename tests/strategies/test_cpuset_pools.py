@@ -189,6 +189,13 @@ def test_what_kubelets_static_policy_takes_over_is_given_back(build: Any) -> Non
     assert decision.changes == (CgroupChange(f"{GROUP}/main", "cpuset.cpus", CPUSet.parse("0-6"), gives_back=True),)
 
 
+def test_what_kubelet_takes_over_leaves_out_the_cpus_it_gave_to_others_since(build: Any) -> None:
+    journal = {f"{GROUP}/main/cpuset.cpus": Found(CPUSet.parse("0-6"), MINE)}
+    kubelet = Kubelet(cpu_manager_policy="static", pod_cpus=(PodCPUs("other", CPUSet([2, 3])),))
+    decision = decide(build, build.pod("p", ""), found=journal, kubelet=kubelet)["pod/ns/p"]
+    assert build.changes([decision])[f"{GROUP}/main/cpuset.cpus"] == "0-1,4-6"
+
+
 # ── host applications ──
 
 HOST = "host-latency-sensitive/nginx"

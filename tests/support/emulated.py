@@ -81,7 +81,10 @@ class Emulated:
         self, name: str, qos: str, cpu: str, *, uid: str = "", request: str = "", memory: str = "", **annotations: str
     ) -> None:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory."""
-        keys = {"status": "scheduling.koordinator.sh/resource-status"}
+        keys = {
+            "status": "scheduling.koordinator.sh/resource-status",
+            "static_cpus": "sandbox.koordlite.io/static-cpus",
+        }
         notes = {keys[key]: text for key, text in annotations.items()} | {"sandbox.koordlite.io/cpu": cpu}
         wanted = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": request or "500m"}
         wanted |= {"kubernetes.io/batch-memory" if qos == "BE" else "memory": memory} if memory else {}
