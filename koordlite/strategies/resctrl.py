@@ -54,248 +54,216 @@ class Config(StrategySettings):
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each class, each pod that asks for itself, and each group of ours that has ended."""
+    """One decision for each class, each annotated pod, each monitored pod, and each group of ours that has ended."""
     if config.require == "off":
-        yield from (_given_back(seen, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
-        yield from _ended(seen, ())
+        yield from (_release(seen, f"{_PLACE}{qos}", str(qos), "ResctrlSwitchedOff") for qos in RESCTRL_CLASSES)
+        yield from _release_ended(seen, ())
     elif seen.resctrl.absent:
         yield from _absent(seen, config)
     else:
-        own = _own_groups(seen) if config.pods else {}
+        pod_groups = _pod_groups(seen) if config.pods else {}
         enabled = [str(qos) for qos in RESCTRL_CLASSES if seen.slo.resctrl[qos].enable]
-        room = _Room(seen, [*enabled, *own.values()])
-        apart = [uid for uid, group in own.items() if room.has(group)]
-        yield from (_class(seen, config, qos, room, apart) for qos in RESCTRL_CLASSES)
-        yield from (_pod(seen, config, pod, room) for pod in _asking(seen, config))
-        yield from _monitored(seen, config, apart)
-        yield from _ended(seen, own.values())
+        budget = _GroupBudget(seen, [*enabled, *pod_groups.values()])
+        separate = [uid for uid, group in pod_groups.items() if budget.has(group)]
+        yield from (_class_share(seen, config, qos, budget, separate) for qos in RESCTRL_CLASSES)
+        yield from (_pod_share(seen, config, pod, budget) for pod in _annotated(seen, config))
+        yield from _monitoring(seen, config, separate)
+        yield from _release_ended(seen, pod_groups.values())
 
 
-class _Room:
-    """Which groups there are or can be made, first come first served."""
+class _GroupBudget:
+    """Which control groups exist or can be made: those that exist, then the wanted ones in their order."""
 
     def __init__(self, seen: Snapshot, wanted: Iterable[str]) -> None:
         self._present = seen.resctrl.group_names
-        self.most = seen.resctrl.max_groups
-        absent = [group for group in wanted if group not in self._present]
-        self._granted = {*self._present, *absent[: max(0, self.most - len(self._present))]}
+        self._most = seen.resctrl.max_groups
+        missing = [group for group in wanted if group not in self._present]
+        self._granted = {*self._present, *missing[: max(0, self._most - len(self._present))]}
 
     def has(self, group: str) -> bool:
-        """Whether the group is there or can be made."""
+        """Whether the group exists or can be made."""
         return group in self._granted
 
     def refusal(self, subject: str) -> Decision:
-        """Why there is no group for the subject, and who has them."""
+        """Why there is no group for the subject, and which groups exist."""
         held = ", ".join(self._present) or "I/O, or nobody"
-        return Decision(subject, "refuse", "NoGroupLeft", {"groups": self.most, "held_by": held})
+        return Decision(subject, "refuse", "NoGroupLeft", {"groups": self._most, "held_by": held})
 
 
-# ── absence ──
+# ── no resctrl on this machine ──
 
 
 def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
     why = {"why": seen.resctrl.absent}
-    if seen.resctrl.mountable and config.mount == "ifAbsent" and _is_asked_for(seen, config):
+    annotated = list(_annotated(seen, config))
+    is_needed = bool(annotated) or any(each.enable for each in seen.slo.resctrl.values())
+    if seen.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
         yield Decision("resctrl", "set", "ResctrlMounted", why, (ResctrlMountChange(),))
     elif config.require == "required":
         yield Decision("resctrl", "refuse", "ResctrlRequired", why)
     yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
-    yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in _asking(seen, config))
+    yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in annotated)
 
 
-def _is_asked_for(seen: Snapshot, config: Config) -> bool:
-    return any(each.enable for each in seen.slo.resctrl.values()) or any(True for _ in _asking(seen, config))
+# ── shares of classes and pods ──
 
 
-# ── classes ──
-
-
-def _class(seen: Snapshot, config: Config, qos: QoSClass, room: _Room, apart: Collection[str]) -> Decision:
+def _class_share(
+    seen: Snapshot, config: Config, qos: QoSClass, budget: _GroupBudget, separate: Collection[str]
+) -> Decision:
     subject, settings = f"{_PLACE}{qos}", seen.slo.resctrl[qos]
     if not settings.enable:
-        return _given_back(seen, subject, str(qos), "ClassDisabled")
-    part = settings.cat_range_start_percent, settings.cat_range_end_percent
-    asked = Shares(cache=part, bandwidth=settings.mba_percent)
+        return _release(seen, subject, str(qos), "ClassDisabled")
+    cache = settings.cat_range_start_percent, settings.cat_range_end_percent
     try:
-        wanted = shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
+        allocation = _allocate(seen, config, Shares(cache=cache, bandwidth=settings.mba_percent))
     except ValueError as error:
         return Decision(subject, "refuse", "BadResctrlRange", {"why": str(error)})
-    if _is_idle(seen, wanted):
-        return _nothing(seen, subject, str(qos), wanted)
-    if not room.has(qos):
-        return room.refusal(subject)
-    changes = _changes(seen, str(qos), wanted, _cgroups_of(seen, qos, apart))
-    return Decision(subject, "set" if changes else "hold", "ClassSchemata", _evidence(wanted), changes)
+    if _has_no_effect(seen, allocation):
+        return _nothing_to_divide(seen, subject, str(qos), allocation)
+    if not budget.has(qos):
+        return budget.refusal(subject)
+    changes = _changes(seen, str(qos), allocation, _class_cgroups(seen, qos, separate))
+    return Decision(subject, "set" if changes else "hold", "ClassSchemata", _evidence(allocation), changes)
 
 
-def _given_back(seen: Snapshot, subject: str, group: str, reason: str) -> Decision:
-    """Threads go where they were found, values are as found, and the group goes if we made it."""
-    ours = group in _ours(seen)
-    return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
+def _pod_share(seen: Snapshot, config: Config, pod: Pod, budget: _GroupBudget) -> Decision:
+    subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
+    try:
+        asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
+        allocation = _allocate(seen, config, asked)
+    except ValueError as error:
+        return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
+    if asked.is_empty:
+        return Decision(subject, "hold", "PodAsksForNothing")
+    if _has_no_effect(seen, allocation):
+        return _nothing_to_divide(seen, subject, group, allocation)
+    if not budget.has(group):
+        return budget.refusal(subject)
+    changes = _changes(seen, group, allocation, _pod_cgroups(seen, pod))
+    evidence = {"group": group, **_evidence(allocation)}
+    return Decision(subject, "set" if changes else "hold", "PodSchemata", evidence, changes)
 
 
-def _is_idle(seen: Snapshot, wanted: Allocation) -> bool:
-    """A group would neither divide nor measure anything: the machine has none of what the percentages are of."""
-    return not wanted.values and seen.resctrl.monitor is None
+def _allocate(seen: Snapshot, config: Config, asked: Shares) -> Allocation:
+    return shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
 
 
-def _nothing(seen: Snapshot, subject: str, group: str, wanted: Allocation) -> Decision:
-    given = _given_back(seen, subject, group, "NothingToDivide")
+def _has_no_effect(seen: Snapshot, allocation: Allocation) -> bool:
+    """Whether a group would neither limit nor measure anything on this machine."""
+    return not allocation.values and seen.resctrl.monitor is None
+
+
+def _nothing_to_divide(seen: Snapshot, subject: str, group: str, allocation: Allocation) -> Decision:
+    release = _release(seen, subject, group, "NothingToDivide")
     divided = ", ".join((*seen.resctrl.caches, *seen.resctrl.bandwidths))
-    verdict = given.verdict if given.changes else "skip"
-    return dataclasses.replace(given, verdict=verdict, evidence={"divided": divided, **wanted.why})
+    verdict = release.verdict if release.changes else "skip"
+    return dataclasses.replace(release, verdict=verdict, evidence={"divided": divided, **allocation.why})
 
 
-def _ours(seen: Snapshot) -> set[str]:
-    """Control groups in which something is ours: the group itself, a value, a thread."""
-    places = (place.removeprefix(_PLACE) for place in seen.ours if place.startswith(_PLACE))
-    return {place.partition("/")[0] for place in places}
+def _evidence(allocation: Allocation) -> Mapping[str, str]:
+    """The schemata lines, and how they follow from the percentages."""
+    lines = {name: schemata.line(name, values) for name, values in allocation.values.items()}
+    lines = lines or {"nothing": "nothing of its own and is only measured"}
+    absent = {"absent_caches": ",".join(map(str, allocation.absent_ids))} if allocation.absent_ids else {}
+    return {**lines, **allocation.why, **absent}
 
 
-def _cgroups_of(seen: Snapshot, qos: QoSClass, apart: Collection[str]) -> Iterator[str]:
-    """The cgroups of a class's pods, without those that have a group of their own, and of its host applications."""
-    for pod in seen.pods:
-        place = seen.places.get(pod.uid)
-        if place and pod.active and pod.uid not in apart and class_of(pod) is qos:
-            yield from (*place.containers.values(), *place.sandboxes)
-    for app in seen.slo.host_applications:
-        if group_class(app.qos) is qos and app.name in seen.host_groups:
-            yield seen.host_groups[app.name]
+# ── which group a pod belongs to ──
 
 
-def class_of(pod: Pod) -> QoSClass | None:
-    """The class whose group a pod's threads belong to; none for SYSTEM, and for a pod that asks for nothing by its
-    annotation: it stays in the root group, which has everything."""
-    text = pod.annotations.get(keys.POD_RESCTRL)
-    if text is not None and _read(text) == Shares():
-        return None
-    return group_class(pod.qos_class)
-
-
-def group_class(qos: QoSClass) -> QoSClass | None:
-    """LSE and LSR share LSR; classes without a group have none."""
-    return {QoSClass.LSE: QoSClass.LSR}.get(qos, qos if qos in RESCTRL_CLASSES else None)
-
-
-# ── pods ──
-
-
-def _asking(seen: Snapshot, config: Config) -> Iterator[Pod]:
+def _annotated(seen: Snapshot, config: Config) -> Iterator[Pod]:
+    """Active pods with the annotation, by name; none where `pods` is off."""
     if config.pods:
         found = (pod for pod in seen.pods if pod.active and keys.POD_RESCTRL in pod.annotations)
         yield from sorted(found, key=lambda pod: pod.key)
 
 
-def _own_groups(seen: Snapshot) -> dict[str, str]:
+def _pod_groups(seen: Snapshot) -> dict[str, str]:
     """The groups of pods that have, or are to have, one of their own, by uid, in the order in which they get them.
 
     A pod whose annotation can no longer be read keeps the group it has.
     """
-    ours = _ours(seen)
+    ours = _our_groups(seen)
     found: dict[str, str] = {}
     for pod in sorted(seen.pods, key=lambda pod: pod.key):
         text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
-            asked = _read(text)
+            asked = protocol.parsed(text)
             if group in ours if asked is None else not asked.is_empty:
                 found[pod.uid] = group
     return found
 
 
-def _read(text: str) -> Shares | None:
-    try:
-        return protocol.parse(text)
-    except ValueError:
-        return None
+def _class_cgroups(seen: Snapshot, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
+    """The cgroups of a class: its pods, but for those with a group of their own, and its host applications."""
+    for pod in seen.pods:
+        if pod.active and pod.uid not in separate and protocol.class_of(pod) is qos:
+            yield from _pod_cgroups(seen, pod)
+    for app in seen.slo.host_applications:
+        if protocol.group_class(app.qos) is qos and app.name in seen.host_groups:
+            yield seen.host_groups[app.name]
 
 
-def _pod(seen: Snapshot, config: Config, pod: Pod, room: _Room) -> Decision:
-    subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
-    try:
-        asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
-        wanted = shares.allocate(seen.resctrl, asked, l3_bandwidth_mbps=config.l3_bandwidth_mbps)
-    except ValueError as error:
-        return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
-    if asked.is_empty:
-        return Decision(subject, "hold", "PodAsksForNothing")
-    if _is_idle(seen, wanted):
-        return _nothing(seen, subject, group, wanted)
-    if not room.has(group):
-        return room.refusal(subject)
+def _pod_cgroups(seen: Snapshot, pod: Pod) -> tuple[str, ...]:
+    """The cgroups of a pod's containers and sandbox, as far as they have been found."""
     place = seen.places.get(pod.uid)
-    changes = _changes(seen, group, wanted, (*place.containers.values(), *place.sandboxes) if place else ())
-    evidence = {"group": group, **_evidence(wanted)}
-    return Decision(subject, "set" if changes else "hold", "PodSchemata", evidence, changes)
+    return (*place.containers.values(), *place.sandboxes) if place else ()
 
 
-def _ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
-    """Groups of pods that are gone, or that do not ask any more."""
-    for group in sorted(_ours(seen)):
-        if protocol.is_pod_group(group) and group not in wanted:
-            yield _given_back(seen, f"{_PLACE}{group}", group, "PodGroupEnded")
+# ── monitoring groups ──
 
 
-# ── monitoring ──
-
-
-def _monitored(seen: Snapshot, config: Config, apart: Collection[str]) -> Iterator[Decision]:
-    """A monitoring group for each pod of a class, as long as the hardware has ids for them; the rest is told once."""
+def _monitoring(seen: Snapshot, config: Config, separate: Collection[str]) -> Iterator[Decision]:
+    """A monitoring group for each pod of a class, as long as there are RMIDs; one refusal for all that got none."""
     kept: set[str] = set()
     if config.monitor_pods and seen.resctrl.monitor:
         left = seen.resctrl.monitor.num_rmids - len(seen.resctrl.groups)
-        for group, pod in _monitors(seen, apart)[: max(0, left)]:
+        wanted = _monitor_groups(seen, separate)
+        for group, pod in wanted[: max(0, left)]:
             kept.add(group)
-            place = seen.places[pod.uid]
-            changes = _monitor(seen, group, (*place.containers.values(), *place.sandboxes))
+            changes = _monitor_changes(seen, group, _pod_cgroups(seen, pod))
             yield Decision(f"{_PLACE}{group}", "set" if changes else "hold", "PodMonitored", {"pod": pod.key}, changes)
-        pods = len(_monitors(seen, apart))
-        if pods > len(kept):
-            evidence = {"pods": pods, "monitored": len(kept), "num_rmids": seen.resctrl.monitor.num_rmids}
+        if len(wanted) > len(kept):
+            evidence = {"pods": len(wanted), "monitored": len(kept), "num_rmids": seen.resctrl.monitor.num_rmids}
             yield Decision("resctrl/monitoring", "refuse", "NoMonitorLeft", evidence)
-    for group in sorted(_our_monitors(seen) - kept):
+    for group in sorted(_our_monitor_groups(seen) - kept):
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
 
 
-def _monitors(seen: Snapshot, apart: Collection[str]) -> list[tuple[str, Pod]]:
-    """The monitoring group of each pod whose class has a control group."""
+def _monitor_groups(seen: Snapshot, separate: Collection[str]) -> list[tuple[str, Pod]]:
+    """The monitoring group of each pod whose class has a control group, by the pods' names."""
     found = [
         (protocol.pod_monitor(str(qos), pod.uid), pod)
         for pod in seen.pods
-        if pod.active and pod.uid in seen.places and pod.uid not in apart and (qos := class_of(pod))
+        if pod.active and pod.uid in seen.places and pod.uid not in separate and (qos := protocol.class_of(pod))
         if seen.slo.resctrl[qos].enable and str(qos) in seen.resctrl.groups
     ]
     return sorted(found, key=lambda pair: pair[1].key)
 
 
-def _our_monitors(seen: Snapshot) -> set[str]:
-    found = (place.removeprefix(_PLACE) for place in seen.ours if MON_GROUPS in place and place.startswith(_PLACE))
-    return {place for place in found if place.partition(MON_GROUPS)[2].count("/") == 0}
-
-
-def _monitor(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
-    """Only threads that are in the control group already can be put into its monitoring group."""
+def _monitor_changes(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
+    """The monitoring group and its threads. Only threads in the control group already can be put into it."""
     control = seen.resctrl.groups[group.partition(MON_GROUPS)[0]]
     made = () if f"{_PLACE}{group}" in seen.ours else (ResctrlGroupChange(group),)
-    held = seen.resctrl.monitors.get(group, frozenset())
-    able = (control.tasks or frozenset()) - held
-    moves = _moves(seen, group, cgroups, lambda tid: tid in able)
-    return (*made, *moves)
+    movable = (control.tasks or frozenset()) - seen.resctrl.monitors.get(group, frozenset())
+    return (*made, *_moves(seen, group, cgroups, lambda tid: tid in movable))
 
 
-# ── changes ──
+# ── changes, and groups that are ours ──
 
 
-def _changes(seen: Snapshot, group: str, wanted: Allocation, cgroups: Iterable[str]) -> tuple[Change, ...]:
-    """The group, what it does not hold yet, and the threads of the cgroups that are not in it.
+def _changes(seen: Snapshot, group: str, allocation: Allocation, cgroups: Iterable[str]) -> tuple[Change, ...]:
+    """The group, the values it does not hold yet, and the threads of the cgroups that are not in it.
 
-    In a group we made, a part that nobody asks for any more is again what the group began with.
+    In a group we made, a value that is no longer asked for becomes again what the group began with.
     """
     present = seen.resctrl.groups.get(group)
-    parts = dict(wanted.values)
+    wanted = dict(allocation.values)
     if present and f"{_PLACE}{group}" in seen.ours:
-        begun = shares.initial_values(seen.resctrl, present)
-        parts |= {name: {**ids, **parts.get(name, {})} for name, ids in begun.items()}
-    values = shares.to_write(seen.resctrl, present, parts)
+        initial = shares.initial_values(seen.resctrl, present)
+        wanted |= {name: {**ids, **wanted.get(name, {})} for name, ids in initial.items()}
+    values = shares.to_write(seen.resctrl, present, wanted)
     held = (present.tasks if present else None) or frozenset()
     return (
         *([] if present else [ResctrlGroupChange(group)]),
@@ -304,20 +272,36 @@ def _changes(seen: Snapshot, group: str, wanted: Allocation, cgroups: Iterable[s
     )
 
 
-def _moves(seen: Snapshot, group: str, cgroups: Iterable[str], wanted: Callable[[int], bool]) -> Iterator[Change]:
-    """Threads of the cgroups that were looked at this time."""
-    found = {each: [t for t in seen.resctrl.threads.get(each, ()) if wanted(t)] for each in cgroups}
+def _moves(seen: Snapshot, group: str, cgroups: Iterable[str], is_wanted: Callable[[int], bool]) -> Iterator[Change]:
+    """One change for all threads to be moved, of the cgroups whose threads were read this time."""
+    found = {each: [tid for tid in seen.resctrl.threads.get(each, ()) if is_wanted(tid)] for each in cgroups}
     tids = sorted(tid for threads in found.values() for tid in threads)
     if tids:
         yield TasksChange(group, tuple(tids), tuple(each for each, threads in found.items() if threads))
 
 
-def _evidence(wanted: Allocation) -> Mapping[str, str]:
-    """The lines, and by which rule of the hardware they came about."""
-    lines = {name: schemata.line(name, values) for name, values in wanted.values.items()}
-    lines = lines or {"nothing": "nothing of its own and is only measured"}
-    absent = {"absent_caches": ",".join(map(str, wanted.absent_ids))} if wanted.absent_ids else {}
-    return {**lines, **wanted.why, **absent}
+def _release(seen: Snapshot, subject: str, group: str, reason: str) -> Decision:
+    """Threads go back to where they were found, values to what they were, and the group goes if we made it."""
+    ours = group in _our_groups(seen)
+    return Decision(subject, "release" if ours else "hold", reason, {}, (ResctrlReturn(group),) if ours else ())
+
+
+def _release_ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision]:
+    """Groups of pods that are gone, or no longer ask for one."""
+    for group in sorted(_our_groups(seen)):
+        if protocol.is_pod_group(group) and group not in wanted:
+            yield _release(seen, f"{_PLACE}{group}", group, "PodGroupEnded")
+
+
+def _our_groups(seen: Snapshot) -> set[str]:
+    """Control groups in which something is ours: the group itself, a value, a thread."""
+    places = (place.removeprefix(_PLACE) for place in seen.ours if place.startswith(_PLACE))
+    return {place.partition("/")[0] for place in places}
+
+
+def _our_monitor_groups(seen: Snapshot) -> set[str]:
+    found = (place.removeprefix(_PLACE) for place in seen.ours if MON_GROUPS in place and place.startswith(_PLACE))
+    return {place for place in found if place.partition(MON_GROUPS)[2].count("/") == 0}
 
 
 SENTENCES = {

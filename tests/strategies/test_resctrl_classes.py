@@ -160,11 +160,3 @@ def test_a_disabled_class_holds_when_the_group_is_not_ours(build: Any) -> None:
 )
 def test_a_pods_threads_stay_where_they_are_when(build: Any, part: dict[str, Any]) -> None:
     assert moved(decide(build, hardware(), asked(), **part)) == []
-
-
-@pytest.mark.parametrize(
-    ("qos", "kube", "expected"),
-    [("LSE", "Guaranteed", "LSR"), ("", "Guaranteed", "LSR"), ("", "Burstable", "LS"), ("SYSTEM", "Burstable", None)],
-)
-def test_class_of_a_pod(build: Any, qos: str, kube: str, expected: str | None) -> None:
-    assert resctrl.class_of(build.pod("p", qos, kube)) == expected

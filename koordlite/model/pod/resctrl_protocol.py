@@ -9,6 +9,9 @@ import dataclasses
 import functools
 from collections.abc import Iterable
 
+from koordlite.model import keys
+from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.reading import given
 from koordlite.resctrl.shares import Range, Shares
 from koordlite.resctrl.values import MON_GROUPS, PERCENT
@@ -36,6 +39,29 @@ def parse(text: str) -> Shares:
             if (percent := _percent(each, f"mb of cache {cache}")) is not None
         },
     )
+
+
+def parsed(text: str) -> Shares | None:
+    """`parse`, or None for an annotation that cannot be read."""
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+def class_of(pod: Pod) -> QoSClass | None:
+    """The class whose group a pod's threads belong to; None for SYSTEM, and for a pod whose annotation asks for
+    nothing: it stays in the root group, which is not limited."""
+    text = pod.annotations.get(keys.POD_RESCTRL)
+    if text is not None and parsed(text) == Shares():
+        return None
+    return group_class(pod.qos_class)
+
+
+def group_class(qos: QoSClass) -> QoSClass | None:
+    """LSE and LSR share group LSR; classes without a group have none."""
+    found = QoSClass.LSR if qos is QoSClass.LSE else qos
+    return found if found in CLASS_GROUPS else None
 
 
 def pod_group(uid: str) -> str:
