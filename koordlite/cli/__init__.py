@@ -228,7 +228,7 @@ _PLACES = {
     "record": "record:record",
     "capture": "capture:capture",
     "restore": "undo:undo",
-    "resctrl": "resctrl:resctrl",
+    "resctrl": "resctrl_command:resctrl",
     "check-config": "check:check_config",
     "check-node": "check:check_node",
     "default-config": "check:default_config",

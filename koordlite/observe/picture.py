@@ -22,8 +22,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
-from koordlite.observe import blocks, memory_places, numa, pressure, system, wants
-from koordlite.observe import resctrl as resctrl_look
+from koordlite.observe import blocks, memory_places, numa, pressure, resctrl_groups, system, wants
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
 from koordlite.observe.steady import Steady
@@ -72,11 +71,11 @@ class Observer:
         monitor_seconds: float = 0.0,
         wanted: wants.Asked = wants.nothing,
     ) -> None:
-        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl`."""
+        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted = wanted
-        self._resctrl = resctrl_look.Look(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
+        self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._inputs, self._places, self._steady = Inputs(), Places(host.cgroups), Steady()
         self._pressure = pressure.Look(host.files, host.cgroups)
         self._numa = numa.Look(host.files, host.cgroups)
@@ -107,7 +106,7 @@ class Observer:
         cgroups = self._places.states((*hosts.values(), *held.groups), fields=wanted.fields(held.fields))
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
-        resctrl = same("resctrl", self._resctrl.look(resctrl_look.Subjects(known.slo, known.pods, pods, hosts, ours)))
+        resctrl = same("resctrl", self._resctrl.read(resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, ours)))
         return Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from koordlite.report.explain import allocatable, cpu, file, node, pod, resctrl, settings
+from koordlite.report.explain import allocatable, cpu, file, node, pod, resctrl_groups, settings
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.terminal import text
@@ -103,8 +103,8 @@ _WHOLE: Mapping[str, tuple[Text, Document]] = {
         lambda _, tick, past: node.text(tick, past),
         lambda _, tick, past: {"kind": "koordlite-node", **node.document(tick, past)},
     ),
-    resctrl.SUBJECT: (
-        lambda _, tick, past: resctrl.text(tick, past),
-        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **resctrl.document(tick, past)},
+    resctrl_groups.SUBJECT: (
+        lambda _, tick, past: resctrl_groups.text(tick, past),
+        lambda _, tick, past: {"kind": "koordlite-resctrl-decisions", **resctrl_groups.document(tick, past)},
     ),
 }

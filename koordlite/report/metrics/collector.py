@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
 from koordlite.report import pausing, summary
-from koordlite.report.metrics import allocatable, machine, node, pods, resctrl
+from koordlite.report.metrics import allocatable, machine, node, pods, resctrl_usage
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
 
@@ -97,7 +97,7 @@ class _LastTick(Collector):
             yield from pods.families(tick.picture, tick.node)
         if self._per_cpu:
             yield from node.single_cpus(tick)
-        yield from resctrl.families(tick.node, tick.cache_use)
+        yield from resctrl_usage.families(tick.node, tick.cache_use)
         yield from machine.families(tick)
         yield from _own(tick)
 

@@ -16,7 +16,7 @@ from koordlite.changes.resctrl_schemata import SchemataChange
 from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.model.decision import Decision
 from koordlite.report.explain import resctrl_overlap, resctrl_plan
-from koordlite.report.metrics import resctrl
+from koordlite.report.metrics import resctrl_usage
 from koordlite.report.resctrl_use import OwnedUse
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.values import (
@@ -173,7 +173,7 @@ class Rows(Collector):
         self.rows = rows
 
     def collect(self):  # type: ignore[no-untyped-def]
-        return resctrl.families("node-a", self.rows)
+        return resctrl_usage.families("node-a", self.rows)
 
 
 def test_use_has_koordinators_names_and_labels_for_classes_and_ours_for_pods() -> None:

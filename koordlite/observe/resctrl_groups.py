@@ -21,7 +21,7 @@ PREFIX = "resctrl/"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subjects:
-    """Whose threads there are to be looked at."""
+    """Whose threads are to be read."""
 
     slo: SLO
     pods: tuple[Pod, ...]
@@ -37,15 +37,15 @@ class Subjects:
         return (*of_pods, *self.host_groups.values())
 
     @property
-    def wishes(self) -> tuple[object, ...]:
-        """What decides which group a thread belongs to: when it changes, all threads are to be looked at."""
+    def requests(self) -> tuple[object, ...]:
+        """What decides which group a thread belongs to: when it changes, all threads are read."""
         asking = (pod for pod in self.pods if keys.POD_RESCTRL in pod.annotations)
         notes = tuple((pod.uid, pod.active, pod.annotations[keys.POD_RESCTRL]) for pod in asking)
         return (tuple((qos, each.enable) for qos, each in self.slo.resctrl.items()), notes)
 
     @property
     def are_any(self) -> bool:
-        """Whether anybody has or wants a group: else no thread matters."""
+        """Whether there is a group, or one is asked for: else no thread matters."""
         asked = any(pod.active and keys.POD_RESCTRL in pod.annotations for pod in self.pods)
         return asked or any(each.enable for each in self.slo.resctrl.values()) or self.have_ours
 
@@ -61,22 +61,22 @@ def _have_ours(ours: frozenset[str]) -> bool:
     return any(place.startswith(PREFIX) for place in ours)
 
 
-class Look:
-    """Remembers processes and counters from one tick to the next."""
+class ResctrlReader:
+    """Reads resctrl for the picture. Remembers processes and counters from one tick to the next."""
 
     def __init__(self, host: Host, *, tasks_seconds: float, monitor_seconds: float = 0.0) -> None:
-        """All threads are looked at each `tasks_seconds`, counters each `monitor_seconds` (0: never)."""
+        """All threads are read each `tasks_seconds`, counters each `monitor_seconds` (0: never)."""
         self._host = host
         self._tasks_seconds, self._monitor_seconds = tasks_seconds, monitor_seconds
         self._tasks_at: float | None = None
-        self._wishes: tuple[object, ...] = ()
+        self._requests: tuple[object, ...] = ()
         self._below: dict[str, tuple[str, ...]] = {}
         self._processes: dict[str, bytes] = {}
         self._counted_at: float | None = None
         self._counters: dict[str, dict[int, Counters]] = {}
         self._use: dict[str, dict[int, CacheUse]] = {}
 
-    def look(self, subjects: Subjects) -> Resctrl:
+    def read(self, subjects: Subjects) -> Resctrl:
         """Groups as they are; threads of containers whose processes changed, of all of them when it is time.
 
         A thread begins in the group of the one that made it, so that only a process that comes from outside can be in
@@ -88,7 +88,7 @@ class Look:
             self._tasks_at = None
             return self._measured(self._host.resctrl.read(), subjects)
         except OSError as error:
-            # One that cannot be read must not take the whole picture with it.
+            # The rest of the picture is needed all the same.
             self._tasks_at = None
             return Resctrl(absent=f"{self._host.resctrl.root} cannot be read: {error}")
 
@@ -102,17 +102,17 @@ class Look:
     # ── threads ──
 
     def _changed(self, subjects: Subjects) -> tuple[str, ...]:
-        """The cgroups whose threads have to be looked at."""
-        now, groups, wishes = self._host.clock.monotonic(), subjects.cgroups, subjects.wishes
-        due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds or wishes != self._wishes
+        """The cgroups whose threads have to be read."""
+        now, groups, requests = self._host.clock.monotonic(), subjects.cgroups, subjects.requests
+        due = self._tasks_at is None or now - self._tasks_at >= self._tasks_seconds or requests != self._requests
         if due:
-            self._tasks_at, self._wishes = now, wishes
+            self._tasks_at, self._requests = now, requests
             self._below = {group: below for group in groups if (below := tuple(self._descendants(group)))}
         before, self._processes = self._processes, {group: self._procs(group) for group in groups}
         return groups if due else tuple(g for g in groups if self._processes[g] != before.get(g))
 
     def _procs(self, group: str) -> bytes:
-        """The processes of a cgroup and of those below it that were there at the last look at all threads."""
+        """The processes of a cgroup and of those below it that existed when all threads were last read."""
         return b"".join(self._read_procs(each) for each in (group, *self._below.get(group, ())))
 
     def _read_procs(self, group: str) -> bytes:
