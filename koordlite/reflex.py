@@ -41,7 +41,7 @@ def edge_milli(tick: Tick, seen: Snapshot, *, band_percent: float) -> int | None
     others = glance.others_milli(seen.usage)
     if tick.modes.get(RULE) != "enforce" or others is None or tick.be_budget is None or tick.be_limit is None:
         return None
-    by_quota = tick.be_policy == "cfsQuota"
+    by_quota = tick.be_policy == "cfsQuota" or any(d.reason == "SetIsLeast" for d in tick.decisions)
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if by_quota else suppress.MIN_CPUS * 1000
     if tick.be_limit <= least or not any(pod.is_best_effort for pod in seen.pods):
         return None

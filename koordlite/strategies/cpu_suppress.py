@@ -61,7 +61,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield _full_set(seen, config, "PolicyIsQuota", {})
     else:
         yield _remembering(seen, memory, followed, _by_cpuset(seen, config, evidence, followed))
-        yield from _quota_release(seen, "PolicyIsCPUSet")
+        yield from _quota_beside_set(seen, evidence, followed)
 
 
 def _why_not(seen: Snapshot, config: Config, memory: Memory) -> Decision | None:
@@ -192,6 +192,23 @@ def _by_quota(seen: Snapshot, evidence: Evidence, followed_milli: int) -> Decisi
     return Decision("besteffort", verdict, "BECPUBudget", evidence, changes)
 
 
+def _quota_beside_set(seen: Snapshot, evidence: Evidence, followed_milli: int) -> Iterator[Decision]:
+    """Under the cpuset policy the quota follows the budget where best effort has no more CPUs than a set must keep.
+
+    It is lifted when it has grown to all those CPUs.
+    """
+    allowed = _allowed(seen)
+    if 0 < len(allowed) <= suppress.MIN_CPUS:
+        by_quota = _by_quota(seen, evidence, followed_milli)
+        quota_us = by_quota.evidence.get("quota_us")
+        if quota_us is None or int(quota_us) < len(allowed) * suppress.PERIOD_US:
+            reason = "NoQuotaFile" if quota_us is None else "SetIsLeast"
+            numbers = {**by_quota.evidence, "cpuset": str(allowed)}
+            yield Decision("besteffort/quota", by_quota.verdict, reason, numbers, by_quota.changes)
+            return
+    yield from _quota_release(seen, "PolicyIsCPUSet")
+
+
 def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
     """v1 refuses a quota that is smaller than one below it: those follow the limit, and get back what they had."""
     if seen.layout.version != 1:
@@ -282,6 +299,14 @@ SENTENCES = {
     ),
     "BECPUBudget/hold": (
         f"{_BUDGET}[; stays at {{present_cpus}} CPUs: {{cpuset}}][; quota stays at {{quota_us}} per 100 ms]"
+    ),
+    "SetIsLeast": (
+        "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
+        "[; the limit follows {followed_milli}]; {does} quota {present_quota_us} → {quota_us} per 100 ms"
+    ),
+    "SetIsLeast/hold": (
+        "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
+        "[; the limit follows {followed_milli}]; quota stays at {quota_us} per 100 ms"
     ),
     "NoCPULeftForBestEffort": "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its present set",
     "NoMetricsReleased": "no usage data for {ageSeconds}, longer than {holdSeconds}; BE is released",

@@ -104,6 +104,16 @@ def test_suppression_leaves_the_service_what_it_wants(small: Node) -> None:
     assert small.sandbox.stats("uid-crunch").used_milli <= 1000
 
 
+def test_best_effort_on_two_cpus_keeps_to_its_budget_under_the_cpuset_policy(small: Node) -> None:
+    small.node(reservation='{"reservedCPUs": "0-1"}')
+    small.work("web", "LS", cpu="400m", requests={"cpu": "1"})
+    small.work("crunch", "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": "4000"})
+    small.threshold(cpuSuppressThresholdPercent=65)
+    small.live(small.settings(), 20)
+    # 4 CPUs × 65 % − 400m − 2 reserved CPUs.
+    assert 100 <= small.sandbox.stats("uid-crunch").used_milli <= 250
+
+
 def growing(node: Node) -> None:
     """A service that grows to most of the node, beside three batch pods of half a GiB to 1.5 GiB."""
     node.work("web", "LS", memory="steps(0:1Gi,10:5Gi)", requests={"cpu": "1", "memory": "6Gi"})

@@ -172,6 +172,66 @@ def test_under_the_static_policy_groups_a_container_made_follow_it(build: Any) -
     assert made[f"{BE}/podb/main/worker/cpuset.cpus"] == made[CONTAINER_SET]
 
 
+# ── where the least set is all there is ──
+
+TWO = Topology((CPU(0, 0, 0, 0), CPU(1, 1, 0, 0)), ())
+
+
+def two_cpus(build: Any, *, used: int, quota: int | None = -1, **part: Any) -> list[Decision]:
+    """A node of two CPUs with the threshold of 65 %: 1300 millicores less what the service uses are for best effort."""
+    amounts = {"cpu": Quantity.of(2), "memory": Quantity.of(1)}
+    return decide(
+        build.snapshot(
+            topology=TWO,
+            node=Node(name="n", capacity=amounts, allocatable=amounts),
+            pods=(build.pod("web", "LS"),),
+            usage=build.used(used, web=used),
+            cgroups=build.best_effort("0-1", quota),
+            **part,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "present", "verdict", "quota"),
+    [
+        pytest.param(300, -1, "shrink", 100_000, id="the limit is met at once"),
+        pytest.param(1000, 100_000, "shrink", 30_000, id="and followed down"),
+        pytest.param(100, 50_000, "grow", 70_000, id="up by a tenth of the node"),
+        pytest.param(1000, 30_000, "hold", 30_000, id="it stays where it fits"),
+        pytest.param(2000, 30_000, "shrink", 2_000, id="at the least 2 ms"),
+    ],
+)
+def test_on_two_cpus_the_quota_follows_the_budget(
+    build: Any, used: int, present: int, verdict: str, quota: int
+) -> None:
+    by_set, by_quota = two_cpus(build, used=used, quota=present)
+    assert (by_set.verdict, by_set.evidence["cpuset"]) == ("hold", "0-1")
+    assert (by_quota.subject, by_quota.verdict, by_quota.reason) == ("besteffort/quota", verdict, "SetIsLeast")
+    assert (by_quota.evidence["quota_us"], by_quota.evidence["cpuset"]) == (quota, "0-1")
+    assert build.changes([by_quota]) == ({} if verdict == "hold" else {QUOTA: str(quota)})
+
+
+def test_a_reservation_that_leaves_one_cpu_counts(build: Any) -> None:
+    reserved = ResolvedReservation(CPUSet([0]), {"cpu": Quantity.of(1)})
+    by_set, by_quota = two_cpus(build, used=200, reserved=reserved)
+    assert (by_set.evidence["cpuset"], by_quota.evidence["quota_us"]) == ("1", 10_000)
+
+
+def test_a_quota_that_has_grown_to_all_cpus_is_lifted(build: Any) -> None:
+    whole = build.suppression(cpu_suppress_threshold_percent=100)
+    part = {"slo": whole, "ours": frozenset({QUOTA})}
+    by_quota = two_cpus(build, used=0, quota=170_000, **part)[1]
+    assert (by_quota.reason, by_quota.evidence["quota_us"]) == ("SetIsLeast", 190_000)
+    lifted = two_cpus(build, used=0, quota=190_000, **part)[1]
+    assert (lifted.reason, build.changes([lifted])) == ("PolicyIsCPUSet", {QUOTA: "-1"})
+
+
+def test_a_larger_node_keeps_its_least_of_two_cpus_and_no_quota(build: Any) -> None:
+    (decision,) = decide(build.snapshot(usage=build.used(9000)))
+    assert (decision.evidence["target_cpus"], decision.reason) == (2, "BECPUBudget")
+
+
 # ── by quota ──
 
 
