@@ -1,4 +1,4 @@
-"""The evictor that asks the API server: one policy/v1 Eviction a pod, several at a time, none of them blind.
+"""The evictor that asks the API server: one Eviction a pod, several at a time, none of them blind.
 
 The pod's uid is a precondition, so that a pod of the same name made anew is never the victim. A refusal that names a
 time to come back is asked again then, within bounds. Disruption budgets stay the server's business: what it refuses
@@ -8,22 +8,16 @@ because of one is reported and left.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from typing import Protocol
 
 from descheduler.evictors.dry_run import eviction
 from descheduler.plan.background import REQUEST_ONLY, TRIGGERED
 from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
-from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
-
-
-class Api(Protocol):
-    """What is needed of `koordlite.kube.client.access.Api`."""
-
-    def request(self, method: str, path: str, *, body: object = None) -> Answer:
-        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.kube.publish import evictions
+from koordlite.kube.publish.evictions import Api, EvictionClient
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,13 +56,13 @@ def evict(
     has to keep what it did.
     """
     with ThreadPoolExecutor(max_workers=patience.at_once, thread_name_prefix="evict") as pool:
-        one = _Evictor(api, wait, patience, plan.grace_period_seconds, stopped).evict
+        one = _Evictor(EvictionClient(api), wait, patience, plan.grace_period_seconds, stopped).evict
         return tuple(pool.map(one, plan.evict))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Evictor:
-    api: Api
+    client: EvictionClient
     wait: Wait
     patience: Patience
     grace_period_seconds: int | None
@@ -92,24 +86,29 @@ class _Evictor:
 
     def _ask(self, outcome: Outcome, attempt: Attempt) -> tuple[Attempt, float]:
         """(what became of it, seconds after which the server wants to be asked again; 0: it is final)."""
-        meta = outcome.pod.object.metadata
-        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
         tried = dataclasses.replace(attempt, tries=attempt.tries + 1)
         try:
-            self.api.request("POST", path, body=attempt.request)
+            answer = self.client.send(attempt.request)
         except ApiError as error:
-            result = _result(error, outcome)
+            result = _refused(error, outcome)
             again = error.retry_after_seconds or 0.0 if result in ("Blocked", "Failed") else 0.0
             return dataclasses.replace(tried, result=result, text=error.message), again
         except ApiUnreachable as error:
             # Whether the server has heard it is unknown. The uid makes asking again in the next cycle harmless.
             return dataclasses.replace(tried, result="Failed", text=str(error)), 0.0
-        return dataclasses.replace(tried, result="Evicted", text=""), 0.0
+        result, text = _ANSWERS[answer]
+        return dataclasses.replace(tried, result=result, text=text), 0.0
 
 
-def _result(error: ApiError, outcome: Outcome) -> str:
-    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
-        return "InBackground" if background else "Blocked"
-    words: dict[int, str] = {HTTPStatus.NOT_FOUND: "Gone", HTTPStatus.CONFLICT: "Replaced"}
-    return words.get(error.status, "Failed")
+_ANSWERS: Mapping[evictions.Outcome, tuple[str, str]] = {
+    "accepted": ("Evicted", ""),
+    "gone": ("Gone", "no pod has this name any more"),
+    "replaced": ("Replaced", "another pod has this name by now"),
+}
+
+
+def _refused(error: ApiError, outcome: Outcome) -> str:
+    if error.status != HTTPStatus.TOO_MANY_REQUESTS:
+        return "Failed"
+    background = TRIGGERED in error.message and REQUEST_ONLY in outcome.pod.pod.annotations
+    return "InBackground" if background else "Blocked"

@@ -6,6 +6,7 @@ from typing import Any
 
 from descheduler.migration import asking
 from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from koordlite.kube.publish import evictions
 
 REQUESTED_BY = "sigs.k8s.io/descheduler"
 
@@ -31,13 +32,5 @@ def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, An
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
     reason = f"triggered by {outcome.profile}/{found.plugin}: {found.reason}"
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "annotations": {"reason": reason, "requested-by": REQUESTED_BY},
-        },
-        "deleteOptions": options,
-    }
+    notes = {"reason": reason, "requested-by": REQUESTED_BY}
+    return evictions.eviction(meta.namespace, meta.name, options, notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
@@ -14,6 +15,8 @@ from descheduler.migration.objects import MigrationJob, Reference, Reservation
 from descheduler.migration.reserving import CREATED_BY_LABEL, CREATOR
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.kube.client.paging import Page
+from koordlite.kube.publish import evictions
+from koordlite.kube.publish.evictions import EvictionClient
 from koordlite.model.wire import objects as wire
 
 T = TypeVar("T")
@@ -54,6 +57,10 @@ class Cluster:
     ApiError also for an object that is not what its kind says."""
 
     api: Api
+
+    @functools.cached_property
+    def _evictions(self) -> EvictionClient:
+        return EvictionClient(self.api)
 
     def jobs(self) -> list[MigrationJob]:
         """All jobs."""
@@ -147,14 +154,9 @@ class Cluster:
                 raise
 
     def evict(self, ref: Reference, options: Mapping[str, Any]) -> None:
-        """Ask the Eviction API; budgets are kept by the server."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": ref.name, "namespace": ref.namespace},
-            "deleteOptions": _options(ref, options),
-        }
-        self.api.request("POST", f"{_pod(ref)}/eviction", body=body)
+        """Ask the Eviction API; budgets are kept by the server. Good when the pod is gone, or is another one, already:
+        the next round sees it."""
+        self._evictions.send(evictions.eviction(ref.namespace, ref.name, _options(ref, options)))
 
     def delete_pod(self, ref: Reference, options: Mapping[str, Any]) -> None:
         """Delete a pod, whatever its budgets say."""

@@ -34,13 +34,15 @@ def everybody(view: View, _config: Nothing, _handle: Handle) -> Iterator[Any]:
 
 
 class Server:
-    """Answers each pod's evictions from its own list, and with success when that is empty."""
+    """Answers each pod's evictions from its own list, and with success when that is empty. What is read is `found`."""
 
-    def __init__(self, **answers: list[Any]) -> None:
-        self.answers = answers
+    def __init__(self, found: bytes = b"{}", **answers: list[Any]) -> None:
+        self.found, self.answers = found, answers
         self.asked: list[tuple[str, str, Any]] = []
 
     def request(self, method: str, path: str, *, body: object = None) -> Answer:
+        if method == "GET":
+            return Answer(200, {}, self.found)
         self.asked.append((method, path, body))
         waiting = self.answers.get(path.split("/")[-2])
         answer = waiting.pop(0) if waiting else FINE
@@ -89,16 +91,34 @@ def test_the_request_names_reason_grace_period_and_the_very_pod(plan: EvictionPl
     [
         pytest.param(ApiError(429, "TooManyRequests", BLOCKED), "Blocked", id="a disruption budget"),
         pytest.param(ApiError(429, "TooManyRequests", f"x {TRIGGERED} y"), "InBackground", id="it goes on elsewhere"),
-        pytest.param(ApiError(404, "NotFound", "gone"), "Gone", id="the pod is gone"),
-        pytest.param(ApiError(409, "Conflict", "uid"), "Replaced", id="another pod of the name"),
+        pytest.param(ApiError(404, "NotFound", "not here"), "Failed", id="the server knows no evictions"),
+        pytest.param(ApiError(409, "Conflict", "try again"), "Failed", id="a conflict over the same pod"),
         pytest.param(ApiError(500, "InternalError", "two budgets"), "Failed", id="the server's own trouble"),
         pytest.param(ApiUnreachable(errno.ECONNREFUSED, "refused", "u"), "Failed", id="no answer"),
     ],
 )
 def test_what_a_refusal_means(plan: EvictionPlan, error: Exception, result: str) -> None:
-    attempt, waits = run(plan, Server(p=[error]))
+    attempt, waits = run(plan, Server(b'{"metadata": {"uid": "uid-p"}}', p=[error]))
     assert (attempt.result, attempt.tries, waits) == (result, 1, [])
     assert attempt.text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [
+        pytest.param(ApiError(404, "NotFound", "gone", named="p"), "Gone", id="the pod is gone"),
+        pytest.param(ApiError(409, "Conflict", "uid"), "Replaced", id="another pod of the name"),
+    ],
+)
+def test_a_pod_that_is_not_there_any_more_is_left(plan: EvictionPlan, error: ApiError, result: str) -> None:
+    attempt, waits = run(plan, Server(b'{"metadata": {"uid": "another"}}', p=[error]))
+    assert (attempt.result, attempt.tries, attempt.goes, waits) == (result, 1, False, [])
+
+
+def test_an_old_server_is_asked_in_its_own_version(plan: EvictionPlan) -> None:
+    server = Server(b'{"resources": [{"name": "pods/eviction", "group": "policy", "version": "v1beta1"}]}')
+    assert run(plan, server)[0].result == "Evicted"
+    assert [body["apiVersion"] for _, _, body in server.asked] == ["policy/v1beta1"]
 
 
 def test_a_pod_that_did_not_opt_in_does_not_go_in_the_background(cluster: Any) -> None:

@@ -1,23 +1,35 @@
-"""Evictions through the Eviction API: budgets are kept by the server, and a pod is never taken for its successor."""
+"""Evictions through the Eviction API: budgets are kept by the server, and a pod is never taken for its successor.
+
+`EvictionClient` sends evictions as they are written, for the descheduler; `EvictionApi` sends those that the agent
+decides on.
+"""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.kube.client.access import Api, ApiError, Timeout
-from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.kube.client.access import Timeout
+from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 from koordlite.model.errors import EvictionRefused
 
-Outcome = Literal["accepted", "gone"]
-"""accepted: the pod is on its way out; gone: this pod (this uid) is not there any more."""
+Outcome = Literal["accepted", "gone", "replaced"]
+"""accepted: the pod is on its way out; gone: nothing has its name any more; replaced: another pod has its name."""
 
 TIMEOUT: Timeout = (3.0, 10.0)
 FIRST_VERSION = "policy/v1"
+
+
+class Api(Protocol):
+    """What is needed of `koordlite.kube.client.access.Api`."""
+
+    def request(self, *request: Any, **how: Any) -> Answer:
+        """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
 
 
 class _Resource(msgspec.Struct):
@@ -30,12 +42,73 @@ class _Resources(msgspec.Struct):
     resources: list[_Resource] | None = None
 
 
-class EvictionApi:
-    """Asks for evictions, in the version of Eviction that this server speaks."""
+def eviction(
+    namespace: str, name: str, options: Mapping[str, Any], annotations: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """An Eviction of policy/v1 with these delete options."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    metadata |= {"annotations": dict(annotations)} if annotations else {}
+    return {"apiVersion": FIRST_VERSION, "kind": "Eviction", "metadata": metadata, "deleteOptions": dict(options)}
+
+
+class EvictionClient:
+    """Sends evictions, in the version of Eviction that this server speaks. May be called from several threads."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._version = ""
+
+    def send(self, wanted: Mapping[str, Any], **how: Any) -> Outcome:
+        """Ask once for what `eviction` made; its delete options name the uid of the pod. `how` goes to the requests.
+
+        ApiError when the server says no (a budget, no permission); ApiUnreachable when it cannot be asked: then nobody
+        knows, and asking again is safe because of the uid.
+        """
+        meta, options = wanted["metadata"], wanted["deleteOptions"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        body = {**wanted, "apiVersion": self._spoken(how)}
+        try:
+            self._api.request("POST", f"{path}/eviction", body=body, **how)
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND and error.named == meta["name"]:
+                return "gone"
+            if error.status == HTTPStatus.CONFLICT:
+                found = self._conflicting(path, meta["name"], options["preconditions"]["uid"], how)
+                if found is not None:
+                    return found
+            raise
+        return "accepted"
+
+    def _spoken(self, how: Mapping[str, Any]) -> str:
+        """policy/v1, or policy/v1beta1 on a server before 1.22: it says so among the resources of pods."""
+        if not self._version:
+            try:
+                raw = self._api.request("GET", "/api/v1", **how).body
+                found = msgspec.json.decode(raw, type=_Resources).resources or []
+            except (ApiError, msgspec.DecodeError):
+                return FIRST_VERSION
+            spoken = (r for r in found if r.name == "pods/eviction" and r.group and r.version)
+            self._version = next((f"{r.group}/{r.version}" for r in spoken), FIRST_VERSION)
+        return self._version
+
+    def _conflicting(self, path: str, name: str, uid: str, how: Mapping[str, Any]) -> Outcome | None:
+        """Whether the name belongs to another pod by now, or to none; None when it is still this one's.
+
+        The wording of a conflict differs between servers, so the pod is read."""
+        try:
+            raw = self._api.request("GET", path, **how).body
+            return "replaced" if msgspec.json.decode(raw, type=_Pod).metadata.uid != uid else None
+        except ApiError as error:
+            return "gone" if error.status == HTTPStatus.NOT_FOUND and error.named == name else None
+        except msgspec.DecodeError as error:
+            raise ApiUnreachable(errno.EPROTO, f"the answer is no pod: {error}", path) from error
+
+
+class EvictionApi:
+    """Asks for the evictions that strategies decide on."""
+
+    def __init__(self, api: Api) -> None:
+        self._client = EvictionClient(api)
 
     def evict(
         self,
@@ -47,52 +120,16 @@ class EvictionApi:
     ) -> Outcome:
         """Ask for one pod, once. `grace_period_seconds` None leaves the pod its own.
 
-        EvictionRefused when the server says no (a budget, no permission), with its wish when to ask again;
-        ApiUnreachable when it cannot be asked: then nobody knows, and asking again is safe because of the uid.
+        EvictionRefused when the server says no (a budget, no permission), with the seconds after which it wants to be
+        asked again; ApiUnreachable as of `EvictionClient.send`.
         """
         options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
         options |= {} if grace_period_seconds is None else {"gracePeriodSeconds": grace_period_seconds}
         options |= {"dryRun": ["All"]} if dry_run else {}
-        body = {
-            "apiVersion": self._spoken(timeout),
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": options,
-        }
         try:
-            self._api.request("POST", f"{_path(pod)}/eviction", body=body, timeout=timeout)
+            return self._client.send(eviction(pod.namespace, pod.name, options), timeout=timeout)
         except ApiError as error:
-            return self._judged(pod, error, timeout)
-        return "accepted"
-
-    def _spoken(self, timeout: Timeout) -> str:
-        """policy/v1, or policy/v1beta1 on a server before 1.22: it says so among the resources of pods."""
-        if not self._version:
-            try:
-                raw = self._api.request("GET", "/api/v1", timeout=timeout).body
-                found = msgspec.json.decode(raw, type=_Resources).resources or []
-            except (ApiError, msgspec.DecodeError):
-                return FIRST_VERSION
-            spoken = (r for r in found if r.name == "pods/eviction" and r.group and r.version)
-            self._version = next((f"{r.group}/{r.version}" for r in spoken), FIRST_VERSION)
-        return self._version
-
-    def _judged(self, pod: EvictPod, error: ApiError, timeout: Timeout) -> Outcome:
-        if error.status == HTTPStatus.NOT_FOUND and error.named == pod.name:
-            return "gone"
-        if error.status == HTTPStatus.CONFLICT and self._replaced(pod, timeout):
-            return "gone"
-        raise _refused(pod, error) from error
-
-    def _replaced(self, pod: EvictPod, timeout: Timeout) -> bool:
-        """Whether the name belongs to another pod by now; the wording of a conflict differs between servers."""
-        try:
-            raw = self._api.request("GET", _path(pod), timeout=timeout).body
-            return msgspec.json.decode(raw, type=_Pod).metadata.uid != pod.uid
-        except ApiError as error:
-            return error.status == HTTPStatus.NOT_FOUND and error.named == pod.name
-        except msgspec.DecodeError as error:
-            raise ApiUnreachable(errno.EPROTO, f"the answer is no pod: {error}", _path(pod)) from error
+            raise _refused(pod, error) from error
 
 
 class _Meta(msgspec.Struct):
@@ -116,7 +153,3 @@ def _refused(pod: EvictPod, error: ApiError) -> EvictionRefused:
     why = "; ".join([error.message, *details, *filter(None, [do])])
     name = f"pod/{pod.namespace}/{pod.name}"
     return EvictionRefused(name, why, retry_after_seconds=error.retry_after_seconds)
-
-
-def _path(pod: EvictPod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
