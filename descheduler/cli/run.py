@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from descheduler.history.recall import Recall
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Round, Tell
+    from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger("descheduler")
 _LISTEN = "127.0.0.1:10258"
@@ -55,7 +56,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="ADDRESS:PORT",
         default=_LISTEN,
-        help=f"where metrics, health and report are served while it loops; off: nowhere. Default {_LISTEN}",
+        help="where metrics, health and report are served while it loops; off: nowhere. Beyond loopback all but health "
+        f"needs the token of a service account that may get the path. Default {_LISTEN}",
     )
     command.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
     command.add_argument("-v", "--verbose", action="store_true", help="log decisions that stay the same, too")
@@ -237,7 +239,7 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
         if interval and args.listen != "off":
-            listeners.append(stack.enter_context(_served(args.listen, interval)))
+            listeners.append(stack.enter_context(_served(args.listen, interval, pictures.api)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
@@ -249,19 +251,24 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
 
 
 @contextlib.contextmanager
-def _served(listen: str, interval: float) -> Iterator[Tell]:
+def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
+    """Beyond loopback a token is needed for all but health, and the API server is asked whose it is."""
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
     from koordlite.clock import RealClock
     from koordlite.http import Server
+    from koordlite.http.cluster_review import by_cluster
+    from koordlite.http.guard import Guard, is_loopback
 
     address, _, port = listen.rpartition(":")
+    address = address.strip("[]")
     if not port.isdigit():
         raise InputError(Problem("command line", "--listen", listen, "no port", "write ADDRESS:PORT, or off"))
     metrics = Metrics()
     endpoints = Endpoints(metrics.registry, interval_seconds=interval, monotonic=RealClock().monotonic)
     try:
-        server = Server(address.strip("[]"), int(port), endpoints.answer)
+        guard = Guard(exposed=not is_loopback(address), review=by_cluster(api) if api else None)
+        server = Server(address, int(port), endpoints.answer, guard=guard)
     except ConfigError as error:
         why = error.problems[0].why
         do = "choose another port, 0 for any free one, or off"

@@ -16,10 +16,8 @@ from koordlite.report.terminal.decision_log import DecisionLog, Levels
 from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
-    from koordlite.http.answers import Plain
     from koordlite.http.certificate import Certificate
-    from koordlite.http.guard import Guard, Review
-    from koordlite.kube.client.reviews import Reviewer
+    from koordlite.http.guard import Guard
     from koordlite.report.metrics.collector import Metrics
 
 LOG = logging.getLogger(__name__)
@@ -109,27 +107,13 @@ def _token(folder: str) -> Iterator[str]:
 
 
 def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
+    from koordlite.http.cluster_review import by_cluster
     from koordlite.http.guard import Guard, is_loopback
-    from koordlite.kube.client.reviews import Reviewer
 
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:
         LOG.warning("tokens are sent to %s in the clear: name a certificate with http.tlsCertFile", http.address)
-    return Guard(exposed=exposed, local_token=token, review=_review(Reviewer(remote.api)) if remote else None)
-
-
-_STATUS = {"unknown": 401, "forbidden": 403, "unanswered": 503, "busy": 429}
-
-
-def _review(reviewer: Reviewer) -> Review:
-    """The reviewer's verdicts as answers. Permissions are for the first part of a path: /explain for all below it."""
-    from koordlite.http.answers import Plain
-
-    def review(token: str, verb: str, path: str) -> Plain | None:
-        found = reviewer.verdict(token, verb, "/" + path.lstrip("/").partition("/")[0])
-        return None if found.standing == "allowed" else Plain(_STATUS[found.standing], found.why)
-
-    return review
+    return Guard(exposed=exposed, local_token=token, review=by_cluster(remote.api) if remote else None)
 
 
 def _certificate(http: Http) -> Certificate | None:

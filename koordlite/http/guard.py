@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from koordlite.http.answers import Plain
 
-OPEN = frozenset({"/healthz", "/readyz"})
+OPEN = frozenset({"/healthz", "/livez", "/readyz"})
 Review = Callable[[str, str, str], Plain | None]
 """Token, verb (`get`, `put`) and path to a refusal, or None for yes."""
 
@@ -36,13 +36,13 @@ class Guard:
         if self._local and hmac.compare_digest(token.encode(errors="replace"), self._local.encode()):
             return None
         if self._review is None:
-            return self._unknown("this is not the token of this agent, and there is no API server to ask about others")
+            return self._unknown("this is not the local token, and there is no API server to ask about others")
         return self._review(token, verb, path)
 
     def _unknown(self, why: str) -> Plain:
         known = [*(["the one in the agent's token file"] if self._local else [])]
         known += ["that of a service account of the cluster"] if self._review else []
-        accepted = f"; accepted: {', or '.join(known)}" if known else "; this agent accepts none"
+        accepted = f"; accepted: {', or '.join(known)}" if known else "; none is accepted here"
         return Plain(401, why + accepted, {"WWW-Authenticate": 'Bearer realm="koordlite"'})
 
 

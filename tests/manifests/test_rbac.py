@@ -30,6 +30,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.publish.event_series import COUNT_SECONDS, Event, Regarding
 from koordlite.kube.publish.events import Events
+from koordlite.kube.publish.evictions import EvictionClient, eviction
 from koordlite.kube.publish.node_metric import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.errors import EvictionRefused
@@ -193,6 +194,9 @@ def as_the_descheduler(scene: Scene) -> None:
     candidate = Candidate(api, settings, monotonic=RealClock().monotonic, wall=RealClock().wall)
     candidate.step()
     candidate.step()
+    reviews.Reviewer(api).verdict("reader", "get", "/metrics")
+    wrong = eviction("default", "b", {"preconditions": {"uid": "of-an-earlier-pod"}})
+    assert EvictionClient(api).send(wrong) == "replaced"
     counted_events(api)
 
 
