@@ -21,9 +21,10 @@ _NODES_LISTED = 200
 """What each node said is listed up to so many; of more only how many said what."""
 
 
-def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True) -> str:
-    """The JSON text, indented, ending in a newline."""
-    return json.dumps(document(plan, attempts, dry=dry), indent=2, ensure_ascii=False) + "\n"
+def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> str:
+    """The JSON text, indented, ending in a newline. `failure`: why a later cycle came to no plan."""
+    conditions = {"conditions": [_failed(failure)]} if failure else {}
+    return json.dumps({**document(plan, attempts, dry=dry), **conditions}, indent=2, ensure_ascii=False) + "\n"
 
 
 def document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True) -> Object:
@@ -54,6 +55,10 @@ def document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = T
         "notes": [dataclasses.asdict(note) for note in plan.notes],
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }
+
+
+def _failed(why: str) -> Object:
+    return {"type": "LastCycleFailed", "status": "True", "message": why}
 
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:

@@ -24,11 +24,18 @@ _NODES_LISTED = 50
 
 
 def render(
-    plan: EvictionPlan, changes: Difference = NOTHING, *, attempts: tuple[Attempt, ...] = (), dry: bool = True
+    plan: EvictionPlan,
+    changes: Difference = NOTHING,
+    *,
+    attempts: tuple[Attempt, ...] = (),
+    dry: bool = True,
+    failure: str = "",
 ) -> str:
-    """The whole document. `changes`: since the report before; `attempts`: what became of each eviction."""
+    """The whole document. `changes`: since the report before; `attempts`: what became of each eviction; `failure`: why
+    a later cycle came to no plan."""
     results = {attempt.pod: attempt for attempt in attempts}
     done = "Dry run: nothing was evicted." if dry else "Evictions were asked for."
+    failed = f"The last cycle failed, this is the report of the one before: {failure}. " if failure else ""
     return page.page(
         "Eviction plan",
         _tiles(plan),
@@ -39,7 +46,7 @@ def render(
         html_nodes.bars(plan),
         html_nodes.maps(plan),
         _notes(plan),
-        lead=f"{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
+        lead=f"{failed}{done} The cluster as of {plan.view.time} ({plan.view.time_source}).",
         foot="Made by descheduler. The same cluster and policy give the same plan.",
     )
 

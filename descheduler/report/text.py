@@ -22,12 +22,19 @@ _PLACES = 3
 
 
 def render(
-    plan: EvictionPlan, changes: Difference = NOTHING, *, attempts: tuple[Attempt, ...] = (), dry: bool = True
+    plan: EvictionPlan,
+    changes: Difference = NOTHING,
+    *,
+    attempts: tuple[Attempt, ...] = (),
+    dry: bool = True,
+    failure: str = "",
 ) -> str:
-    """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it."""
+    """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it;
+    `failure`: why a later cycle came to no plan."""
     said = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan), _spared(plan))
-    parts = [_head(plan, dry=dry), *said, *pods, _nodes(plan), _notes(plan), _problems(plan)]
+    failed = [f"The last cycle failed, this is the report of the one before: {failure}"] if failure else []
+    parts = [failed, _head(plan, dry=dry), *said, *pods, _nodes(plan), _notes(plan), _problems(plan)]
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
 

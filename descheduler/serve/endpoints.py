@@ -37,10 +37,19 @@ class Endpoints:
         self._good: Round | None = None
         self._good_at = monotonic()
         self._past: collections.deque[page.Cycle] = collections.deque(maxlen=CYCLES)
-        self._pages: dict[str, Callable[[Round], tuple[str, str]]] = {
-            "/report": lambda told: (_HTML, html.render(_plan(told), attempts=told.attempts, dry=told.dry_run)),
-            "/report.json": lambda told: (_JSON, document.encode(_plan(told), told.attempts, dry=told.dry_run)),
-            "/report.txt": lambda told: (_TEXT, text.render(_plan(told), attempts=told.attempts, dry=told.dry_run)),
+        self._pages: dict[str, Callable[[Round, str], tuple[str, str]]] = {
+            "/report": lambda told, failure: (
+                _HTML,
+                html.render(_plan(told), attempts=told.attempts, dry=told.dry_run, failure=failure),
+            ),
+            "/report.json": lambda told, failure: (
+                _JSON,
+                document.encode(_plan(told), told.attempts, dry=told.dry_run, failure=failure),
+            ),
+            "/report.txt": lambda told, failure: (
+                _TEXT,
+                text.render(_plan(told), attempts=told.attempts, dry=told.dry_run, failure=failure),
+            ),
         }
 
     def publish(self, told: Round) -> None:
@@ -62,13 +71,13 @@ class Endpoints:
             known = ", ".join(["/", "/metrics", "/healthz", "/readyz", *self._pages])
             return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
         with self._lock:
-            good, past = self._good, tuple(self._past)
+            good, past, failure = self._good, tuple(self._past), self._last.error if self._last else ""
         if good is None:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "no cycle has ended yet")
         if path == "/":
             front = page.served(good, past, query.get("node", "").strip())
             return Answer(HTTPStatus.OK, _HTML, front.text.encode(), front.headers)
-        content_type, body = self._pages[path](good)
+        content_type, body = self._pages[path](good, failure)
         return Answer(HTTPStatus.OK, content_type, body.encode())
 
     def _health(self) -> Answer:
@@ -83,14 +92,16 @@ class Endpoints:
         return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late else HTTPStatus.OK, words)
 
     def _ready(self) -> Answer:
+        """It can serve, and reach the cluster. A cycle that failed for another reason is told, and counted."""
         with self._lock:
             last = self._last
         if last is None:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE, "the first cycle has not ended yet")
-        if last.error:
-            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, f"the last cycle failed: {last.error}")
+        if last.unreachable:
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, f"the cluster cannot be reached: {last.error}")
         role = "leader" if last.leader else "standby"
-        return _plain(HTTPStatus.OK, f"{role}, {'dry run' if last.dry_run else 'evicting'}")
+        words = f"{role}, {'dry run' if last.dry_run else 'evicting'}"
+        return _plain(HTTPStatus.OK, words + (f"; the last cycle failed: {last.error}" if last.error else ""))
 
 
 def _plan(told: Round) -> EvictionPlan:

@@ -59,6 +59,8 @@ class Round:
     """Why the policy file as it is does not hold."""
     error: str = ""
     """Why there is no plan."""
+    unreachable: bool = False
+    """There is no plan because the source of pictures gave no answer."""
     faults: Faults = dataclasses.field(default_factory=Faults)
     """Cycles that a fault of the descheduler itself has ended, this one or earlier ones of this run."""
     plugin_seconds: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
@@ -66,6 +68,9 @@ class Round:
 
 
 Tell = Callable[[Round], None]
+RETRY_SECONDS = 5.0
+"""After a cycle that failed before anything was evicted, the next one comes so soon; after each further one that fails
+twice as late, until the interval is reached."""
 
 
 class Loop:
@@ -88,6 +93,8 @@ class Loop:
         self._evict, self._leads, self._moving = evict, leads, moving
         self._setup = reader.setup(policy.document)
         self._number = 0
+        self._acted = False
+        """Whether this cycle has begun to evict."""
         self._recall = recall or Recall()
         self._memory: planner.Memory = {}
         self._background: Requests = {}
@@ -102,19 +109,26 @@ class Loop:
         guard: FaultGuard | None = None,
     ) -> None:
         """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
-        for. `around` runs each cycle, in whatever surroundings it wants. Faults, also of `tell`, that `guard` survives
-        are told as a cycle that failed; without a guard they end the run."""
+        for. A cycle that failed is tried again sooner, unless it may have evicted something: limits are per interval.
+        `around` runs each cycle, in whatever surroundings it wants. Faults, also of `tell`, that `guard` survives are
+        told as a cycle that failed; without a guard they end the run."""
         guard = guard or FaultGuard(limit=0)
+        failures = 0
         while True:
             began = self._clock.monotonic()
             guard.begin()
+            failed = True
             with guard:
-                tell(dataclasses.replace(around(self.once), faults=guard.past))
+                told = around(self.once)
+                failed = bool(told.error)
+                tell(dataclasses.replace(told, faults=guard.past))
+            failures = failures + 1 if failed and not self._acted else 0
             if guard.hurt:
                 faults = guard.state
                 with guard:
                     tell(dataclasses.replace(self._round(), error=faults.why, faults=faults))
-            if wait(max(0.0, interval_seconds - (self._clock.monotonic() - began))):
+            pause = _pause(failures, interval_seconds)
+            if wait(max(0.0, pause - (self._clock.monotonic() - began))):
                 return
 
     def once(self) -> Round:
@@ -122,12 +136,13 @@ class Loop:
         if self._policy.refresh():
             self._setup = reader.setup(self._policy.document)
         self._number += 1
+        self._acted = False
         watch, began = Stopwatch(self._clock.monotonic), self._clock.monotonic()
         told = self._round()
         try:
             told = self._decided(told, watch)
         except (KoordliteError, OSError) as error:
-            told = dataclasses.replace(told, error=str(error))
+            told = dataclasses.replace(told, error=str(error), unreachable=isinstance(error, OSError))
         seconds = self._clock.monotonic() - began
         return dataclasses.replace(told, seconds=seconds, plugin_seconds=watch.seconds)
 
@@ -160,11 +175,19 @@ class Loop:
         self._memory = plan.memory
         carry_out = dry_run.evict if self._evict is None or told.dry_run else self._evict
         self._recall.intend(plan, keep=not told.dry_run)
+        self._acted = not told.dry_run
         attempts = carry_out(plan)
         self._background = {**self._background, **_begun(plan, attempts, told.began)}
         self._recall.end(plan, attempts, self._setup.calm.loops, keep=not told.dry_run)
         problems = (*told.problems, *self._recall.problems)
         return dataclasses.replace(told, plan=plan, attempts=attempts, ended=ended, problems=problems)
+
+
+def _pause(failures: int, interval_seconds: float) -> float:
+    """Seconds from the start of a cycle to that of the next, after so many in a row that failed."""
+    if not failures:
+        return interval_seconds
+    return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 30), interval_seconds)
 
 
 def _begun(plan: EvictionPlan, attempts: tuple[Attempt, ...], now: float) -> Requests:

@@ -57,7 +57,7 @@ def told(cluster: Any) -> Round:
 
 
 def failed(told: Round) -> Round:
-    return dataclasses.replace(told, plan=None, attempts=(), error="the server is away")
+    return dataclasses.replace(told, plan=None, attempts=(), error="the server is away", unreachable=True)
 
 
 class Time:
@@ -102,7 +102,7 @@ def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, t
     assert status == 503 and "the server is away" in words
 
 
-def test_ready_follows_the_last_cycle(endpoints: Endpoints, told: Round) -> None:
+def test_ready_means_that_the_cluster_was_reached(endpoints: Endpoints, told: Round) -> None:
     assert get(endpoints, "/readyz")[0] == 503
     endpoints.publish(told)
     assert get(endpoints, "/readyz") == (200, "leader, dry run\n")
@@ -110,6 +110,18 @@ def test_ready_follows_the_last_cycle(endpoints: Endpoints, told: Round) -> None
     assert get(endpoints, "/readyz")[0] == 503
     endpoints.publish(dataclasses.replace(told, leader=False))
     assert get(endpoints, "/readyz") == (200, "standby, dry run\n")
+
+
+def test_a_cycle_that_fails_though_the_cluster_answers_leaves_it_ready(endpoints: Endpoints, told: Round) -> None:
+    endpoints.publish(told)
+    endpoints.publish(dataclasses.replace(failed(told), error="403 Forbidden: no", unreachable=False))
+    assert get(endpoints, "/readyz") == (200, "leader, dry run; the last cycle failed: 403 Forbidden: no\n")
+    (condition,) = json.loads(get(endpoints, "/report.json")[1])["conditions"]
+    assert condition == {"type": "LastCycleFailed", "status": "True", "message": "403 Forbidden: no"}
+    for path in ("/report", "/report.txt"):
+        assert "The last cycle failed, this is the report of the one before: 403 Forbidden" in get(endpoints, path)[1]
+    endpoints.publish(told)
+    assert "conditions" not in json.loads(get(endpoints, "/report.json")[1])
 
 
 def test_the_last_good_report_stays(endpoints: Endpoints, told: Round) -> None:
