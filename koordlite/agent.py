@@ -14,7 +14,7 @@ from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Lacking
 from koordlite.model.errors import KoordliteError, PlanConflict, Problem
 from koordlite.model.picture.groups import Found
 from koordlite.model.settings import Mode
@@ -46,7 +46,7 @@ class Agent:
             host,
             cluster,
             tasks_seconds=settings.agent.tasks_seconds,
-            monitor_seconds=wants.monitor_seconds(settings.strategies),
+            monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
             wanted=wants.of(asked),
         )
         self._applier = Applier(host, cluster, journal) if journal else None
@@ -124,20 +124,21 @@ class Agent:
         seen = self._with_past(glance.with_fresh_use(self.seen, use))
         seen = dataclasses.replace(seen, ours=self._ours, found=self._found)
         seen = glance.with_fresh_limits(seen, self._host.cgroups, self._host.clock.monotonic())
-        fresh = reflex.allowed(self._judge(reflex.rule(), seen))
+        fresh = reflex.allowed(d for rule in strategies.limiting() for d in self._judge(rule, seen))
         self._remember(fresh)
         applied, because = self._apply(plan.make(fresh, seen.cgroups), seen)
         self.judged = self._moment(seen, fresh, applied, woken=True)
         decisions = reflex.merged(last.decisions, fresh)
         tick = self._report(seen, decisions, (*last.applied, *applied), began, because)
         tick = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
-        self._attend(tick, seen)
+        self._last = tick
+        self._attend(seen, decisions, applied)
         return tick
 
-    def _attend(self, tick: Tick, seen: Snapshot) -> None:
+    def _attend(self, seen: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
         """What the wait that comes now watches."""
-        self._last = tick
-        edge = reflex.edge_milli(tick, seen, band_percent=self._settings.agent.reaction_band_percent)
+        band = self._settings.agent.reaction_band_percent
+        edge = reflex.edge_milli(decisions, applied, seen, modes=self._modes_in_force, band_percent=band)
         self._waker.watch(seen, edge if self._applier and not self.paused else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
@@ -205,7 +206,8 @@ class Agent:
         seen = dataclasses.replace(seen, problems=problems)
         tick = self._report(seen, decisions, applied, began, because)
         tick = dataclasses.replace(tick, foreign=foreign, troubles=self._troubles(seen))
-        self._attend(tick, reflex.sight(reflex.rule(), seen, recent))
+        self._last = tick
+        self._attend(glance.with_fresh_use(seen, recent) if recent else seen, decisions, applied)
         return tick
 
     def _report(
@@ -318,11 +320,10 @@ class Agent:
         try:
             return self._answers.of(strategy, seen, self._settings.strategies)
         except Exception as error:
-            answer = strategies.failed(strategy, error)
-            if self._said.get(strategy.name) != str(answer.evidence["error"]):
+            if self._said.get(strategy.name) != repr(error):
                 LOG.exception("strategy %s failed", strategy.name)
-            self._said[strategy.name] = str(answer.evidence["error"])
-            return (answer,)
+            self._said[strategy.name] = repr(error)
+            return (strategies.failed(strategy, error),)
 
     def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all."""
@@ -382,8 +383,8 @@ def _refusals(applied: tuple[AppliedStep, ...]) -> str:
 
 def _lacking(decisions: tuple[Decision, ...]) -> str:
     """What the configuration requires of the machine, and it has not."""
-    lacking = (d for d in decisions if d.reason == "ResctrlRequired")
-    return "; ".join(f"{d.strategy} is required: {d.evidence['why']}" for d in lacking)
+    lacking = ((d.strategy, d.outcome.why) for d in decisions if isinstance(d.outcome, Lacking))
+    return "; ".join(f"{strategy} is required: {why}" for strategy, why in lacking)
 
 
 def _conflict(conflict: PlanConflict) -> Problem:

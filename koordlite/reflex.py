@@ -1,28 +1,20 @@
-"""A round before its time: which rule it asks, what it may do, and up to where none is needed.
+"""A round before its time: which rules it asks, what they may do, and up to where none is needed.
 
-Only the limit of best effort moves, and only down. Growth, pods that came, and everything else wait for the tick, whose
-pace the steps and windows of the rules are made for.
+Only limits move, and only down. Growth, pods that came, and everything else wait for the tick, whose pace the steps and
+windows of the rules are made for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from koordlite import strategies
-from koordlite.formulas import reaction, suppress
-from koordlite.model.decision import Decision
+from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
-from koordlite.report.tick import Tick
-from koordlite.strategies import Strategy
-
-RULE = "cpuSuppress"
-
-
-def rule() -> Strategy:
-    """The strategy that is asked."""
-    return next(found for found in strategies.discover() if found.name == RULE)
+from koordlite.strategies import Strategy, limiting
 
 
 def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
@@ -30,28 +22,40 @@ def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapsh
 
     The whole time since the last tick would show too little of the surge, and give back what was just taken.
     """
-    return glance.with_fresh_use(seen, recent) if recent and strategy.name == RULE else seen
+    return glance.with_fresh_use(seen, recent) if recent and strategy.surge_edge_milli else seen
 
 
-def edge_milli(tick: Tick, seen: Snapshot, *, band_percent: float) -> int | None:
-    """Use of all others above which the limit that `tick` left is too high; None when it cannot shrink.
+def edge_milli(
+    decisions: Sequence[Decision],
+    applied: Iterable[AppliedStep],
+    seen: Snapshot,
+    *,
+    modes: Mapping[str, str],
+    band_percent: float,
+) -> int | None:
+    """Use of everything but best effort above which a limit in force is too high; None when none can shrink.
 
-    `seen` is the picture that `tick` judged. Source: `formulas.reaction.upper_edge_milli`.
+    `seen` is the picture that `decisions` are about, `applied` the writes that followed.
     """
-    others = glance.others_milli(seen.usage)
-    if tick.modes.get(RULE) != "enforce" or others is None or tick.be_budget is None or tick.be_limit is None:
+    refused = {step.place for step in applied if not step.ok}
+    edges = [
+        rule.surge_edge_milli(seen, limit, band_percent=band_percent)
+        for rule in limiting()
+        if rule.surge_edge_milli and modes.get(rule.name) == "enforce"
+        for decision in decisions
+        if decision.strategy == rule.name and (limit := _in_force(decision, refused))
+    ]
+    return min((edge for edge in edges if edge is not None), default=None)
+
+
+def _in_force(decision: Decision, refused: Collection[str]) -> CPULimit | None:
+    """The limit that a decision left; the one before it when a write of it was refused."""
+    limit = decision.outcome
+    if not isinstance(limit, CPULimit):
         return None
-    by_quota = tick.be_policy == "cfsQuota" or any(d.reason == "SetIsLeast" for d in tick.decisions)
-    least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if by_quota else suppress.MIN_CPUS * 1000
-    if tick.be_limit <= least or not any(pod.is_best_effort for pod in seen.pods):
-        return None
-    return reaction.upper_edge_milli(
-        others_milli=others,
-        budget_milli=tick.be_budget,
-        limit_milli=tick.be_limit,
-        shrink_step_milli=reaction.shrink_step_milli(by_quota=by_quota, capacity_milli=tick.capacity_milli),
-        band_milli=round(tick.capacity_milli * band_percent / 100),
-    )
+    if any(change.place in refused for change in decision.changes):
+        return dataclasses.replace(limit, limit_milli=limit.present_milli)
+    return limit
 
 
 def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:

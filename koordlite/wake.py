@@ -97,7 +97,7 @@ class Waker:
         """Wake when all but best effort use more than `edge_milli`; None: nothing could be done about it."""
         self._seen, self._edge = seen, edge_milli
         if seen is not None and edge_milli is not None and self._sentinel is not None:
-            others = glance.others_milli(seen.usage) or 0
+            others = seen.usage.others_milli or 0
             suspect = reaction.suspect_milli(others_milli=others, edge_milli=edge_milli)
             # Millicores are 10⁶ ns a second.
             self._suspect_rate = max(0, suspect - self._sentinel.outside_milli(seen.usage)) * 1e6
@@ -178,7 +178,7 @@ class Waker:
             return Wake("stop")
         use = sentinel.between(first, self._sentinel.look())
         self._samples += 2
-        others = glance.others_milli(self._seen.usage, use)
+        others = glance.fresh_others_milli(self._seen.usage, use)
         if others is None or others <= self._edge:
             return None
         self._surges += 1

@@ -15,6 +15,27 @@ skip: cannot judge, with the reason; refuse: the input is wrong, the last good s
 Evidence = Mapping[str, int | float | str]
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CPULimit:
+    """The result of a rule that limits the CPU of best effort, in millicores. Waking before the tick stands on it."""
+
+    budget_milli: int
+    """What best effort may use by the rule's formula."""
+    present_milli: int
+    """What it was held to when the picture was taken."""
+    limit_milli: int
+    """What it is held to once the changes of the decision have been made."""
+    by_quota: bool
+    """Held by a quota; otherwise by a set of CPUs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lacking:
+    """The result of a rule that the configuration requires and that this machine cannot carry out: it is degraded."""
+
+    why: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
     """What a strategy answers for one subject it owns. It always answers: silence is not an answer."""
@@ -25,10 +46,20 @@ class Decision:
     reason: str
     """A stable CamelCase word; docs/decisions.md explains each."""
     evidence: Evidence = dataclasses.field(default_factory=dict)
-    """The numbers, in the formula's own names; units are in the names or in docs/formulas.md."""
+    """The numbers, in the formula's own names; units are in the names or in docs/formulas.md. They explain: nothing is
+    decided by them."""
     changes: tuple[Change, ...] = ()
     strategy: str = ""
     """Filled in by `strategies.decide_all`."""
     remember: Mapping[str, float] | None = None
     """What this strategy wants to find in `Snapshot.remembered` next time; None leaves what is there. The last
     decision of a strategy that says something wins."""
+    outcome: CPULimit | Lacking | None = None
+    """What the agent itself acts on, where the rule has such a result."""
+
+    @property
+    def explained(self) -> Evidence:
+        """All numbers that reports show: the result, and the evidence for it."""
+        if isinstance(self.outcome, CPULimit):
+            return {"budget_milli": self.outcome.budget_milli, **self.evidence}
+        return self.evidence

@@ -17,15 +17,13 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 
 
-def others_milli(usage: Usage, fresh: FreshUse | None = None) -> int | None:
-    """Use of everything but best effort, in millicores: of a picture, or as `fresh` shows it; None without a sample.
+def fresh_others_milli(usage: Usage, fresh: FreshUse) -> int | None:
+    """Use of everything but best effort as `fresh` shows it, in millicores; None without a sample of the node.
 
     Where `fresh` has no counter of the whole node, what runs outside of pods counts as in the picture.
     """
     if usage.node is None or usage.best_effort_cpu is None:
         return None
-    if fresh is None:
-        return max(0, usage.node.cpu - usage.best_effort_cpu)
     return _node_milli(usage, usage.node, fresh) - fresh.best_effort
 
 

@@ -11,7 +11,6 @@ from koordlite.model.pod.pod import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.strategies import Strategy
-from koordlite.strategies.resctrl import Config as ResctrlSettings
 
 Pods = tuple[Pod, ...]
 
@@ -40,10 +39,10 @@ LOG = logging.getLogger(__name__)
 Asked = Callable[[SLO, Pods], Wants]
 
 
-def monitor_seconds(settings: Mapping[str, StrategySettings]) -> float:
-    """How often resctrl's counters are looked at; never while the strategy is off."""
-    section = settings.get("resctrl")
-    return section.monitor_seconds if isinstance(section, ResctrlSettings) and section.mode != "off" else 0.0
+def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, StrategySettings]) -> float:
+    """How often resctrl's counters are looked at: as often as any of these strategies wants; 0 is never."""
+    asked = (strategy.monitor_seconds(settings[strategy.name]) for strategy in strategies)
+    return min((seconds for seconds in asked if seconds > 0), default=0.0)
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:

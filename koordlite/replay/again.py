@@ -21,7 +21,8 @@ class Judge:
     def decisions(self, moment: Moment) -> tuple[Decision, ...]:
         """What the agent decides that sees `moment`, with the settings that are in it."""
         if moment.woken:
-            return reflex.allowed(self._of(reflex.rule(), moment.seen, moment))
+            answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.seen, moment))
+            return reflex.allowed(answers)
         return strategies.in_turn(
             moment.seen,
             moment.settings,

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from koordlite import strategies
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
@@ -16,8 +17,6 @@ from koordlite.replay.otherwise import Course, Other
 from koordlite.report import threshold
 from koordlite.report.summary import kind
 
-LIMITING = "cpuSuppress"
-"""The strategy whose limits are compared."""
 MOST_POINTS = 2000
 MOST_TURNS = 400
 LONGEST_STEP_SECONDS = 60.0
@@ -102,7 +101,7 @@ def compare(moments: Iterable[Moment], other: Other) -> Comparison:
         changes = course.carried_out(shown, decisions)
         mine = landed(moment)
         point = Point(gauge(moment, mine), gauge(shown, changes))
-        sums.limits_enforced |= shown.settings[LIMITING].mode == "enforce"
+        sums.limits_enforced |= any(shown.settings[rule.name].mode == "enforce" for rule in strategies.limiting())
         sums.add(point, changed=(mine, changes), decided=(moment.decisions, decisions))
     return sums.comparison()
 

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.replay.again import Check, Mismatch
-from koordlite.replay.compare import LIMITING, Comparison, Side, Turn
+from koordlite.replay.compare import Comparison, Side, Turn
 from koordlite.report import threshold, units
 from koordlite.report.sentence import sentence
+from koordlite.strategies import limiting
 
-ONLY_OBSERVED = f"{LIMITING} only observes here, so no limit moves: --mode enforce shows what it would have done"
+_LIMITING = ", ".join(rule.name for rule in limiting())
+ONLY_OBSERVED = f"{_LIMITING} only observes here, so no limit moves: --mode enforce shows what it would have done"
 MOST_TURNS = 20
 _WIDTH = 34
 

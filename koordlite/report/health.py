@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from koordlite.model.decision import Lacking
 from koordlite.model.status.faults import Faults
 from koordlite.report.tick import Tick
 
@@ -42,12 +43,12 @@ def ready(tick: Tick, *, stale_seconds: float) -> tuple[Check, ...]:
     """Whether the last tick saw what it needs, and was judged and written without error."""
     # A refused pod of one strategy is no reason to call the whole agent unready; a rule that crashes is.
     crashed = (f"{d.strategy}: {d.evidence.get('error', '')}" for d in tick.decisions if d.reason == "StrategyFailed")
-    lacking = (d for d in tick.decisions if d.reason == "ResctrlRequired")
+    lacking = (f"{d.strategy} is required: {d.outcome.why}" for d in tick.decisions if isinstance(d.outcome, Lacking))
     return (
         Check("node", "" if tick.node else "the Node object has not been seen yet"),
         Check("inputs", "; ".join(_stale(tick, stale_seconds))),
         Check("strategies", "; ".join(crashed)),
-        Check("hardware", next((f"resctrl is required: {d.evidence['why']}" for d in lacking), "")),
+        Check("hardware", next(lacking, "")),
         Check("picture", _blind(tick)),
     )
 

@@ -35,7 +35,7 @@ def sentence(decision: Decision) -> str:
     if template is None:
         return _generic(decision)
     template = _OPTIONAL.sub(lambda found: _if_known(found[1], decision), template)
-    if not all(name == "does" or name in decision.evidence for name, _ in _FIELD.findall(template)):
+    if not all(name == "does" or name in decision.explained for name, _ in _FIELD.findall(template)):
         return _generic(decision)
     return _FIELD.sub(lambda found: _value(found[1], decision, full=bool(found[2])), template)
 
@@ -47,7 +47,7 @@ def headline(decision: Decision) -> str:
 
 def terms(decision: Decision) -> list[tuple[str, str]]:
     """The evidence as rows of name and value, in the order the strategy gave it."""
-    return [(units.label(name), term(name, value, decision)) for name, value in decision.evidence.items()]
+    return [(units.label(name), term(name, value, decision)) for name, value in decision.explained.items()]
 
 
 def term(name: str, value: int | float | str, decision: Decision) -> str:
@@ -57,15 +57,15 @@ def term(name: str, value: int | float | str, decision: Decision) -> str:
 
 def _if_known(part: str, decision: Decision) -> str:
     names = [name for name, _ in _FIELD.findall(part) if name != "does"]
-    known = all(name in decision.evidence for name in names)
-    return part if known and any(decision.evidence[name] not in _NOTHING for name in names) else ""
+    known = all(name in decision.explained for name in names)
+    return part if known and any(decision.explained[name] not in _NOTHING for name in names) else ""
 
 
 def _value(name: str, decision: Decision, *, full: bool) -> str:
     if name == "does":
         return _DOES.get(decision.verdict, decision.verdict)
     show = units.full if full else units.bare
-    return show(_named(name, decision), decision.evidence[name])
+    return show(_named(name, decision), decision.explained[name])
 
 
 def _named(name: str, decision: Decision) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
-from koordlite.model.decision import Decision
+from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.errors import Problem
 from koordlite.model.picture.usage import Use
 from koordlite.model.pressure import Pressure
@@ -22,7 +22,6 @@ from koordlite.report import present, resctrl_use
 from koordlite.report.present import CPUCell
 from koordlite.report.resctrl_use import OwnedUse
 
-BUDGET = "budget_milli"
 """The evidence field under which the suppress strategy files the formula's answer."""
 
 
@@ -167,5 +166,5 @@ def _status(modes: Mapping[str, str]) -> str:
 
 
 def _budget(decisions: Iterable[Decision]) -> int | None:
-    found = (decision.evidence[BUDGET] for decision in decisions if BUDGET in decision.evidence)
-    return next((int(value) for value in found), None)
+    limits = (decision.outcome for decision in decisions if isinstance(decision.outcome, CPULimit))
+    return next((limit.budget_milli for limit in limits), None)

@@ -7,10 +7,10 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.model.decision import Decision
+from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.pod.pod import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
@@ -31,6 +31,18 @@ SENTENCES = {
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
 
 
+class SurgeEdge(Protocol):
+    """See `Strategy.surge_edge_milli`."""
+
+    def __call__(self, seen: Snapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+        """Of `limit`, in force since `seen`; None when it cannot shrink."""
+        ...
+
+
+def _never(_config: StrategySettings) -> float:
+    return 0.0
+
+
 def _nothing(_slo: SLO) -> tuple[()]:
     return ()
 
@@ -48,6 +60,11 @@ class Strategy:
     config: type[StrategySettings]
     decide: Decide
     doc: str
+    surge_edge_milli: SurgeEdge | None = None
+    """Optional in a module: above which use of everything but best effort the limit it set is too high. A rule that
+    has it is asked between two ticks as well, and may then only tighten its limit."""
+    monitor_seconds: Callable[[StrategySettings], float] = _never
+    """Optional in a module: how often it wants resctrl's counters, with its settings; 0 never."""
     formerly: str = ""
     """Optional in a module (`FORMERLY`): the name it had, so that an old configuration is told the new one."""
     reads: Asked = _nobody
@@ -77,6 +94,12 @@ def discover() -> tuple[Strategy, ...]:
     """All strategies, in the order of their file names; packages hold what strategies share."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
     return tuple(_load(name) for name in names)
+
+
+@functools.cache
+def limiting() -> tuple[Strategy, ...]:
+    """Those that limit the CPU of best effort, and so are asked between two ticks as well."""
+    return tuple(strategy for strategy in discover() if strategy.surge_edge_milli)
 
 
 def judge(strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
@@ -160,6 +183,8 @@ def _load(name: str) -> Strategy:
         config=module.Config,
         decide=module.decide,
         doc=(module.__doc__ or "").strip(),
+        surge_edge_milli=getattr(module, "surge_edge_milli", None),
+        monitor_seconds=getattr(module, "monitor_seconds", _never),
         formerly=getattr(module, "FORMERLY", ""),
         reads=getattr(module, "reads", _nobody),
         throttling=getattr(module, "throttling", _nobody),

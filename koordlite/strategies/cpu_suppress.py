@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import cpu_select, pools, suppress
+from koordlite.formulas import cpu_select, measured, pools, reaction, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision, Verdict
+from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
@@ -42,6 +42,16 @@ class Config(StrategySettings):
     are among the CPUs of best effort. Koordinator's gate BECPUManager, which gives up the limit for it."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Budget:
+    """What best effort may use, in millicores."""
+
+    milli: int
+    """By the formula, now."""
+    followed_milli: int
+    """What the limit follows: steadier than the formula."""
+
+
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision by the policy in force, and one for the other policy if it left something behind."""
     if seen.layout.besteffort not in seen.cgroups:
@@ -52,16 +62,35 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     if stop:
         yield stop
         return
-    evidence = be_budget.terms(seen)
-    followed = _followed(seen, config, memory, int(evidence["budget_milli"]))
-    if followed != evidence["budget_milli"]:
-        evidence["followed_milli"] = followed
+    budget_milli, evidence = be_budget.budget(seen)
+    budget = Budget(budget_milli, _followed(seen, config, memory, budget_milli))
+    if budget.followed_milli != budget.milli:
+        evidence["followed_milli"] = budget.followed_milli
     if seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
-        yield _remembering(seen, memory, followed, _by_quota(seen, evidence, followed))
+        yield _remembering(seen, memory, budget, _by_quota(seen, evidence, budget))
         yield _full_set(seen, config, "PolicyIsQuota", {})
     else:
-        yield _remembering(seen, memory, followed, _by_cpuset(seen, config, evidence, followed))
-        yield from _quota_beside_set(seen, evidence, followed)
+        yield _remembering(seen, memory, budget, _by_cpuset(seen, config, evidence, budget))
+        yield from _quota_beside_set(seen, evidence, budget)
+
+
+def surge_edge_milli(seen: Snapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+    """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
+    shrink. Source: `formulas.reaction.upper_edge_milli`."""
+    others = seen.usage.others_milli
+    least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
+    if others is None or seen.node is None or limit.limit_milli <= least:
+        return None
+    if not any(pod.is_best_effort for pod in seen.pods):
+        return None
+    capacity = seen.node.capacity_milli
+    return reaction.upper_edge_milli(
+        others_milli=others,
+        budget_milli=limit.budget_milli,
+        limit_milli=limit.limit_milli,
+        shrink_step_milli=reaction.shrink_step_milli(by_quota=limit.by_quota, capacity_milli=capacity),
+        band_milli=round(capacity * band_percent / 100),
+    )
 
 
 def _why_not(seen: Snapshot, config: Config, memory: Memory) -> Decision | None:
@@ -101,31 +130,48 @@ def _followed(seen: Snapshot, config: Config, memory: Memory, budget_milli: int)
     )
 
 
-def _remembering(seen: Snapshot, memory: Memory, followed_milli: int, decision: Decision) -> Decision:
+def _remembering(seen: Snapshot, memory: Memory, budget: Budget, decision: Decision) -> Decision:
     """The decision with what the next tick has to know of it."""
-    fell = memory.followed_milli is not None and followed_milli < memory.followed_milli
+    fell = memory.followed_milli is not None and budget.followed_milli < memory.followed_milli
     spike = fell and decision.verdict == "shrink"
-    kept = Memory(followed_milli, seen.time if spike else memory.shrunk_at)
+    kept = Memory(budget.followed_milli, seen.time if spike else memory.shrunk_at)
     return dataclasses.replace(decision, remember=kept.kept())
 
 
-def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, followed_milli: int) -> Decision:
+def _limit(
+    seen: Snapshot, budget: Budget, *, cpus: tuple[int, int], quotas_us: tuple[int, int], by_quota: bool
+) -> CPULimit:
+    """The result for so many CPUs and such a quota, each at present and as decided; -1 is no quota."""
+    period = seen.cgroups[seen.layout.besteffort].period_us
+    present, decided = (
+        measured.be_limit_milli(cpus=count, quota_us=quota, period_us=period)
+        for count, quota in zip(cpus, quotas_us, strict=True)
+    )
+    return CPULimit(budget_milli=budget.milli, present_milli=present, limit_milli=decided, by_quota=by_quota)
+
+
+def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
     present = _held(seen, config)
     forbidden = _forbidden(seen)
     cpus = usable_cpus.pod_cpus(seen)
     target = cpu_select.be_cpuset(
-        count=suppress.cpu_target(budget_milli=followed_milli, present=len(present), cpus=len(cpus)),
+        count=suppress.cpu_target(budget_milli=budget.followed_milli, present=len(present), cpus=len(cpus)),
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
         forbidden=forbidden,
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
+    quota = seen.cgroups[seen.layout.besteffort].quota_us
+    quota = UNLIMITED if quota is None else quota
+    counts = (len(present), len(target) or len(present))
+    limit = _limit(seen, budget, cpus=counts, quotas_us=(quota, quota), by_quota=False)
     if not target:
-        return Decision("besteffort", "hold", "NoCPULeftForBestEffort", {**evidence, "forbidden": str(forbidden)})
+        evidence["forbidden"] = str(forbidden)
+        return Decision("besteffort", "hold", "NoCPULeftForBestEffort", evidence, outcome=limit)
     verdict: Verdict = "shrink" if len(target) < len(present) else "grow" if len(target) > len(present) else "set"
     changes = _set_changes(seen, config, target)
-    return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes)
+    return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes, outcome=limit)
 
 
 def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
@@ -175,36 +221,44 @@ def _usable(cgroup: Cgroup) -> CPUSet:
     return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
-def _by_quota(seen: Snapshot, evidence: Evidence, followed_milli: int) -> Decision:
-    assert seen.node is not None
+def _wanted_quota(seen: Snapshot, budget: Budget) -> int | None:
+    """The quota that follows the budget, in µs per period; None where the group has no quota file."""
+    present = seen.cgroups[seen.layout.besteffort].quota_us
+    if present is None or seen.node is None:
+        return None
+    capacity = seen.node.capacity_milli
+    target = suppress.quota_target(budget_milli=budget.followed_milli, current_us=present, capacity_milli=capacity)
+    return present if target is None else target
+
+
+def _by_quota(seen: Snapshot, evidence: Evidence, budget: Budget) -> Decision:
     root = seen.layout.besteffort
-    present = seen.cgroups[root].quota_us
-    if present is None:
+    present, target = seen.cgroups[root].quota_us, _wanted_quota(seen, budget)
+    if present is None or target is None:
         return Decision("besteffort", "skip", "NoQuotaFile", evidence)
-    target = suppress.quota_target(
-        budget_milli=followed_milli, current_us=present, capacity_milli=seen.node.capacity_milli
-    )
-    if target is None or target == present:
-        return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present})
+    cpus = len(_usable(seen.cgroups[root]))
+    limit = _limit(seen, budget, cpus=(cpus, cpus), quotas_us=(present, target), by_quota=True)
+    if target == present:
+        return Decision("besteffort", "hold", "BECPUBudget", {**evidence, "quota_us": present}, outcome=limit)
     verdict: Verdict = "grow" if present != UNLIMITED and target > present else "shrink"
     evidence = {**evidence, "present_quota_us": present, "quota_us": target}
     changes = (CgroupChange(root, "cpu.quota", target), *_quotas_below(seen, target))
-    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes)
+    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes, outcome=limit)
 
 
-def _quota_beside_set(seen: Snapshot, evidence: Evidence, followed_milli: int) -> Iterator[Decision]:
+def _quota_beside_set(seen: Snapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
     """Under the cpuset policy the quota follows the budget where best effort has no more CPUs than a set must keep.
 
     It is lifted when it has grown to all those CPUs.
     """
     allowed = _allowed(seen)
     if 0 < len(allowed) <= suppress.MIN_CPUS:
-        by_quota = _by_quota(seen, evidence, followed_milli)
-        quota_us = by_quota.evidence.get("quota_us")
-        if quota_us is None or int(quota_us) < len(allowed) * suppress.PERIOD_US:
+        found = _by_quota(seen, evidence, budget)
+        quota_us = _wanted_quota(seen, budget)
+        if quota_us is None or quota_us < len(allowed) * suppress.PERIOD_US:
             reason = "NoQuotaFile" if quota_us is None else "SetIsLeast"
-            numbers = {**by_quota.evidence, "cpuset": str(allowed)}
-            yield Decision("besteffort/quota", by_quota.verdict, reason, numbers, by_quota.changes)
+            numbers = {**found.evidence, "cpuset": str(allowed)}
+            yield dataclasses.replace(found, subject="besteffort/quota", reason=reason, evidence=numbers)
             return
     yield from _quota_release(seen, "PolicyIsCPUSet")
 

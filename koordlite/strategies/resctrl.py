@@ -18,7 +18,7 @@ from koordlite.changes.resctrl_schemata import SchemataChange
 from koordlite.changes.resctrl_tasks import TasksChange
 from koordlite.model import keys
 from koordlite.model.change import Change
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Lacking
 from koordlite.model.pod import resctrl_protocol as protocol
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
@@ -93,6 +93,11 @@ class _GroupBudget:
 # ── no resctrl on this machine ──
 
 
+def monitor_seconds(config: Config) -> float:
+    """How often the counters are looked at; 0 is never."""
+    return config.monitor_seconds
+
+
 def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
     why = {"why": seen.resctrl.absent}
     annotated = list(_annotated(seen, config))
@@ -100,7 +105,7 @@ def _absent(seen: Snapshot, config: Config) -> Iterator[Decision]:
     if seen.resctrl.mountable and config.mount == "ifAbsent" and is_needed:
         yield Decision("resctrl", "set", "ResctrlMounted", why, (ResctrlMountChange(),))
     elif config.require == "required":
-        yield Decision("resctrl", "refuse", "ResctrlRequired", why)
+        yield Decision("resctrl", "refuse", "ResctrlRequired", why, outcome=Lacking(seen.resctrl.absent))
     yield from (Decision(f"{_PLACE}{qos}", "skip", "NoResctrl", why) for qos in RESCTRL_CLASSES)
     yield from (Decision(f"pod/{pod.key}", "skip", "NoResctrl", why) for pod in annotated)
 

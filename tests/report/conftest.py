@@ -10,7 +10,7 @@ import pytest
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision, Verdict
+from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
@@ -44,14 +44,14 @@ def suppress(*, prod: int, present: int, target: int) -> Decision:
     evidence: dict[str, int | float | str] = {
         **terms,
         "system_milli": 1400,
-        "budget_milli": budget,
         "present_cpus": present,
         "target_cpus": target,
         "cpuset": cpus,
     }
+    limit = CPULimit(budget_milli=budget, present_milli=present * 1000, limit_milli=target * 1000, by_quota=False)
     changes = () if present == target else (CgroupChange("kubepods/besteffort", "cpuset.cpus", CPUSet.parse(cpus)),)
     verdict: Verdict = "hold" if present == target else "shrink" if target < present else "grow"
-    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes, "cpuSuppress")
+    return Decision("besteffort", verdict, "BECPUBudget", evidence, changes, "cpuSuppress", outcome=limit)
 
 
 def offered(amount: int) -> Decision:
@@ -79,7 +79,7 @@ def tick_at(second: int, before: int) -> Tick:
         prod_cpu=prod,
         be_cpu=used,
         be_limit=wanted * 1000,
-        be_budget=int(decision.evidence["budget_milli"]),
+        be_budget=20800 - prod - 1400,
         batch_cpu=8000 - prod // 2,
         batch_memory=(40 << 30) - second * (32 << 20),
         be_cpuset=f"9-{8 + wanted}",

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Lacking
 from koordlite.report import health
 from koordlite.report.tick import Tick
 
@@ -42,7 +42,11 @@ def test_alive_means_that_rounds_come(age: float | None, why: str) -> None:
             id="a rule that crashes",
         ),
         pytest.param(
-            {"decisions": (Decision("x", "skip", "ResctrlRequired", {"why": "no such hardware"}),)},
+            {
+                "decisions": (
+                    Decision("x", "skip", "ResctrlRequired", strategy="resctrl", outcome=Lacking("no such hardware")),
+                )
+            },
             "resctrl is required: no such hardware",
             id="what is required and not there",
         ),

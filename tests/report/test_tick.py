@@ -13,7 +13,7 @@ from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model import keys
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.decision import Decision
+from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.node import SystemQoS
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import Usage, Use
@@ -29,7 +29,8 @@ MODES = {"cpuSuppress": "enforce"}
 
 def narrow(cpus: str, *groups: str) -> Decision:
     changes = tuple(CgroupChange(group, "cpuset.cpus", CPUSet.parse(cpus)) for group in groups)
-    return Decision("besteffort", "shrink", "BECPUBudget", {"budget_milli": 2300}, changes, "cpuSuppress")
+    limit = CPULimit(budget_milli=2300, present_milli=4000, limit_milli=2000, by_quota=False)
+    return Decision("besteffort", "shrink", "BECPUBudget", {}, changes, "cpuSuppress", outcome=limit)
 
 
 def ok(*decisions: Decision) -> tuple[AppliedStep, ...]:

@@ -72,9 +72,11 @@ def test_evidence_holds_every_term_of_the_formula(build: Any) -> None:
         "host_milli": 500,
         "system_milli": 6000 - 1500 - 2000 - 500,
         "min_percent": 10,
-        "budget_milli": 5200 - 1500 - 500 - 2000,
     }
     assert terms.items() <= dict(decision.evidence).items()
+    assert "budget_milli" not in decision.evidence, "evidence explains: what is acted on is the outcome"
+    assert decision.outcome.budget_milli == 5200 - 1500 - 500 - 2000
+    assert decision.explained == {"budget_milli": 1200, **decision.evidence}
 
 
 def test_reserved_cpu_counts_as_used_by_the_system(build: Any) -> None:

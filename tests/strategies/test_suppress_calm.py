@@ -115,15 +115,15 @@ def test_a_step_is_followed_at_once_and_in_full(build: Any, policy: str) -> None
 def test_the_limit_never_exceeds_the_budget_by_more_than_the_band_and_one_cpu(build: Any, loads: list[int]) -> None:
     loop = Loop(build, 64)
     for used in loads:
-        budget = int(loop.tick(used).evidence["budget_milli"])
+        budget = loop.tick(used).outcome.budget_milli
         assert loop.held * 1000 < max(budget, 1001) + 1000 + 64 * 20
 
 
 def test_what_is_followed_is_said(build: Any) -> None:
     loop = Loop(build, 8)
     loop.tick(1000)
-    evidence = loop.tick(1100).evidence
-    assert (evidence["budget_milli"], evidence["followed_milli"]) == (4100, 4200)
+    decision = loop.tick(1100)
+    assert (decision.outcome.budget_milli, decision.evidence["followed_milli"]) == (4100, 4200)
     assert "followed_milli" not in loop.tick(3000).evidence
 
 

@@ -36,3 +36,10 @@ class Usage:
     """Part of its periods in which a container was throttled, 0 to 1, by group; as `containers`."""
     samples: int = 1
     """How many samples the mean is over; 1 for the last sample."""
+
+    @property
+    def others_milli(self) -> int | None:
+        """Use of everything but best effort, in millicores; None without a sample."""
+        if self.node is None or self.best_effort_cpu is None:
+            return None
+        return max(0, self.node.cpu - self.best_effort_cpu)

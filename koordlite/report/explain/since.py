@@ -66,7 +66,7 @@ def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:
 
 
 def _rows(before: Decision, after: Decision) -> Iterator[str]:
-    names = _different(before.evidence, after.evidence)
+    names = _different(before.explained, after.explained)
     wide = max((len(units.label(name)) for name in names), default=0)
     if not names:
         yield "    no number differs"
@@ -88,15 +88,15 @@ def _by(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> float
 
 
 def _terms(decision: Decision | None) -> Mapping[str, Any]:
-    return decision.evidence if decision else {}
+    return decision.explained if decision else {}
 
 
 def _shown(name: str, decision: Decision) -> str:
-    return term(name, decision.evidence[name], decision) if name in decision.evidence else "–"
+    return term(name, decision.explained[name], decision) if name in decision.explained else "–"
 
 
 def _change(name: str, before: Decision, after: Decision) -> str:
-    by = _by(name, before.evidence, after.evidence)
+    by = _by(name, before.explained, after.explained)
     if by is None:
         return ""
     return f"  ({'+' if by > 0 else '−'}{term(name, abs(by), after)})"

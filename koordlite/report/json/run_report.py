@@ -79,7 +79,7 @@ def decided(decision: Decision) -> Object:
         "verdict": decision.verdict,
         "reason": decision.reason,
         "sentence": sentence(decision),
-        "evidence": dict(decision.evidence),
+        "evidence": dict(decision.explained),
         "changes": [change.place for change in decision.changes],
     }
 

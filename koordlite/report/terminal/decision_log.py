@@ -161,7 +161,7 @@ class DecisionLog:
     def _write(self, decision: Decision, *, is_new: bool) -> None:
         level = self._levels.of(decision)
         if level == "debug":
-            numbers = " ".join(f"{name}={value}" for name, value in decision.evidence.items())
+            numbers = " ".join(f"{name}={value}" for name, value in decision.explained.items())
             places = " ".join(change.place for change in decision.changes)
             self._log.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
         elif is_new and (level == "info" or (level == "warning" and decision.verdict in _ALARMS)):

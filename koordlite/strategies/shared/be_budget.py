@@ -38,8 +38,8 @@ class Memory:
         return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
 
 
-def terms(seen: Snapshot) -> Evidence:
-    """The terms of `suppress.be_cpu_budget` and its result, in millicores, under the formula's names.
+def budget(seen: Snapshot) -> tuple[int, Evidence]:
+    """The result of `suppress.be_cpu_budget` in millicores, and its terms under the formula's names.
 
     The picture must have a Node with capacity and a sample of its use. Source: Koordinator `calculateBESuppressCPU`;
     who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
@@ -48,18 +48,17 @@ def terms(seen: Snapshot) -> Evidence:
     capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
     minimum = threshold.cpu_suppress_min_percent
     parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": _system_milli(seen)}
-    budget = suppress.be_cpu_budget(
+    budget_milli = suppress.be_cpu_budget(
         capacity_milli=capacity,
         threshold_percent=threshold.cpu_suppress_threshold_percent,
         min_percent=minimum,
         **parts,
     )
-    return {
+    return budget_milli, {
         "capacity_milli": capacity,
         "threshold_percent": threshold.cpu_suppress_threshold_percent,
         **parts,
         **({} if minimum is None else {"min_percent": minimum}),
-        "budget_milli": budget,
     }
 
 

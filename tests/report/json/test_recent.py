@@ -33,8 +33,8 @@ def test_a_tick_comes_back_with_all_that_a_screen_shows(ticks: tuple[Tick, ...])
             "ages",
         ):
             assert getattr(back, name) == getattr(tick, name), name
-        told = [(d.strategy, d.subject, d.verdict, d.reason, d.evidence) for d in back.decisions]
-        assert told == [(d.strategy, d.subject, d.verdict, d.reason, d.evidence) for d in tick.decisions]
+        told = [(d.strategy, d.subject, d.verdict, d.reason, d.explained) for d in back.decisions]
+        assert told == [(d.strategy, d.subject, d.verdict, d.reason, d.explained) for d in tick.decisions]
 
 
 def test_a_tick_of_a_real_picture_comes_back(picture: object) -> None:
