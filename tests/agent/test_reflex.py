@@ -10,7 +10,8 @@ import pytest
 from emulated import Emulated
 
 from koordlite import reflex
-from koordlite.model.decision import CgroupChange, CPULimit, Decision
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 
