@@ -258,7 +258,8 @@ def _quota_beside_set(seen: Snapshot, evidence: Evidence, budget: Budget) -> Ite
         if quota_us is None or quota_us < len(allowed) * suppress.PERIOD_US:
             reason = "NoQuotaFile" if quota_us is None else "SetIsLeast"
             numbers = {**found.evidence, "cpuset": str(allowed)}
-            yield dataclasses.replace(found, subject="besteffort/quota", reason=reason, evidence=numbers)
+            verdict, changes, limit = found.verdict, found.changes, found.outcome
+            yield Decision("besteffort/quota", verdict, reason, numbers, changes, outcome=limit)
             return
     yield from _quota_release(seen, "PolicyIsCPUSet")
 
