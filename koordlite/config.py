@@ -99,8 +99,14 @@ def load(path: pathlib.Path) -> Settings:
     """Settings of the file at `path`; ConfigError lists every mistake in it."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(str(path), "$", "", str(error), "name a readable YAML file")) from error
+    except IsADirectoryError as error:
+        do = "name the koordlite.yaml in it; a folder of manifests is named with --cluster"
+        raise ConfigError(Problem(str(path), "file", "", "this is a folder, not a file", do)) from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigError(Problem(str(path), "file", "", why, "name a readable YAML file")) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(Problem(str(path), "file", "", str(error), "name a YAML file in UTF-8")) from error
     return parse(text, str(path))
 
 

@@ -19,8 +19,13 @@ FOUND = 3
 """Exit code of `plan --fail-on-findings` when a pod stands wrong."""
 
 
+INTERRUPTED = 130
+"""As a shell reports a command that Ctrl-C ended."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. 0: done; 2: bad input, every problem on stderr; 3: findings, with `--fail-on-findings`."""
+    """Run a command. 0: done; 2: bad input, every problem on stderr; 3: findings, with `--fail-on-findings`;
+    130: interrupted."""
     args = parser().parse_args(argv)
     try:
         code: int = args.run(args)
@@ -30,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except BrokenPipeError:
         return 0
+    except KeyboardInterrupt:
+        print("descheduler: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except (KoordliteError, OSError) as error:
         print(f"descheduler: {error}", file=sys.stderr)
         return 2

@@ -173,7 +173,7 @@ def _read(raw: bytes | msgspec.Raw, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=shape)
     except msgspec.DecodeError as error:
-        raise ApiError(0, "", f"{shape.__name__} {_name(raw)} cannot be read: {error}: mend or delete it") from error
+        raise ApiError(0, "", f"{shape.__name__} {_name(raw)} cannot be read: {error}: fix or delete it") from error
 
 
 def _name(raw: bytes | msgspec.Raw) -> str:

@@ -68,7 +68,7 @@ def _wrong(module: Any) -> str:
 
 def _unusable(entry: metadata.EntryPoint, why: str) -> ConfigError:
     package = entry.dist.name if entry.dist else "an unknown package"
-    do = f"mend or uninstall {package}"
+    do = f"fix or uninstall {package}"
     return ConfigError(Problem(f"plugin {entry.name} of {package}", entry.value, "", why, do))
 
 

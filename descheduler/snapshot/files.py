@@ -164,7 +164,7 @@ def _from_yaml(path: pathlib.Path, data: bytes) -> Iterator[bytes]:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         why = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise InputError(Problem(where, "YAML", "", why, "mend the syntax")) from error
+        raise InputError(Problem(where, "YAML", "", why, "fix the syntax")) from error
     for number, document in enumerate(documents):
         if document is not None:
             yield _to_json(document, f"{path} document {number + 1}")
@@ -205,7 +205,7 @@ def _syntax(data: bytes, path: str) -> Problem:
     try:
         json.loads(data)
     except json.JSONDecodeError as error:
-        return Problem(f"{path}:{error.lineno}:{error.colno}", "JSON", "", error.msg, "mend the syntax")
+        return Problem(f"{path}:{error.lineno}:{error.colno}", "JSON", "", error.msg, "fix the syntax")
     except UnicodeDecodeError as error:
         return Problem(path, "JSON", "", f"not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8")
     return Problem(path, "JSON", "", "not JSON as Kubernetes writes it", _HOW)

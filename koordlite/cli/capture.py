@@ -27,6 +27,7 @@ def capture(args: argparse.Namespace) -> int:
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):
+        machines.need_node(args, machine.cluster)
         watching = captures.Watching(machine.host.files)
         host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
         moment = _look(Agent(host, machine.cluster, settings), host)

@@ -7,7 +7,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 
-from koordlite.cli import asking, looking, moment_word
+from koordlite.cli import asking, looking, times
 from koordlite.cli import machine as machines
 from koordlite.model.errors import InputError, Problem
 from koordlite.report.explain import since
@@ -60,7 +60,7 @@ def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
 
 
 def _when(text: str | None, option: str, now: float) -> float | None:
-    return None if text is None else moment_word.seconds(text, option, now=now)
+    return None if text is None else times.moment(text, option, now=now)
 
 
 def _said(subject: str, say: Callable[[], str]) -> str:

@@ -8,23 +8,28 @@ import math
 import pathlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from koordlite import config, strategies
 from koordlite.clock import RealClock
 from koordlite.config import Agent, Http, Settings
-from koordlite.host import bundle, sysfs
+from koordlite.host import bundle, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.folder.manifests import ManifestCluster
-from koordlite.model.errors import ConfigError, Problem
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.node import Node
 from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
-from koordlite.ports import Clock, Cluster
+from koordlite.ports import Clock, Cluster, Files
+from koordlite.report import units
 from koordlite.sandbox import Sandbox, shapes
 from koordlite.sandbox.chaos import Chaos
 from koordlite.sandbox.cluster.cluster import SandboxCluster
+
+CAPACITY_TOLERANCE = 0.1
+"""Part of the memory by which a Node may differ from its machine: what firmware and the kernel keep varies."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,77 +97,95 @@ def machine(args: argparse.Namespace, chosen: Settings, stop: threading.Event | 
     """The machine and the cluster that the options name. ConfigError when they do not go together."""
     if args.sandbox:
         return _sandbox(args, chosen, stop)
+    host = bundle.bind(files(args), RealClock(stop), kubepods=chosen.agent.kubepods)
+    found = cluster(args, chosen, host.files, host.clock, stop)
+    name = f"recording {args.recorded[0]}" if args.recorded else socket.gethostname()
+    return Machine(host, found, name, remote=_remote(found))
+
+
+def files(args: argparse.Namespace) -> Files:
+    """The files of the machine that the options name."""
+    if args.sandbox:
+        return _emulated(args).files
     if args.recorded:
-        return _recorded(args, chosen)
-    host = bundle.bind(RealFiles(), RealClock(stop), kubepods=chosen.agent.kubepods)
-    found = cluster(args, chosen, host, stop)
-    return Machine(host, found, socket.gethostname(), remote=_remote(found))
+        from koordlite.host.recorded import RecordedFiles
+
+        return RecordedFiles([pathlib.Path(folder) for folder in args.recorded])
+    return RealFiles()
 
 
-def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
+def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Event | None = None) -> Sandbox:
     if args.sandbox not in shapes():
         do = f"write one of: {', '.join(shapes())}"
         raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
+    return Sandbox(args.sandbox, pace=pace, stop=stop)
+
+
+def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
     speed = getattr(args, "speed", None)
-    emulated = Sandbox(args.sandbox, pace=1 / speed if speed else 0.0, stop=stop)
-    named = _named_cluster(args, chosen, emulated, stop)
-    cluster = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
-    cluster.view()  # Its kubelet makes the groups that are looked for next.
+    emulated = _emulated(args, pace=1 / speed if speed else 0.0, stop=stop)
+    if not args.cluster and not getattr(args, "kubeconfig", None):
+        do = "name a folder of manifests, or an API server with --kubeconfig"
+        raise ConfigError(Problem("command line", "--cluster", "", "an emulated node needs a cluster to be in", do))
+    named = cluster(args, chosen, emulated.files, emulated.clock, stop)
+    shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
+    shown.view()  # Its kubelet makes the groups that are looked for next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir
-    return Machine(host, cluster, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named))
+    return Machine(host, shown, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named))
 
 
 def _remote(found: Cluster) -> KubeCluster | None:
     return found if isinstance(found, KubeCluster) else None
 
 
-def _named_cluster(
-    args: argparse.Namespace, chosen: Settings, emulated: Sandbox, stop: threading.Event | None
+def cluster(
+    args: argparse.Namespace, chosen: Settings, files: Files, clock: Clock, stop: threading.Event | None = None
 ) -> Cluster:
-    topology = sysfs.topology(emulated.files)
-    if args.cluster or not getattr(args, "kubeconfig", None):
-        return folder(args, chosen, emulated.clock, topology)
+    """A folder of manifests where one is named, that of the recording where there is one, else the API server."""
+    topology = sysfs.topology(files)
+    if args.cluster:
+        return _folder(args, chosen, clock, topology)
+    if args.recorded:
+        from koordlite.kube.folder.recorded import RecordedCluster
+        from koordlite.record import capture
+
+        path = pathlib.Path(args.recorded[0])
+        return capture.CapturedCluster(path) if capture.is_capture(path) else RecordedCluster(path, topology)
     from koordlite.cli.api_cluster import open_cluster
 
-    return open_cluster(args, chosen, files=emulated.files, topology=topology, stop=stop)
+    return open_cluster(args, chosen, files=files, topology=topology, stop=stop)
 
 
-def _recorded(args: argparse.Namespace, chosen: Settings) -> Machine:
-    from koordlite.host.recorded import RecordedFiles
-    from koordlite.kube.folder.recorded import RecordedCluster
-    from koordlite.record import capture
+def need_node(args: argparse.Namespace, cluster: Cluster) -> None:
+    """InputError where the folder of manifests named by the options has no Node for this machine; lists those it has.
 
-    folders = [pathlib.Path(folder) for folder in args.recorded]
-    host = bundle.bind(RecordedFiles(folders), RealClock(), kubepods=chosen.agent.kubepods)
-    topology = sysfs.topology(host.files)
-    cluster: Cluster
-    if args.cluster:
-        cluster = folder(args, chosen, host.clock, topology)
-    elif capture.is_capture(folders[0]):
-        cluster = capture.CapturedCluster(folders[0])
-    else:
-        cluster = RecordedCluster(folders[0], topology)
-    return Machine(host, cluster, f"recording {folders[0]}")
-
-
-def cluster(args: argparse.Namespace, chosen: Settings, host: Host, stop: threading.Event | None = None) -> Cluster:
-    """A folder of manifests where one is named, else the API server."""
-    topology = sysfs.topology(host.files)
-    if args.cluster:
-        return folder(args, chosen, host.clock, topology)
-    from koordlite.cli.api_cluster import open_cluster
-
-    return open_cluster(args, chosen, files=host.files, topology=topology, stop=stop)
-
-
-def folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
-    """The cluster of a folder of manifests."""
+    From an API server the Node may come later.
+    """
     if not args.cluster:
-        do = "name a folder of manifests, or an API server with --kubeconfig"
-        raise ConfigError(Problem("command line", "--cluster", "", "an emulated node needs a cluster to be in", do))
+        return
+    view = cluster.view()
+    if view.node is None:
+        about = tuple(problem for problem in view.problems if problem.object == str(pathlib.Path(args.cluster)))
+        raise InputError(about or view.problems)
+
+
+def contradictions(node: Node, files: Files) -> Iterator[Problem]:
+    """What the Node object says of its size and this machine does not have: then one of them is another's."""
+    owner, do = f"node/{node.name}", "name this machine's own Node with --node, or correct status.capacity"
+    cpus = len(sysfs.topology(files).cpus)
+    if node.capacity_milli and node.capacity_milli != cpus * 1000:
+        why = f"this machine has {cpus} CPUs"
+        yield Problem(owner, "status.capacity.cpu", str(node.capacity["cpu"]), why, do)
+    memory = procfs.memory(files).total
+    if node.capacity_memory and abs(node.capacity_memory - memory) > memory * CAPACITY_TOLERANCE:
+        why = f"this machine has {units.size(memory)}"
+        yield Problem(owner, "status.capacity.memory", units.size(node.capacity_memory), why, do)
+
+
+def _folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
     published = getattr(args, "published", None)
     return ManifestCluster(
         pathlib.Path(args.cluster),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from koordlite.cli import machine as machines
+from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.host import procfs, sysfs
-from koordlite.host.bundle import Host
-from koordlite.model.errors import HardwareAbsent
+from koordlite.host import bundle, procfs, sysfs
+from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.kube.cluster import KubeCluster
+from koordlite.model import node as nodes
+from koordlite.model.errors import HardwareAbsent, InputError, KoordliteError
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.ports import Files
+from koordlite.ports import Cluster, Files
+from koordlite.resctrl.filesystem import ResctrlFS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,26 +31,53 @@ class Finding:
 
 
 def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
-    """Every answer about the machine that the options name. Reads only."""
-    try:
+    """Every answer about the machine that the options name, also where one of them is NO. Reads only."""
+    if args.sandbox:
         machine = machines.machine(args, settings)
-    except HardwareAbsent as absent:
-        yield Finding(absent.feature, "NO", absent.why, "mount cgroups, or name kubelet's group with --kubepods")
+        yield from _answers(machine.host.files, settings)
+        yield from _of_cluster(lambda: machine.cluster, machine.host.files)
         return
-    host = machine.host
-    yield _cgroups(host)
-    yield from _machine(host.files)
-    yield _resctrl(host)
-    yield _pressure(host.files)
-    yield from _writable(host)
-    view = machine.cluster.view()
-    yield _node_object(view.node is not None)
-    yield from _kubelet(view.kubelet)
-    yield from (Finding("input", "no", str(problem)) for problem in view.problems)
+    files = machines.files(args)
+    yield from _answers(files, settings)
+    yield from _of_cluster(lambda: machines.cluster(args, settings, files, RealClock()), files)
 
 
-def _cgroups(host: Host) -> Finding:
-    layout = host.cgroups.layout
+def _answers(files: Files, settings: Settings) -> Iterator[Finding]:
+    yield _cgroups(files, settings.agent.kubepods)
+    yield from _machine(files)
+    yield _resctrl(bundle.resctrl(files))
+    yield _pressure(files)
+    yield from _writable(files)
+
+
+def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[Finding]:
+    """What the cluster says of this machine; that it cannot be asked is an answer too."""
+    try:
+        cluster = open_cluster()
+        view = cluster.view()
+    except InputError as error:
+        yield from (Finding("cluster", "NO", f"{p.field}: {p.why}", p.do) for p in error.problems)
+        return
+    except (KoordliteError, OSError) as error:
+        yield Finding("cluster", "NO", str(error), "check the API server's address and credentials")
+        return
+    try:
+        yield _node_object(view.node is not None)
+        if view.node is not None:
+            wrong = machines.contradictions(nodes.from_wire(view.node), files)
+            yield from (Finding("Node capacity", "no", f"{p.field} is {p.value}: {p.why}", p.do) for p in wrong)
+        yield from _kubelet(view.kubelet)
+        yield from (Finding("input", "no", str(problem)) for problem in view.problems)
+    finally:
+        if isinstance(cluster, KubeCluster):
+            cluster.stop()
+
+
+def _cgroups(files: Files, kubepods: str) -> Finding:
+    try:
+        layout = Cgroups.detect(files, kubepods=kubepods).layout
+    except HardwareAbsent as absent:
+        return Finding(absent.feature, "NO", absent.why, "mount cgroups, or name kubelet's group with --kubepods")
     return Finding(
         "cgroups", "yes", f"v{layout.version}, {layout.driver} driver, kubelet's groups in {layout.kubepods}"
     )
@@ -63,8 +94,8 @@ def _machine(files: Files) -> Iterator[Finding]:
     yield Finding("NUMA nodes", "yes" if len(topology.nodes) > 1 else "no", sizes)
 
 
-def _resctrl(host: Host) -> Finding:
-    found = host.resctrl.read()
+def _resctrl(fs: ResctrlFS) -> Finding:
+    found = fs.read()
     if found.absent:
         return Finding("resctrl", "no", found.absent, "the resctrl strategy is skipped; everything else works")
     parts = [f"{name} {cap.cbm_mask.bit_length()} ways" for name, cap in found.caches.items()]
@@ -80,9 +111,9 @@ def _pressure(files: Files) -> Finding:
     return Finding("pressure (PSI)", "yes", "/proc/pressure/cpu")
 
 
-def _writable(host: Host) -> Iterator[Finding]:
+def _writable(files: Files) -> Iterator[Finding]:
     """Whether limits could be written: asked of the mount options, never by a write."""
-    points = {mount.point: mount for mount in procfs.mounts(host.files) if mount.type in ("cgroup", "cgroup2")}
+    points = {mount.point: mount for mount in procfs.mounts(files) if mount.type in ("cgroup", "cgroup2")}
     read_only = sorted(point for point, mount in points.items() if "ro" in mount.options)
     if read_only:
         yield Finding("writable cgroups", "no", f"read-only: {', '.join(read_only)}", "mount them rw to enforce")

@@ -1,16 +1,16 @@
-"""`koordlite pause` and `koordlite resume`: let the agent of this machine only look on for a while."""
+"""`koordlite pause` and `koordlite resume`: stop the agent of this machine from writing for a while."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 import pathlib
+import sys
 import time
 
 from koordlite import config
 from koordlite.host import pause_file
 from koordlite.host.journal import lock
-from koordlite.model import duration
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.status.pause import ANNOTATION, Pause
 
@@ -19,21 +19,26 @@ LONGEST_SECONDS = 30 * 24 * 3600.0
 
 
 def pause(args: argparse.Namespace) -> int:
-    """Ask for a pause; an earlier one is replaced."""
+    """Ask for a pause; an earlier one is replaced. 1 when there is no agent to pause, unless one is to begin paused."""
     seconds, because = _seconds(args.duration), args.because.strip()
     if not because:
         do = "say for whom it is, or what has to be waited for"
         raise InputError(Problem("command line", "--because", args.because, "it says nothing", do))
     wanted = Pause(until=time.time() + seconds, because=because, release=args.release)
     folder = _folder(args)
+    at_work = lock.holder(folder) is not None
+    if not at_work and not args.before_start:
+        print(f"not paused: no agent that writes holds {folder}", file=sys.stderr)
+        print("name its --state-dir; or add --before-start to pause the agent that starts next", file=sys.stderr)
+        return 1
     try:
         pause_file.write(folder, wanted)
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
     in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
     print(f"paused until {_shown(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
-    if lock.holder(folder) is None:
-        print(f"no agent that may write is at work with {folder}; one that starts with it before then begins paused")
+    if not at_work:
+        print(f"no agent holds {folder} now; one that starts before then begins paused")
     return 0
 
 
@@ -51,14 +56,10 @@ def resume(args: argparse.Namespace) -> int:
     return 0
 
 
-def _seconds(text: str) -> float:
-    do = "write a time like 45m, 2h or 1h30m, at most 720h"
-    try:
-        seconds = duration.parse(text) / duration.SECOND
-    except ValueError as error:
-        raise InputError(Problem("command line", "DURATION", text, str(error), do)) from error
+def _seconds(seconds: float) -> float:
     if not 1 <= seconds <= LONGEST_SECONDS:
-        raise InputError(Problem("command line", "DURATION", text, "too short or too long", do))
+        do = "write a time like 45m, 2h or 1h30m, at most 720h"
+        raise InputError(Problem("command line", "DURATION", f"{seconds:g} s", "too short or too long", do))
     return seconds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import pathlib
 import signal
 import sys
@@ -14,8 +15,7 @@ import time
 from koordlite import __version__, config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
-from koordlite.cli import moment_word, recording
-from koordlite.model import duration
+from koordlite.cli import recording
 from koordlite.model.errors import InputError, Problem
 from koordlite.record import onefile
 from koordlite.record.reader import Record
@@ -28,7 +28,7 @@ def record(args: argparse.Namespace) -> int:
     path = pathlib.Path(args.output)
     if path.exists():
         raise InputError(Problem("command line", "--output", args.output, "the file exists", "name another one"))
-    count = _look_on(args, path) if args.duration else _take_out(args, path)
+    count = _look_on(args, path) if args.seconds is not None else _take_out(args, path)
     if not count:
         path.unlink()  # A file without a moment is no record, and would be in the way of the next try.
         print(f"{path}: not written, there is no moment in that time", file=sys.stderr)
@@ -41,7 +41,7 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     """Out of a record that is there, also while its agent writes on."""
     settings = config.load(pathlib.Path(args.config)) if args.config else config.default()
     found = Record(pathlib.Path(args.source or settings.record.folder))
-    since = moment_word.seconds(args.last, "--last", now=time.time())
+    since = time.time() - _positive(args.last, "--last")
     for _ in found.moments(since=since):
         break  # One look, for the head.
     head = found.head or Head(koordlite=__version__)
@@ -52,7 +52,7 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
 
 def _look_on(args: argparse.Namespace, path: pathlib.Path) -> int:
     """With an agent that only observes. To be masked it has to be complete first, so it goes to a private file."""
-    seconds = _seconds(args.duration)
+    seconds = _positive(args.seconds, "--for")
     with contextlib.ExitStack() as stack:
         raw = path
         if args.mask:
@@ -70,6 +70,7 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings, stop)
     with contextlib.closing(machine):
+        machines.need_node(args, machine.cluster)
         head = recording.head(machine, settings)
         agent = Agent(machine.host, machine.cluster, settings)
         with contextlib.closing(onefile.OneFile(path, head)) as file:
@@ -77,12 +78,7 @@ def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> He
     return head
 
 
-def _seconds(text: str) -> float:
-    do = "write 90s, 30m or 1h"
-    try:
-        seconds = duration.parse(text) / duration.SECOND
-    except ValueError as error:
-        raise InputError(Problem("command line", "--for", text, str(error), do)) from error
-    if seconds <= 0:
-        raise InputError(Problem("command line", "--for", text, "it is no time to look on", do))
+def _positive(seconds: float, option: str) -> float:
+    if not 0 < seconds < math.inf:
+        raise InputError(Problem("command line", option, str(seconds), "out of range", "write more than 0, as in 30m"))
     return seconds

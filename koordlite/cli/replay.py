@@ -13,7 +13,7 @@ import msgspec
 
 from koordlite import config
 from koordlite.cli import machine as machines
-from koordlite.cli import moment_word
+from koordlite.cli import times
 from koordlite.kube.folder import manifest_files
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.reading import declared
@@ -32,7 +32,7 @@ _THRESHOLD = "resource-threshold-config"
 def replay(args: argparse.Namespace) -> int:
     """Without other settings: 1 when a decision does not come out as recorded. With others: what would differ."""
     record = Record(pathlib.Path(args.record or config.FlightRecord().folder))
-    since = moment_word.seconds(args.since, "--since", now=time.time()) if args.since else None
+    since = times.moment(args.since, "--since", now=time.time()) if args.since else None
     other = _other(args)
     if other is None:
         found = again.check(record.moments(since=since))

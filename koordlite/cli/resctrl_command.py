@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import pathlib
 import shutil
 import sys
 
@@ -13,12 +12,10 @@ from koordlite import config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.host import bundle
-from koordlite.host.files import RealFiles
 from koordlite.model.decision import Decision
-from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import resctrl_protocol
 from koordlite.model.snapshot import Snapshot
-from koordlite.ports import Files
 from koordlite.report.explain import resctrl_overlap, resctrl_plan
 from koordlite.report.json.run_report import encode
 from koordlite.report.terminal import resctrl_map
@@ -36,7 +33,7 @@ def resctrl(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, width: int) -> int:
     """Needs no cluster: it looks at the file system only."""
-    found = whole(bundle.resctrl(_files(args)))
+    found = whole(bundle.resctrl(machines.files(args)))
     if args.output == "json":
         _print_json("koordlite-resctrl", machine=resctrl_map.document(found))
     else:
@@ -61,25 +58,10 @@ def _mode(fs: ResctrlFS, group: str) -> str:
         return ""  # Kernels before 4.19 have no such file, and groups go.
 
 
-def _files(args: argparse.Namespace) -> Files:
-    if args.sandbox:
-        from koordlite.sandbox import Sandbox, shapes
-
-        if args.sandbox not in shapes():
-            do = f"write one of: {', '.join(shapes())}"
-            raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
-        return Sandbox(args.sandbox).files
-    if args.recorded:
-        from koordlite.host.recorded import RecordedFiles
-
-        return RecordedFiles([pathlib.Path(folder) for folder in args.recorded])
-    return RealFiles()
-
-
 def _plan(args: argparse.Namespace, width: int) -> int:
     seen, decisions = _judged(args)
     overlaps = list(resctrl_overlap.refused(seen.resctrl, decisions))
-    refused = bool(overlaps) or any(decision.verdict == "refuse" for decision in decisions)
+    refused = bool(overlaps or resctrl_plan.refused(decisions))
     after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
     if args.output == "json":
         document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}

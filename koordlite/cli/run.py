@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import logging
 import pathlib
 import platform
 import resource
+import shlex
 import signal
 import sys
 import tempfile
@@ -28,9 +30,10 @@ from koordlite.host import procfs
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
+from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
 from koordlite.model.status.pause import Pause
-from koordlite.report import pausing
+from koordlite.report import pausing, summary
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
@@ -60,8 +63,33 @@ def run(args: argparse.Namespace) -> int:
     settings = machines.settings(args)
     machine = machines.machine(args, settings, stop)
     with contextlib.closing(machine), _journal(args, settings, machine) as held:
+        machines.need_node(args, machine.cluster)
+        _warn_of_another_size(machine)
         agent = Agent(machine.host, machine.cluster, settings, held)
-        return _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
+        code = _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
+        if held is not None and not args.quiet:
+            print(in_force(held, args, emulated=machine.sandbox is not None), end="")
+        return code
+
+
+def _warn_of_another_size(machine: Machine) -> None:
+    node = machine.cluster.view().node
+    for problem in machines.contradictions(nodes.from_wire(node), machine.host.files) if node else ():
+        LOG.warning("%s", problem)
+
+
+def in_force(held: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
+    """What a run that could write leaves behind, and the command that undoes it."""
+    kinds = collections.Counter(summary.kind(place) for place in held.places)
+    if not kinds:
+        return "nothing stays in force: every value is as it was found\n"
+    listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    if emulated:
+        return f"in force when the emulated node ended: {listed}\n"
+    given = (("--config", args.config), ("--state-dir", args.state_dir), ("--published", args.published))
+    named = (("--cluster", args.cluster), ("--kubeconfig", args.kubeconfig), ("--node", args.node))
+    options = "".join(f" {option} {shlex.quote(value)}" for option, value in (*given, *named) if value)
+    return f"still in force: {listed}\nto undo this: koordlite restore{options} (--dry-run lists every value)\n"
 
 
 def _keep_files_open() -> None:

@@ -32,6 +32,11 @@ def undo(args: argparse.Namespace) -> int:
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries = journal.read(settings.agent.state_dir, boot_id=boot)
+    if journal.is_emulated(settings.agent.state_dir) and not (args.cluster or args.kubeconfig):
+        print(f"{settings.agent.state_dir} is the journal of an emulated node: this machine has nothing to restore")
+        if entries:
+            print(f"{len(entries)} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+        return 1 if entries else 0
     if not entries:
         print(text.undo(()), end="")
         return 0
@@ -59,7 +64,7 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
     named = args.cluster or args.kubeconfig or settings.cluster.kubeconfig or in_a_pod
     if not named:
         return None
-    found = machines.cluster(args, settings, host, _stopped())
+    found = machines.cluster(args, settings, host.files, host.clock, _stopped())
     found.view()  # A folder knows its Node once it was looked at.
     return found
 

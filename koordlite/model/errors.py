@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in outside input, said so that its author can mend it."""
+    """One thing that is wrong in outside input, said so that its author can fix it."""
 
     object: str
     """Whose input it is: `node/node-a`, `configmap/koordinator-system/slo-controller-config`, a file with its line."""

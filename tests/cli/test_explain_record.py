@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from emulated import Emulated
 
-from koordlite.cli import moment_word, recorded
+from koordlite.cli import recorded, times
 from koordlite.model.errors import InputError
 
 Answer = Any
@@ -110,9 +110,9 @@ def test_writes_of_others_are_found_in_a_record_as_the_agent_finds_them(record: 
     ],
 )
 def test_moments_are_durations_ago_or_times(text: str, seconds: float) -> None:
-    assert moment_word.seconds(text, "--at", now=BEGAN) == seconds
+    assert times.moment(text, "--at", now=BEGAN) == seconds
 
 
 def test_a_moment_that_is_neither_says_what_to_write() -> None:
     with pytest.raises(InputError, match="write 24h or 90m"):
-        moment_word.seconds("noon", "--at", now=0.0)
+        times.moment("noon", "--at", now=0.0)

@@ -29,18 +29,26 @@ from koordlite.report.tick import Tick
 def test_a_pause_is_written_replaced_and_taken_back(ask: Any, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     before = time.time()
-    said = ask("pause", "2h", "--because", "kernel upgrade", "--state-dir", folder)
+    said = ask("pause", "2h", "--because", "kernel upgrade", "--state-dir", folder, "--before-start")
     assert "leaves what is in force" in said.out
-    assert f"no agent that may write is at work with {folder}" in said.out
+    assert f"no agent holds {folder} now; one that starts before then begins paused" in said.out
     held = pause_file.read(folder)
     assert held is not None
     assert held.until - before == pytest.approx(7200, abs=5)
     assert (held.because, held.release) == ("kernel upgrade", False)
-    ask("pause", "45m", "--because", "x", "--release", "--state-dir", folder)
+    ask("pause", "45m", "--because", "x", "--release", "--state-dir", folder, "--before-start")
     held = pause_file.read(folder)
     assert held is not None and held.release
     assert ask("resume", "--state-dir", folder).code == 0
     assert ask("resume", "--state-dir", folder).code == 1
+
+
+def test_without_an_agent_nothing_is_paused(ask: Any, tmp_path: Path) -> None:
+    said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path / "state")
+    assert (said.code, said.out) == (1, "")
+    assert f"not paused: no agent that writes holds {tmp_path / 'state'}" in said.err
+    assert "--before-start" in said.err
+    assert pause_file.read(tmp_path / "state") is None
 
 
 def test_an_agent_that_hears_it_is_known_by_its_folder(ask: Any, tmp_path: Path) -> None:
@@ -68,7 +76,7 @@ def test_a_pause_needs_an_end_and_a_reason(ask: Any, tmp_path: Path, words: tupl
 
 def test_a_folder_that_cannot_be_written_is_named(ask: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path / "file" / "state")
+    said = ask("pause", "2h", "--because", "x", "--state-dir", tmp_path / "file" / "state", "--before-start")
     assert said.code == 2
     assert str(tmp_path / "file" / "state") in said.err
 

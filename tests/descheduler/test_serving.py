@@ -220,7 +220,7 @@ def test_one_line_a_decision_and_none_twice(told: Round, caplog: pytest.LogCaptu
 def test_a_rejected_policy_is_told_once(told: Round, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "descheduler")
     narrator = Narrator()
-    broken = dataclasses.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "mend it"),))
+    broken = dataclasses.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "fix it"),))
     for each in (broken, broken, told):
         narrator.tell(each)
     said = [text for record in caplog.records if "event=policy" in (text := record.getMessage())]

@@ -12,8 +12,8 @@ def test_a_problem_is_one_sentence_in_one_line() -> None:
 
 
 def test_a_problem_of_a_whole_document_shows_no_empty_field() -> None:
-    assert str(Problem("a.yaml:2:1", "$", "", "not YAML", "mend it")) == "a.yaml:2:1: not YAML; mend it"
-    assert str(Problem("a.yaml", "$", "a list", "no mapping", "mend it")) == "a.yaml: $ = 'a list': no mapping; mend it"
+    assert str(Problem("a.yaml:2:1", "$", "", "not YAML", "fix it")) == "a.yaml:2:1: not YAML; fix it"
+    assert str(Problem("a.yaml", "$", "a list", "no mapping", "fix it")) == "a.yaml: $ = 'a list': no mapping; fix it"
 
 
 def test_long_values_are_cut() -> None:

@@ -90,7 +90,7 @@ def test_a_value_out_of_range_spoils_its_object(text: str, why: str) -> None:
     found, document = read(text)
     assert found is None
     assert not document.broken
-    assert [(problem.why, problem.do) for problem in document.problems] == [(why, "mend it; skipped")]
+    assert [(problem.why, problem.do) for problem in document.problems] == [(why, "fix it; skipped")]
 
 
 def test_an_unknown_word_stays_as_written_and_is_told() -> None:

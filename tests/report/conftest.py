@@ -66,7 +66,7 @@ def tick_at(second: int, before: int) -> Tick:
     decision = suppress(prod=prod, present=before, target=wanted)
     used = min(before * 1000, 18000)
     step = AppliedStep(BE_SET, f"9-{8 + wanted}", seconds=0.0002)
-    problem = Problem("node/node-a", "reservation", '{"cpu":', "the JSON ends too early", "mend it")
+    problem = Problem("node/node-a", "reservation", '{"cpu":', "the JSON ends too early", "fix it")
     return Tick(
         time=float(second),
         wall=1_790_000_000.0 + second,

@@ -79,7 +79,7 @@ def test_a_reservation_is_published_once(build: Any) -> None:
 
 
 def test_a_refused_annotation_names_the_mistake_and_keeps_what_holds(build: Any) -> None:
-    problem = Problem("node/node-a", keys.RESERVATION, "{", "the JSON ends too early", "mend it")
+    problem = Problem("node/node-a", keys.RESERVATION, "{", "the JSON ends too early", "fix it")
     decision = reserve(build.snapshot(problems=(problem,), reserved=ResolvedReservation(CPUSet([3]), source="list")))
     assert (decision.verdict, decision.reason) == ("refuse", "BadReservation")
     assert (decision.evidence["why"], decision.evidence["reservedCPUs"]) == ("the JSON ends too early", "3")
@@ -247,7 +247,7 @@ def test_memory_that_kubelet_promised_is_a_promise_of_kubelet(build: Any) -> Non
 @pytest.mark.parametrize(
     ("cpus", "refused", "failed"),
     [
-        pytest.param("1-2", (f"{GROUP}/main/cpuset.cpus",), True, id="elsewhere, and the kernel refused to mend it"),
+        pytest.param("1-2", (f"{GROUP}/main/cpuset.cpus",), True, id="elsewhere, and the kernel refused to fix it"),
         pytest.param("1-2", (), False, id="elsewhere, and it may yet be mended"),
         pytest.param("2-3", (f"{GROUP}/main/cpuset.cpus",), False, id="as promised, whatever was refused"),
         pytest.param("1-2", (f"{GROUP}/main/cpu.shares",), False, id="another file was refused"),

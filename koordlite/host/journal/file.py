@@ -167,18 +167,29 @@ def load(path: Path, boot_id: str) -> tuple[Entry, ...]:
 
     JournalError when the file cannot be read or is not what we write.
     """
+    content = _content(path)
+    if content is None or content.boot_id == boot_id:
+        return content.entries if content else ()
+    return tuple(entry for entry in content.entries if not isinstance(entry, _DIES_WITH_BOOT))
+
+
+def boot_of(path: Path) -> str:
+    """The boot for which the file was written; empty when there is no file yet. Errors as of `load`."""
+    content = _content(path)
+    return content.boot_id if content else ""
+
+
+def _content(path: Path) -> _Content | None:
     try:
         content = msgspec.json.decode(path.read_bytes(), type=_Content)
     except FileNotFoundError:
-        return ()
+        return None
     except (OSError, msgspec.DecodeError) as error:
         raise JournalError(f"the undo journal {path} cannot be read: {error}; {_HELP}") from error
     if content.version != _VERSION:
         why = f"it has version {content.version}, this program knows {_VERSION}"
         raise JournalError(f"the undo journal {path} cannot be read: {why}; restore with the program that wrote it")
-    if content.boot_id == boot_id:
-        return content.entries
-    return tuple(entry for entry in content.entries if not isinstance(entry, _DIES_WITH_BOOT))
+    return content
 
 
 def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:

@@ -7,6 +7,7 @@ An entry is made once for a place and stays until the place was restored. Only o
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -41,9 +42,11 @@ __all__ = [
     "TasksMoved",
     "TopologyNote",
     "ZoneAmount",
+    "is_emulated",
     "read",
 ]
 
+_VERSION_OF_A_NAME = 5
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -134,6 +137,15 @@ class Journal:
 def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple[Entry, ...]:
     """The entries in `folder`, oldest first, without taking it: for looking while an agent runs."""
     return tuple(file.load(Path(folder) / file.NAME, boot_id or this_boot()))
+
+
+def is_emulated(folder: str | os.PathLike[str]) -> bool:
+    """Whether the journal in `folder` was written for an emulated node: the kernel's boot ids are random (UUID version
+    4), those of an emulated node are made from its name (version 5)."""
+    try:
+        return uuid.UUID(file.boot_of(Path(folder) / file.NAME)).version == _VERSION_OF_A_NAME
+    except ValueError:
+        return False
 
 
 def this_boot() -> str:

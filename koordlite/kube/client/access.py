@@ -221,12 +221,14 @@ def _transport_errors(where: str) -> Iterator[None]:
 
 def _errno(error: BaseException) -> int:
     """The number the kernel gave, looked for below what the libraries made of it."""
+    import ssl
+
     import urllib3
 
     below: BaseException | None = error
     while below is not None:
-        if isinstance(below, OSError) and below.errno:
-            return below.errno
+        if isinstance(below, OSError) and below.errno and not isinstance(below, ssl.SSLError):
+            return below.errno  # The number of an SSLError is the TLS library's, not the kernel's.
         below = below.__cause__ or below.__context__
     if isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError):
         return errno.ETIMEDOUT

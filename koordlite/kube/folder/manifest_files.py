@@ -31,7 +31,7 @@ SHAPES: Mapping[str, type[Object]] = {
     "ConfigMap": objects.ConfigMapObject,
     "NodeResourceTopology": objects.NRTObject,
 }
-KEEP = "mend it; the last good objects of this file stay"
+KEEP = "fix it; the last good objects of this file stay"
 _PATH = re.compile(r" - at `\$(.*)`\Z")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 

@@ -127,7 +127,7 @@ def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -
     return kubelet, problems
 
 
-_NONE_RESERVED = "mend kubelet's configuration; until then no CPU counts as reserved by kubelet"
+_NONE_RESERVED = "fix kubelet's configuration; until then no CPU counts as reserved by kubelet"
 
 
 class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,7 +12,7 @@ from koordlite.model.errors import Problem
 T = TypeVar("T")
 BROKEN = (msgspec.DecodeError, RecursionError)
 """What reading JSON of others can end in; the second when it is nested deeper than anybody would write."""
-KEEPS = "mend the object; its last readable state counts"
+KEEPS = "fix the object; its last readable state counts"
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -110,7 +110,7 @@ class Store(Generic[T]):
             why = str(error)
         if why:
             text = bytes(raw)[:200].decode(errors="replace")
-            self._problems[""] = Problem(f"{self._kind} without a name", "metadata", text, why, "mend the object")
+            self._problems[""] = Problem(f"{self._kind} without a name", "metadata", text, why, "fix the object")
             return None
         return meta
 

@@ -92,7 +92,7 @@ class _Reader:
         bounds, words = shape.bounds, shape.words
         if why := bounds.refused(found) if bounds else "":
             self.in_range = False
-            self.document.note(path, value, why, f"mend it; {self.meanwhile}")
+            self.document.note(path, value, why, f"fix it; {self.meanwhile}")
         elif bounds and bounds.usual is not None and found > bounds.usual:
             self.document.note(path, value, f"above {bounds.usual:g}", "check it; it is used")
         if words and found and found not in words.words:

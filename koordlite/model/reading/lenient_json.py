@@ -87,7 +87,7 @@ class Document:
     def spoil(self, path: str, value: Any, why: str) -> None:
         """Note a mistake that makes the whole document unusable."""
         self.broken = True
-        self.note(path, value, why, f"mend it; {self.meanwhile}")
+        self.note(path, value, why, f"fix it; {self.meanwhile}")
 
     def note(self, path: str, value: Any, why: str, do: str) -> None:
         """Note a mistake."""
@@ -95,7 +95,7 @@ class Document:
         if self._told <= MOST_PROBLEMS:
             self.problems.append(Problem(self.owner, join(self.key, path), _shown(value)[:120], why, do))
         elif self._told == MOST_PROBLEMS + 1:
-            do = "mend those that are listed, and look again"
+            do = "fix those that are listed, and look again"
             self.problems.append(Problem(self.owner, self.key, "", "has more mistakes, which are not listed", do))
 
     def _unknown(self, path: str, name: str, known: Collection[str]) -> None:

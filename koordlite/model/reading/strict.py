@@ -87,7 +87,7 @@ class _Reader:
             mark = getattr(error, "problem_mark", None)
             where = f"{self.source}:{mark.line + 1}:{mark.column + 1}" if mark else self.source
             why = " ".join(str(getattr(error, "problem", None) or error).split())
-            self.problems.append(Problem(where, "$", "", f"not YAML: {why}", "mend the syntax"))
+            self.problems.append(Problem(where, "$", "", f"not YAML: {why}", "fix the syntax"))
             return None
 
     def value(self, node: yaml.Node | None, hint: Any, path: str) -> Any:

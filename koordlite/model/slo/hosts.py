@@ -20,7 +20,7 @@ _CLASSES = {each.value: each for each in QoSClass}
 _NAMES = ("name", "priority", "qos", "cgroupPath", "strategy")
 _PATH = ("base", "parentDir", "relativePath")
 _BASES = ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort")
-_LEFT_OUT = "mend it; the application is left out"
+_LEFT_OUT = "fix it; the application is left out"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

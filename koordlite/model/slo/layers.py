@@ -172,14 +172,14 @@ class _Strategies:
         try:
             return label_selectors.matches(chosen, self.labels)
         except ValueError as error:
-            self.document.note(where, members["nodeSelector"], str(error), "mend it; the strategy is skipped")
+            self.document.note(where, members["nodeSelector"], str(error), "fix it; the strategy is skipped")
             return False
 
     def _crossed(self, layers: list[Layer], path: str, meanwhile: str) -> bool:
         """Whether an upper end is not above its lower one; only of these layers, the values below them are fine."""
         found = list(declared.crossed(self.section.value(layers))) if layers[-1].values else []
         for where, why in found:
-            self.document.note(".".join(filter(None, (path, where))), "", why, f"mend it; {meanwhile}")
+            self.document.note(".".join(filter(None, (path, where))), "", why, f"fix it; {meanwhile}")
         return bool(found)
 
 

@@ -43,18 +43,23 @@ def planned(machine: Resctrl, decisions: Iterable[Decision]) -> Resctrl:
 def text(decisions: Sequence[Decision], overlaps: Sequence[str] = (), *, width: int = 80) -> str:
     """Every decision: first what would be done, then what holds already, then what would be refused and why.
 
-    `overlaps` tells writes that the kernel would refuse, see `resctrl_overlap`.
+    `overlaps` lists writes that the kernel would refuse, see `resctrl_overlap`.
     """
     todo = [d for d in decisions if d.changes]
-    refused = [d for d in decisions if not d.changes and d.verdict in _REFUSALS]
-    rest = [d for d in decisions if d not in todo and d not in refused]
-    told = [*_section(refused, width), *(_indented(overlap, width) for overlap in overlaps)]
+    not_done = refused(decisions)
+    rest = [d for d in decisions if d not in todo and d not in not_done]
+    reasons = [*_section(not_done, width), *(_indented(overlap, width) for overlap in overlaps)]
     sections = (
         ("would be written", list(_section(todo, width))),
         ("as it is", list(_section(rest, width))),
-        ("refused or not possible", told),
+        ("refused or not possible", reasons),
     )
     return "\n".join(line for title, lines in sections if lines for line in (f"{title}:", *lines, ""))
+
+
+def refused(decisions: Iterable[Decision]) -> list[Decision]:
+    """The decisions that cannot be carried out."""
+    return [decision for decision in decisions if not decision.changes and decision.verdict in _REFUSALS]
 
 
 def document(decisions: Iterable[Decision]) -> list[dict[str, object]]:

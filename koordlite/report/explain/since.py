@@ -7,11 +7,11 @@ from typing import Any
 
 from koordlite.model.decision import Decision
 from koordlite.report import units
+from koordlite.report.explain import decided
 from koordlite.report.explain.allocatable import SUBJECT as PROMISES
 from koordlite.report.json import run_report
 from koordlite.report.pausing import moment
 from koordlite.report.sentence import sentence, term
-from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
 _OFFERS = ("beAllocatable", "midAllocatable")
@@ -42,7 +42,7 @@ def pairs(subject: str, then: Tick, now: Tick) -> list[tuple[Decision | None, De
     """The decisions about `subject` of both moments, side by side. ValueError when neither has one."""
     before, after = _keyed(subject, then), _keyed(subject, now)
     if not before and not after:
-        return [(None, decision) for decision in text.chosen(subject, now.decisions)]
+        return [(None, decision) for decision in decided.chosen(subject, now.decisions)]
     return [(before.get(key), after.get(key)) for key in dict.fromkeys((*after, *before))]
 
 
@@ -51,7 +51,7 @@ def _keyed(subject: str, tick: Tick) -> dict[tuple[str, str], Decision]:
 
 
 def _concerns(subject: str, decision: Decision) -> bool:
-    return decision.strategy in _OFFERS if subject == PROMISES else text.concerns(subject, decision)
+    return decision.strategy in _OFFERS if subject == PROMISES else decided.concerns(subject, decision)
 
 
 def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:

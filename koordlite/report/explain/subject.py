@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from koordlite.report.explain import allocatable, cpu, file, node, pod, resctrl_groups, settings
+from koordlite.report.explain import allocatable, cpu, decided, file, node, pod, resctrl_groups, settings
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
-from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
 Text = Callable[[str, Tick, Remembered], str]
@@ -20,7 +19,7 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
 
     `node` is everything in sentences, `pod NAME` all that concerns one pod, `cpu N` whose a CPU is, `file PATH` who
     writes a file, `allocatable` every term of what the node promises, `config` and `config.KEY` the settings of the
-    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`text.explain`).
+    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`decided`).
     `output` is text or json.
     """
     asked = " ".join(subject.split())
@@ -74,21 +73,23 @@ def _file(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     return {"kind": "koordlite-file", "files": files}
 
 
-def _promised_text(_subject: str, tick: Tick, _past: Remembered) -> str:
-    return allocatable.text(allocatable.tables(tick.decisions))
+def _promised_text(subject: str, tick: Tick, _past: Remembered) -> str:
+    found = allocatable.tables(tick.decisions)
+    return allocatable.text(found) if found else decided.text(subject, tick)
 
 
-def _promised(_subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
-    return {"kind": "koordlite-allocatable", "tables": allocatable.document(allocatable.tables(tick.decisions))}
+def _promised(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
+    found = allocatable.tables(tick.decisions)
+    rest = {} if found else decided.document(subject, tick)
+    return {"kind": "koordlite-allocatable", "tables": allocatable.document(found), **rest}
 
 
 def _decided_text(subject: str, tick: Tick, past: Remembered) -> str:
-    return text.explain(subject, tick.decisions, past.events)
+    return decided.text(subject, tick, past)
 
 
 def _decided(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
-    found = [run_report.decided(decision) for decision in text.chosen(subject, tick.decisions)]
-    return {"kind": "koordlite-explain", "decisions": found}
+    return {"kind": "koordlite-explain", **decided.document(subject, tick)}
 
 
 _OF_ONE: Mapping[str, tuple[Text, Document]] = {

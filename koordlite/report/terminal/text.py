@@ -1,27 +1,17 @@
-"""Reports as plain text: explanations, the undo list, one line a tick, and words that screens share."""
+"""Reports as plain text: one line a tick, the summary of a run, the undo list."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
-from koordlite.model.decision import Decision
 from koordlite.model.status.reaction import Reaction
 from koordlite.model.status.watch import WatchState
 from koordlite.report import threshold, units
 from koordlite.report.history import DecisionEvent
-from koordlite.report.sentence import headline, sentence, terms
+from koordlite.report.sentence import headline
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
-
-ALIASES = {
-    "allocatable": "beAllocatable",
-    "reservation": "reservationReport",
-    "pools": "cpusetPools",
-    "suppress": "cpuSuppress",
-    "topology": "topologyReport",
-}
-"""Words for `explain` that mean a strategy."""
 
 
 def watched(watch: WatchState) -> str:
@@ -97,33 +87,6 @@ def between_ticks(reaction: Reaction) -> str:
     return f"{reaction.way}{why}: {watching}; {reaction.surges} surges"
 
 
-def explain(subject: str, decisions: Sequence[Decision], events: Iterable[DecisionEvent] = ()) -> str:
-    """What holds for `subject` and why, with every number, and when it last changed.
-
-    A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
-    of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
-    """
-    past = [news for news in events if concerns(subject, news.decision)]
-    return "\n".join(part for decision in chosen(subject, decisions) for part in (*_explained(decision, past), ""))
-
-
-def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
-    """The decisions somebody who asks for `subject` means; ValueError lists the subjects when there are none."""
-    found = [decision for decision in decisions if concerns(subject, decision)]
-    if not found:
-        known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
-        raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
-    return found
-
-
-def concerns(subject: str, decision: Decision) -> bool:
-    """Whether somebody who asks for `subject` means this decision."""
-    wanted = ALIASES.get(subject, subject)
-    names = (decision.subject, decision.strategy, decision.reason)
-    places = (change.place for change in decision.changes)
-    return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)
-
-
 def undo(entries: Iterable[tuple[str, str, str]]) -> str:
     """What restore does: for each (place, value there at present, value found before our first write) of the undo
     list."""
@@ -137,18 +100,3 @@ def undo(entries: Iterable[tuple[str, str, str]]) -> str:
 def _undo(present: str, found: str) -> str:
     before, after = present.strip(), found.strip()
     return f"stays {after!r}" if before == after else f"{before!r} → {after!r}"
-
-
-def _explained(decision: Decision, past: Sequence[DecisionEvent]) -> Iterator[str]:
-    yield f"{decision.subject}  ({decision.strategy or 'strategy'})"
-    yield f"  {decision.verdict}, {decision.reason}: {sentence(decision)}"
-    rows = terms(decision)
-    width = max((len(name) for name, _ in rows), default=0)
-    yield from (f"    {name:<{width}}  {value}" for name, value in rows)
-    if decision.changes:
-        yield "  asks for"
-        yield from (f"    {change.place}" for change in decision.changes)
-    earlier = [news for news in past if news.decision.subject == decision.subject and news.decision.changes]
-    if earlier:
-        last = earlier[-1]
-        yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"

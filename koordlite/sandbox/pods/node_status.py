@@ -65,5 +65,5 @@ def _less_reserved(native: Mapping[str, Quantity], described: nodes.Node) -> Amo
 
 def _problem(written: objects.NodeObject, name: str, given: Quantity, real: Quantity) -> Problem:
     why = f"the emulated machine has {real}"
-    do = "mend the manifest or take another shape; the machine's amount counts"
+    do = "fix the manifest or take another shape; the machine's amount counts"
     return Problem(f"node/{written.metadata.name}", f"status.capacity.{name}", str(given), why, do)

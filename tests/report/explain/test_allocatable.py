@@ -100,6 +100,6 @@ def test_explain_has_it_as_text_and_as_json() -> None:
     assert (row["cpu"], row["memory"], row["document"]) == (12523, 85 * GIB, "BE.alloc")
 
 
-def test_without_such_decisions_it_says_what_may_be_wrong() -> None:
-    with pytest.raises(ValueError, match="may be off"):
-        subject.explain("allocatable", Tick(time=1.0))
+def test_without_such_decisions_it_says_that_there_are_none() -> None:
+    with pytest.raises(ValueError, match="nothing was decided about 'allocatable'"):
+        subject.explain("allocatable", Tick(time=1.0, node="n"))

@@ -65,7 +65,7 @@ def test_names_from_the_cluster_are_text(ticks: tuple[Tick, ...], read_html: Cal
 def test_what_is_wrong_and_a_pause_are_told_at_the_top(
     ticks: tuple[Tick, ...], past: Remembered, read_html: Callable[[str], Any]
 ) -> None:
-    wrong = Problem("node/node-a", "reservation", "{", "not JSON", "mend it")
+    wrong = Problem("node/node-a", "reservation", "{", "not JSON", "fix it")
     pause = Pause(until=ticks[-1].wall + 3600, because="a new disk")
     tick = dataclasses.replace(ticks[-1], status="paused", pause=pause, problems=(wrong, wrong))
     made = agent_page.served(tick, past, links=(), refresh=False)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import History
 from koordlite.report.terminal import status, text
@@ -42,33 +40,6 @@ def test_a_line_counts_writes_and_refusals_apart(ticks: tuple[Tick, ...]) -> Non
     shown = text.line(dataclasses.replace(ticks[3], applied=steps))
     assert shown.endswith("writes 1  refused 1")
     assert "\n" not in shown
-
-
-@pytest.mark.parametrize(
-    "subject",
-    ["besteffort", "cpuSuppress", "suppress", "BECPUBudget"],
-)
-def test_explain_finds_by_subject_strategy_alias_and_reason(ticks: tuple[Tick, ...], subject: str) -> None:
-    shown = text.explain(subject, ticks[-1].decisions)
-    assert "BE may use" in shown
-    assert "threshold     65 %" in shown
-    assert "BatchAllocatable" not in shown
-
-
-def test_explain_finds_by_file_and_by_the_end_of_a_subject(ticks: tuple[Tick, ...]) -> None:
-    writing = next(tick for tick in ticks if tick.applied)
-    assert "asks for\n    kubepods/besteffort/cpuset.cpus" in text.explain("cpuset.cpus", writing.decisions)
-    assert "high-priority pods" in text.explain("batch-cpu", writing.decisions)
-
-
-def test_explain_tells_the_last_change_and_its_cause(ticks: tuple[Tick, ...], history: History) -> None:
-    shown = text.explain("besteffort", ticks[-1].decisions, history.decisions)
-    assert "last change at 3:56: shrink, BE may use" in shown
-
-
-def test_explain_of_something_unknown_lists_what_there_is(ticks: tuple[Tick, ...]) -> None:
-    with pytest.raises(ValueError, match=r"nothing was decided about 'pod/x'; there are .*besteffort"):
-        text.explain("pod/x", ticks[-1].decisions)
 
 
 def test_undo_list_says_what_restore_writes_where() -> None:

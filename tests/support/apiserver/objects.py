@@ -134,7 +134,7 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
         documents = [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         why = " ".join(str(error).split())
-        raise InputError(Problem(str(path), "$", "", f"it cannot be read: {why}", "mend the file")) from error
+        raise InputError(Problem(str(path), "$", "", f"it cannot be read: {why}", "fix the file")) from error
     for item in documents:
         if not isinstance(item, dict):
             do = "write apiVersion, kind and metadata"

@@ -1,0 +1,93 @@
+"""`koordlite explain SUBJECT` for whatever decisions are about: each with all its numbers, and when it last changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from koordlite.model.decision import Decision
+from koordlite.report import units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.json import run_report
+from koordlite.report.past import NOTHING, Remembered
+from koordlite.report.sentence import sentence, terms
+from koordlite.report.tick import Tick
+
+ALIASES = {
+    "allocatable": "beAllocatable",
+    "pools": "cpusetPools",
+    "reservation": "XX",
+    "suppress": "cpuSuppress",
+    "topology": "topologyReport",
+}
+"""Words for `explain` that mean a strategy."""
+_STRATEGIES = {
+    **ALIASES,
+    "besteffort": "cpuSuppress",
+    "batch-cpu": "beAllocatable",
+    "batch-memory": "beAllocatable",
+    "mid-cpu": "midAllocatable",
+    "mid-memory": "midAllocatable",
+}
+"""Subjects that one strategy decides about, and its name: for when it is off and says nothing."""
+
+
+def text(subject: str, tick: Tick, past: Remembered = NOTHING) -> str:
+    """What holds for `subject` and why, with every number, and when it last changed.
+
+    A subject is what a decision is about (`besteffort`, `pod/ns/name`, or the end of it), a strategy, a reason, a word
+    of `ALIASES`, or part of a file's name. ValueError lists the subjects there are.
+    """
+    off = switched_off(subject, tick)
+    if off:
+        return f"{subject}: {off}\n"
+    events = [event for event in past.events if concerns(subject, event.decision)]
+    found = chosen(subject, tick.decisions)
+    return "\n".join(part for decision in found for part in (*_explained(decision, events), ""))
+
+
+def document(subject: str, tick: Tick) -> dict[str, Any]:
+    """The same as plain values."""
+    off = switched_off(subject, tick)
+    found = [] if off else chosen(subject, tick.decisions)
+    return {"decisions": [run_report.decided(decision) for decision in found], **({"off": off} if off else {})}
+
+
+def switched_off(subject: str, tick: Tick) -> str:
+    """Why nothing is decided about `subject`, where its strategy is off; else empty."""
+    name = _STRATEGIES.get(subject, subject)
+    if tick.modes.get(name) != "off" or any(concerns(subject, decision) for decision in tick.decisions):
+        return ""
+    return f"nothing is decided, the strategy {name} is off; switch it on with strategies.{name}.mode: observe"
+
+
+def chosen(subject: str, decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions that `subject` means; ValueError lists the subjects when there are none."""
+    found = [decision for decision in decisions if concerns(subject, decision)]
+    if not found:
+        known = ", ".join(sorted({d.subject for d in decisions} | {d.strategy for d in decisions if d.strategy}))
+        raise ValueError(f"nothing was decided about {subject!r}; there are decisions about {known or 'nothing yet'}")
+    return found
+
+
+def concerns(subject: str, decision: Decision) -> bool:
+    """Whether `subject` means this decision."""
+    wanted = ALIASES.get(subject, subject)
+    names = (decision.subject, decision.strategy, decision.reason)
+    places = (change.place for change in decision.changes)
+    return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)
+
+
+def _explained(decision: Decision, events: Sequence[DecisionEvent]) -> Iterator[str]:
+    yield f"{decision.subject}  ({decision.strategy or 'strategy'})"
+    yield f"  {decision.verdict}, {decision.reason}: {sentence(decision)}"
+    rows = terms(decision)
+    width = max((len(name) for name, _ in rows), default=0)
+    yield from (f"    {name:<{width}}  {value}" for name, value in rows)
+    if decision.changes:
+        yield "  asks for"
+        yield from (f"    {change.place}" for change in decision.changes)
+    earlier = [event for event in events if event.decision.subject == decision.subject and event.decision.changes]
+    if earlier:
+        last = earlier[-1]
+        yield f"  last change at {units.clock(last.time)}: {last.decision.verdict}, {sentence(last.decision)}"
