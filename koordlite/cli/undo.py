@@ -72,7 +72,7 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
 def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequence[PodCPUs]:
     """What kubelet's static CPU manager policy has given away: by its checkpoint, or the one among the manifests."""
     if args.cluster:
-        return machines.cluster(args, settings, host).view().kubelet.pod_cpus
+        return machines.cluster(args, settings, host.files, host.clock).view().kubelet.pod_cpus
     path = f"{settings.cluster.kubelet_folder.rstrip('/')}/cpu_manager_state"
     try:
         state = configz.parse_cpu_manager_state(host.files.read(path))

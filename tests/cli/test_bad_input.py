@@ -122,7 +122,7 @@ def test_check_node_answers_everything_where_the_first_answer_is_no(
     monkeypatch.setattr(machines, "files", lambda args: Sandbox("small").files)
     answer = ask("check-node", "--cluster", manifests, "--kubepods", "nosuch")
     assert answer.code == 1
-    assert answer.out.startswith("NO   cgroups")
+    assert answer.out.startswith("NO   kubelet's cgroup")
     for word in ("processors", "NUMA nodes", "resctrl", "pressure", "writable cgroups", "yes  Node object"):
         assert word in answer.out, answer.out
 

@@ -117,7 +117,7 @@ def test_record_wants_a_duration(cluster: Path, tmp_path: Path, capsys: Out) -> 
     assert "not a duration" in capsys.readouterr().err
     for none in ("0s", "-5m"):
         assert main(["record", f"--for={none}", "--cluster", str(cluster), "-o", str(tmp_path / "x")]) == 2
-        assert "it is no time to look on" in capsys.readouterr().err
+        assert "write more than 0, as in 30m" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
