@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from descheduler.cli import picture, run
+from descheduler.cli import run, source
 from koordlite import __version__
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.plan.outcome import EvictionPlan
+    from descheduler.plan import EvictionPlan
 
 FOUND = 3
 """Exit code of `plan --fail-on-findings` when a pod stands wrong."""
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_options(commands.add_parser("run", help="a cycle, or one after the other; a dry run unless told otherwise"))
     explain = commands.add_parser("explain", help="everything about one pod, or why it is not in the plan")
     explain.add_argument("pod", help="namespace/name, or a name")
-    picture.add_options(explain)
+    source.add_options(explain)
     explain.set_defaults(run=_run_explain)
     check = commands.add_parser("check-config", help="every mistake in a policy file, and what is hardly meant")
     check.add_argument("file", help="a DeschedulerPolicy, or a DeschedulerConfiguration of Koordinator")
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _plan(command: argparse.ArgumentParser) -> None:
-    picture.add_options(command)
+    source.add_options(command)
     command.add_argument("--output", choices=("text", "json", "html"), default="text", help="form of standard output")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
@@ -79,7 +79,7 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 
 def _run_plan(args: argparse.Namespace) -> int:
-    plan = picture.make(args)
+    plan = source.make(args)
     print(_rendered(plan, args.output), end="")
     if args.report:
         _write_reports(plan, args.report)
@@ -109,7 +109,7 @@ def _write_reports(plan: EvictionPlan, path: str) -> None:
 def _run_explain(args: argparse.Namespace) -> int:
     from descheduler.report import explain
 
-    print(explain.render(picture.make(args), args.pod), end="")
+    print(explain.render(source.make(args), args.pod), end="")
     return 0
 
 
@@ -118,7 +118,7 @@ def _run_check(args: argparse.Namespace) -> int:
 
     told: list[Problem] = []
     policy = reader.load(args.file, told)
-    picture.notices(told)
+    source.notices(told)
     for profile in reader.setup(policy).profiles:
         names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
         print(f"{args.file}: profile {profile.name}: plugins {names}")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.cli.picture import Pictures
-    from descheduler.evictors.carrier import Carrier
-    from descheduler.history.recall import Recall
+    from descheduler.cli.source import Pictures
+    from descheduler.evictors.executor import Carrier
+    from descheduler.history.memory import Recall
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Round, Tell
     from koordlite.kube.client.access import Api
@@ -32,9 +32,9 @@ FAILED = 1
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Every option of `run`. Names are upstream's where upstream has one."""
-    from descheduler.cli import electing, picture
+    from descheduler.cli import leader_election, source
 
-    picture.add_options(command)
+    source.add_options(command)
     command.add_argument(
         "--dry-run",
         nargs="?",
@@ -68,7 +68,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="where the ConfigMap descheduler-memory keeps past evictions, when pods are evicted. Default kube-system",
     )
     command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
-    electing.add_options(command)
+    leader_election.add_options(command)
     command.set_defaults(run=run)
 
 
@@ -103,7 +103,7 @@ class Wakeable:
 
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
-    from descheduler.cli.picture import Pictures
+    from descheduler.cli.source import Pictures
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
@@ -138,8 +138,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _recall(args: argparse.Namespace, pictures: Pictures, leads: Callable[[], bool], *, single: bool) -> Recall:
     """What cycles remember: on the cluster when they evict, else as long as this process lasts."""
-    from descheduler.history.recall import Recall
-    from descheduler.history.store import Store
+    from descheduler.history.configmap import Store
+    from descheduler.history.memory import Recall
 
     evicts = args.dry_run == "false"
     store = Store(pictures.api, args.memory_namespace) if evicts and pictures.api else None
@@ -161,7 +161,7 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 
 
 def _start_log(args: argparse.Namespace) -> None:
-    from descheduler.serve.log_lines import JsonFormatter
+    from descheduler.serve.log import JsonFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
@@ -171,7 +171,7 @@ def _start_log(args: argparse.Namespace) -> None:
 
 
 def _tell_notices(notices: list[Problem]) -> None:
-    from descheduler.serve.log_lines import line
+    from descheduler.serve.log import line
 
     for notice in notices:
         LOG.warning("%s", line(event="policy", result="note", text=str(notice)))
@@ -182,12 +182,12 @@ def _elected(
     args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable, policy: PolicyFile, interval: float
 ) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment."""
-    from descheduler.cli import electing
+    from descheduler.cli import leader_election
 
-    if pictures.api is None or not electing.asked_for(args, policy, interval):
+    if pictures.api is None or not leader_election.asked_for(args, policy, interval):
         yield lambda: True
         return
-    with electing.elected(args, policy, pictures.api, wake=wakeable.wake) as leads:
+    with leader_election.elected(args, policy, pictures.api, wake=wakeable.wake) as leads:
         yield leads
 
 
@@ -205,10 +205,10 @@ def _evictor(
     if args.dry_run == "true":
         yield None
         return
-    from descheduler.evictors.carrier import Carrier
+    from descheduler.evictors.executor import Carrier
+    from descheduler.evictors.leader_api import LeaderApi, waiting
     from descheduler.policy import reader
-    from descheduler.serve.leadership import LeaderApi, waiting
-    from descheduler.serve.log_lines import Lines
+    from descheduler.serve.log import Lines
     from koordlite.clock import RealClock
 
     assert pictures.api is not None
@@ -231,7 +231,7 @@ def _evictor(
 def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) -> Iterator[Tell]:
     """Everybody who is told of a round, one after the other."""
     from descheduler.serve import report_folder as folder
-    from descheduler.serve.log_lines import Narrator
+    from descheduler.serve.log import Narrator
 
     with contextlib.ExitStack() as stack:
         listeners: list[Tell] = [Narrator().tell]
@@ -288,30 +288,30 @@ def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def _events(pictures: Pictures) -> Iterator[Tell]:
-    from descheduler.serve import telling
+    from descheduler.serve import events
     from koordlite.clock import RealClock
     from koordlite.kube.publish.events import Events
 
     assert pictures.api is not None
     clock = RealClock()
     instance = os.environ.get("POD_NAME") or socket.gethostname()
-    events = Events(
-        pictures.api, controller=telling.CONTROLLER, instance=instance, monotonic=clock.monotonic, wall=clock.wall
+    publisher = Events(
+        pictures.api, controller=events.CONTROLLER, instance=instance, monotonic=clock.monotonic, wall=clock.wall
     )
-    events.start()
+    publisher.start()
 
     def tell(told: Round) -> None:
-        for event in telling.events(told):
-            events.tell(event)
+        for event in events.events(told):
+            publisher.tell(event)
 
     try:
         yield tell
     finally:
-        events.stop()
+        publisher.stop()
 
 
 def _without_collection(once: Callable[[], Round]) -> Round:
-    from descheduler.cli import picture
+    from descheduler.cli import source
 
-    with picture.no_collection():
+    with source.no_collection():
         return once()

@@ -1,16 +1,17 @@
-"""What a plan does to the nodes it touches: pods and requests before and after."""
+"""What a plan does to nodes and their NUMA nodes: pods, requests, CPUs and memory, before and after."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from descheduler.cycle import zone_changes
 from descheduler.fit.free_capacity import Room
 from descheduler.fit.search import Rooms
 from descheduler.framework import View
-from descheduler.plan.outcome import Load, NodeChange, Outcome
-from koordlite.model.quantity import NANO
+from descheduler.plan import Load, NodeChange, Outcome, ZoneChange, ZoneLoad
+from koordlite.model import cpuset
+from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.topology import NUMANode
 
 
 def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterator[NodeChange]:
@@ -30,7 +31,7 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
             memory=memory.value if memory else 0,
             before=_load(before, wrong[name]),
             after=_load(after, stays[name]),
-            zones=zone_changes.zones(before, after) if name in concerned else (),
+            zones=zones(before, after) if name in concerned else (),
         )
 
 
@@ -40,4 +41,38 @@ def _load(room: Room, wrong: int) -> Load:
         cpu_milli=room.requested.get("cpu", 0) // 10**6,
         memory=room.requested.get("memory", 0) // NANO,
         wrong=wrong,
+    )
+
+
+_ZERO = Quantity(0)
+
+
+def zones(before: Room, after: Room) -> tuple[ZoneChange, ...]:
+    """One for each NUMA node; empty where nobody reports them."""
+    return tuple(_zone_changes(before, after))
+
+
+def _zone_changes(before: Room, after: Room) -> Iterator[ZoneChange]:
+    for zone in before.node.topology.nodes:
+        reserved = zone.cpus & before.node.reserved.known
+        yield ZoneChange(
+            zone=zone.id,
+            cpus=len(zone.cpus),
+            reserved=len(reserved),
+            before=_zone_load(before, zone),
+            after=_zone_load(after, zone),
+        )
+
+
+def _zone_load(room: Room, zone: NUMANode) -> ZoneLoad:
+    """Successors count with what was booked for them: which CPUs they will get, nobody knows yet."""
+    usable = zone.cpus - room.node.reserved.known
+    held = cpuset.union(pod.pinned for pod in room.residents) & usable
+    booked = [amounts for _, bookings in room.arrivals for number, amounts in bookings if number == zone.id]
+    exclusive = len(held) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
+    reported = (c.memory_by_numa.get(zone.id, 0) for pod in room.residents for c in pod.containers)
+    return ZoneLoad(
+        exclusive=exclusive,
+        shared=max(0, len(usable) - exclusive),
+        memory=sum(reported) + sum(amounts.get("memory", _ZERO).value for amounts in booked),
     )

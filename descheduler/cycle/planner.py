@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from descheduler.cycle import candidate
+from descheduler.cycle.candidate import Candidate
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
 from descheduler.cycle.pacing import Restraint
@@ -36,10 +38,8 @@ from descheduler.framework import (
     View,
 )
 from descheduler.history import past_evictions
-from descheduler.plan import candidate
-from descheduler.plan.background import Requests, counted
-from descheduler.plan.candidate import Candidate, Sightings
-from descheduler.plan.outcome import EvictionPlan, Outcome, Profile, Setup
+from descheduler.history.background import Requests, counted
+from descheduler.plan import EvictionPlan, Outcome, Profile, Setup, Sightings
 from koordlite.model import times
 from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity

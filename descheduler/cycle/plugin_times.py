@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from descheduler.framework import Conversation, Handle, Plugin, View
-from descheduler.plan.outcome import Profile, Setup
+from descheduler.plan import Profile, Setup
 
 
 class Stopwatch:

@@ -12,7 +12,7 @@ from typing import Any
 
 from descheduler.evictors.migration import Progress
 from descheduler.evictors.migration_api import MERGE, Api
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 MARK = "descheduler.koordlite.io/cordon"

@@ -13,12 +13,12 @@ from typing import Any
 from msgspec import structs
 
 from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.evictors.job_rate import Pace
 from descheduler.evictors.migration_api import Cluster
-from descheduler.evictors.pace import Pace
 from descheduler.evictors.workloads import Find
 from descheduler.filters.default_evictor import Guards
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, asking, filters, object_limiter, objects, pods, progress, reconcile
+from descheduler.migration import arbitration, filters, job_requests, object_limiter, objects, pods, progress, reconcile
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic
 from descheduler.migration.objects import MigrationJob, Reservation
@@ -67,7 +67,7 @@ class Round:
             yield job, "", "Failed", str(error)
 
     def _swept(self) -> Iterator[Told]:
-        for job in [one for one in self._jobs.values() if asking.outlived(one, self._now)]:
+        for job in [one for one in self._jobs.values() if job_requests.outlived(one, self._now)]:
             yield from self._safely(self._removed(job), job.name)
 
     def _removed(self, job: MigrationJob) -> Iterator[Told]:

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from descheduler.arguments.migration import MigrationControllerArgs
+from descheduler.evictors.job_rate import Pace
 from descheduler.evictors.job_round import Round
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.evictors.pace import Pace
 from descheduler.evictors.workloads import Finder
 from descheduler.framework import Refusal, View
-from descheduler.migration import asking, filters, object_limiter
+from descheduler.migration import filters, job_requests, object_limiter
 from descheduler.migration.filters import Traffic
 from descheduler.migration.objects import MigrationJob
-from descheduler.plan.outcome import Attempt, Outcome
+from descheduler.plan import Attempt, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 
 
@@ -69,7 +69,7 @@ class Migrations:
         not keep the others.
         """
         one = Round(self._cluster, self._args, self._pace, Finder(self._api, now), now)
-        ours = [job for job in self._cluster.jobs() if asking.ours(job, self._creator, adopts=self._adopts)]
+        ours = [job for job in self._cluster.jobs() if job_requests.ours(job, self._creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)
         return [Progress(*entry) for entry in one.run(ours)] if ours else []
 
@@ -107,7 +107,7 @@ class _Desk:
 
     def _attempt(self, outcome: Outcome, traffic: Traffic) -> Attempt:
         pod, found = outcome.pod, outcome.main
-        wanted = asking.job(
+        wanted = job_requests.job(
             pod,
             name=str(uuid.uuid4()),
             reason=found.reason,

@@ -20,8 +20,8 @@ import msgspec
 
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import Finding, PodView, Refusal, View
-from descheduler.plan import background
-from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.history import background
+from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.model import duration, times
 
 RECURRING = ("PodLifeTime", "RemoveFailedPods", "TopologyAffinityErrors")

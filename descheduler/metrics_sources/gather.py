@@ -16,7 +16,7 @@ from descheduler.metrics_sources import prometheus, resource_metrics
 from descheduler.metrics_sources.prometheus import Prometheus
 from descheduler.metrics_sources.resource_metrics import Smoothed
 from descheduler.picture.cluster import Usage, View
-from descheduler.plan.outcome import Setup
+from descheduler.plan import Setup
 from descheduler.policy.upstream import MetricsProvider
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 from koordlite.model.errors import Problem

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
-from descheduler.migration import asking, pods, shares
+from descheduler.migration import job_requests, pods, shares
 from descheduler.migration.filters import Workload
 from descheduler.migration.objects import MigrationJob
 from koordlite.model import duration
@@ -60,7 +60,7 @@ def refusal(
     paces = [(of_namespace(args), {"namespace": pod.pod.namespace})]
     if uid and workload is not None:
         paces.append((of_workload(args, workload.replicas), {"controller": uid}))
-    said = (rate.refusal(asking.evicted_at(jobs, **whose), now) for rate, whose in paces if rate is not None)
+    said = (rate.refusal(job_requests.evicted_at(jobs, **whose), now) for rate, whose in paces if rate is not None)
     return next((text for text in said if text), "")
 
 

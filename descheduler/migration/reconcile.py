@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
-from descheduler.migration import objects, progress, reserving
+from descheduler.migration import objects, progress, reservation_requests
 from descheduler.migration.objects import MigrationJob, Reference, Reservation
 from descheduler.migration.progress import noted
 from koordlite.model import duration, times
@@ -127,9 +127,9 @@ def _reserve(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
         return noted(job, "ReservationCreated", True, now=seen.now)
     if seen.pod_raw is None or not same_pod(job, seen.pod):
         return _failed(job, "MissingPod", f'Pod "{job.pod.key}" is gone')
-    chosen = reserving.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
+    chosen = reservation_requests.options(job, seen.pod_raw, now=seen.now, drop_claims=seen.drop_claims)
     named = structs.replace(job, spec=structs.replace(job.spec, reservation_options=chosen))
-    return Step(job=named, create=reserving.reservation(chosen))
+    return Step(job=named, create=reservation_requests.reservation(chosen))
 
 
 def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:

@@ -17,7 +17,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import Calm
 from descheduler.filters.limits import Limits
-from descheduler.plan.outcome import Profile, Setup
+from descheduler.plan import Profile, Setup
 from descheduler.policy.aliases import Spellings, kind_of
 from descheduler.policy.koordinator import PROFILE, Configuration, ProfileConfiguration
 from descheduler.policy.upstream import (

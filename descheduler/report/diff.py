@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from descheduler.plan.outcome import EvictionPlan, Outcome
+from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report.document import API_VERSION
 
 Change = Literal["new", "over", "toEvict", "toSpare", "otherReason"]

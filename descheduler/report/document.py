@@ -13,7 +13,7 @@ from typing import Any
 
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
-from descheduler.plan.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from descheduler.framework import PodView, View
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.report import text
 from koordlite.model.errors import InputError, Problem
 

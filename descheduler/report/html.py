@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from descheduler.fit.search import Search
 from descheduler.framework import Finding
-from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.plan import Attempt, EvictionPlan, Outcome
 from descheduler.report import diff, document, html_nodes
 from descheduler.report.diff import Difference
 from descheduler.report.text import NOTHING, place_words

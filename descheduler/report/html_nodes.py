@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from descheduler.framework import NodeView
-from descheduler.plan.outcome import EvictionPlan, Load, NodeChange, Outcome
+from descheduler.plan import EvictionPlan, Load, NodeChange, Outcome
 from descheduler.report import numa_map
 from koordlite.report import units
 from koordlite.report.html import page

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView
-from descheduler.plan.outcome import Outcome
+from descheduler.plan import Outcome
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import NUMANode

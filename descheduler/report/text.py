@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
-from descheduler.plan.outcome import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 from descheduler.report import diff, document
 from descheduler.report.diff import Difference
 from koordlite.model import duration

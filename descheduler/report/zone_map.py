@@ -6,7 +6,7 @@ import urllib.parse
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from descheduler.picture.cluster import NodeView
-from descheduler.plan.outcome import EvictionPlan, Outcome
+from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report import numa_map
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.report.html import page

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.report import document, html, text
 from descheduler.serve import page
 from descheduler.serve.loop import Round

@@ -13,11 +13,11 @@ from typing import Protocol
 from descheduler.cycle import planner
 from descheduler.cycle.plugin_times import Stopwatch
 from descheduler.evictors import dry_run
-from descheduler.history.recall import Recall
+from descheduler.history import background
+from descheduler.history.background import Ended, Requests
+from descheduler.history.memory import Recall
 from descheduler.picture.cluster import View
-from descheduler.plan import background
-from descheduler.plan.background import Ended, Requests
-from descheduler.plan.outcome import Attempt, EvictionPlan, Setup
+from descheduler.plan import Attempt, EvictionPlan, Setup
 from descheduler.policy import reader
 from descheduler.policy.reader import Document
 from descheduler.policy.watched_file import PolicyFile

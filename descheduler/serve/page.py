@@ -7,7 +7,7 @@ import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from descheduler.plan.outcome import EvictionPlan, Outcome
+from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report import zone_map
 from descheduler.serve.loop import Round
 from koordlite.report import units

@@ -8,7 +8,7 @@ import os
 import pathlib
 
 from descheduler.evictors import dry_run
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
 from descheduler.report.diff import Difference
 from descheduler.serve.loop import Round

@@ -15,7 +15,7 @@ from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, Vi
 from descheduler.metrics_sources import node_metric, resource_metrics
 from descheduler.picture import label_index, templates
 from descheduler.picture.templates import Template
-from descheduler.snapshot import crane, promises, report, volumes
+from descheduler.snapshot import crane, promised_placement, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import PackedPod, Packer
 from koordlite.model import cpuset, keys, node, times
@@ -148,7 +148,7 @@ def _node(
         topology_policy=told.topology_policy,
         topology_scope=told.topology_scope,
         cpu_manager=told.cpu_manager,
-        reserved=promises.reserved_cpus(
+        reserved=promised_placement.reserved_cpus(
             told,
             written,
             system,
@@ -179,7 +179,7 @@ def _pinned(pods: Iterable[PodView], told: report.Report) -> CPUSet:
 
 def _with_promises(one: PodView, home: NodeView, told: report.Report, problems: list[Problem]) -> PodView:
     zones = crane.promise(one.pod, problems) if crane.RESULT in one.pod.annotations else None
-    containers, seen = promises.of_pod(one, home, told, zones)
+    containers, seen = promised_placement.of_pod(one, home, told, zones)
     return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
 
 

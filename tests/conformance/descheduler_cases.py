@@ -15,7 +15,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
 from descheduler.framework import View
-from descheduler.plan.outcome import EvictionPlan, Profile, Setup
+from descheduler.plan import EvictionPlan, Profile, Setup
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
 from koordlite.model.wire import objects

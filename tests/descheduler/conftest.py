@@ -11,7 +11,7 @@ import pytest
 
 from descheduler.cycle import planner
 from descheduler.framework import View
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, files
 from koordlite.model import keys, nrt

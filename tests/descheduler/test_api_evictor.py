@@ -12,11 +12,12 @@ import pytest
 
 from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
-from descheduler.evictors import api, events
+from descheduler.evictors import eviction_api
 from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Plugin, View
-from descheduler.plan.background import REQUEST_ONLY, TRIGGERED
-from descheduler.plan.outcome import EvictionPlan, Profile, Setup
+from descheduler.history.background import REQUEST_ONLY, TRIGGERED
+from descheduler.plan import EvictionPlan, Profile, Setup
+from descheduler.serve import events
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable
 
 FINE = Answer(201, {}, b"{}")
@@ -65,14 +66,16 @@ def planned(cluster: Any) -> EvictionPlan:
     return planner.plan(cluster.view(), Setup((profile,), Limits(), grace_period_seconds=7))
 
 
-def run(plan: EvictionPlan, server: Server, patience: api.Patience = api.PATIENCE) -> tuple[Any, list[float]]:
+def run(
+    plan: EvictionPlan, server: Server, patience: eviction_api.Patience = eviction_api.PATIENCE
+) -> tuple[Any, list[float]]:
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:
         waits.append(seconds)
         return False
 
-    (attempt,) = api.evict(plan, server, wait, patience)
+    (attempt,) = eviction_api.evict(plan, server, wait, patience)
     return attempt, waits
 
 
@@ -151,7 +154,7 @@ def test_patience_has_an_end(plan: EvictionPlan, seconds: float, tries: int, wai
 
 def test_a_stop_ends_the_waiting(plan: EvictionPlan) -> None:
     later = ApiError(429, "TooManyRequests", BLOCKED, retry_after_seconds=1.0)
-    (attempt,) = api.evict(plan, Server(p=[later] * 9), lambda _seconds: True)
+    (attempt,) = eviction_api.evict(plan, Server(p=[later] * 9), lambda _seconds: True)
     assert (attempt.result, attempt.tries) == ("Blocked", 1)
 
 
@@ -161,8 +164,8 @@ def test_after_a_stop_no_further_pod_is_asked_for(cluster: Any) -> None:
     for number in range(4):
         cluster.pod(f"p{number}", "a", owner=f"o{number}")
     server = Server()
-    patience, stopped = api.Patience(at_once=1), lambda: len(server.asked) >= 2
-    attempts = api.evict(planned(cluster), server, lambda _seconds: False, patience, stopped=stopped)
+    patience, stopped = eviction_api.Patience(at_once=1), lambda: len(server.asked) >= 2
+    attempts = eviction_api.evict(planned(cluster), server, lambda _seconds: False, patience, stopped=stopped)
     assert [attempt.result for attempt in attempts] == ["Evicted", "Evicted", "NotTried", "NotTried"]
     assert [attempt.goes for attempt in attempts] == [True, True, False, False] and len(server.asked) == 2
     left = planned(cluster).evict[3]
@@ -199,7 +202,7 @@ def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any) -> Non
             return super().request(method, path, body=body)
 
     plan = planned(cluster)
-    attempts = api.evict(plan, Slow(), lambda _seconds: False, api.Patience(at_once=3))
+    attempts = eviction_api.evict(plan, Slow(), lambda _seconds: False, eviction_api.Patience(at_once=3))
     assert most == 3
     assert [attempt.pod for attempt in attempts] == [outcome.pod.key for outcome in plan.evict]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from descheduler.plan import background
-from descheduler.plan.background import IN_PROGRESS, Request
+from descheduler.history import background
+from descheduler.history.background import IN_PROGRESS, Request
 
 ASKED = Request("default", "p", "uid-p", "a", 1000.0)
 CONFIRMED = Request("default", "p", "uid-p", "a", 1000.0, confirmed=True)

@@ -12,8 +12,8 @@ from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
 from descheduler.framework import Finding, Handle, Note, Plugin, Point, Remember, Verdict, View
-from descheduler.plan import background
-from descheduler.plan.outcome import Profile, Setup
+from descheduler.history import background
+from descheduler.plan import Profile, Setup
 from koordlite.model import label_selectors
 
 Said = list[tuple[str, Verdict | None]]

@@ -10,7 +10,7 @@ import pytest
 
 from descheduler.cycle import planner
 from descheduler.evictors import dry_run
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import document
 from koordlite.model.nrt import ContainerPlacement

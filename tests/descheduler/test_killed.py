@@ -16,12 +16,11 @@ from apiserver import ApiServer, Fault
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
-from descheduler.history import past_evictions
-from descheduler.history import store as memory_store
+from descheduler.history import background, past_evictions
+from descheduler.history import configmap as memory_store
+from descheduler.history.memory import Recall
 from descheduler.history.past_evictions import Intent
-from descheduler.history.recall import Recall
-from descheduler.plan import background
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
 

@@ -11,13 +11,13 @@ from apiserver import ApiServer, Fault
 from prometheus_client import CollectorRegistry
 
 from descheduler import cli
-from descheduler.cli.picture import Pictures
-from descheduler.evictors import api as evictor
-from descheduler.history.recall import Recall
+from descheduler.cli.source import Pictures
+from descheduler.evictors import eviction_api as evictor
+from descheduler.evictors.leader_api import LeaderApi, waiting
+from descheduler.history.memory import Recall
 from descheduler.policy.watched_file import PolicyFile
-from descheduler.serve import telling
+from descheduler.serve import events
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.leadership import LeaderApi, waiting
 from descheduler.serve.loop import Loop, Round
 from descheduler.serve.metrics import Metrics
 from koordlite.fault_guard import ROUNDS, FaultGuard
@@ -123,7 +123,7 @@ def test_a_cycle_evicts_and_says_what_became_of_it(server: ApiServer, kubeconfig
     told = Bench(kubeconfig, policy).loop.once()
     assert [(attempt.pod, attempt.result) for attempt in told.attempts] == [("default/restless", "Evicted")]
     assert pods(server) == {"calm"}
-    (event,) = telling.events(told)
+    (event,) = events.events(told)
     assert (event.reason, event.type, event.regarding.name) == ("RemovePodsHavingTooManyRestarts", "Normal", "restless")
     assert told.seconds > 0 and ("p", "RemovePodsHavingTooManyRestarts") in told.plugin_seconds
 
@@ -142,7 +142,7 @@ def test_a_cluster_is_looked_at_as_of_this_machines_clock_whatever_its_nodes_say
 def test_without_an_evictor_nothing_is_asked(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:
     told = Bench(kubeconfig, policy, evicts=False).loop.once()
     assert [attempt.result for attempt in told.attempts] == ["WouldEvict"]
-    assert told.dry_run and pods(server) == {"restless", "calm"} and list(telling.events(told)) == []
+    assert told.dry_run and pods(server) == {"restless", "calm"} and list(events.events(told)) == []
 
 
 def test_a_standby_reports_and_evicts_nothing(server: ApiServer, kubeconfig: str, policy: pathlib.Path) -> None:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner as cycle
-from descheduler.history import past_evictions, store
+from descheduler.history import configmap, past_evictions
+from descheduler.history.configmap import Kept
+from descheduler.history.memory import Recall
 from descheduler.history.past_evictions import Move, Past, Round
-from descheduler.history.recall import Recall
-from descheduler.history.store import Kept
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from koordlite.kube.client import access
 from koordlite.model.errors import InputError
@@ -195,13 +195,13 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
     rounds: dict[str, tuple[Round, ...]] = {"P": (Round(0.0, 9.0, 10),)}
     history = {f"ReplicaSet/ns/{n}": Past(float(n), rounds, tuple(move)) for n in range(40)}
     kept = Kept(history, {("uid", "Wrong"): 2})
-    whole = len(store.encode(kept))
+    whole = len(configmap.encode(kept))
     found = {}
     for part in (1.0, 0.5, 0.25, 0.1, 0.0):
-        monkeypatch.setattr(store, "MOST_BYTES", int(whole * part))
-        text = store.encode(kept)
-        assert len(text) <= int(whole * part) or text == store.encode(Kept())
-        found[part] = store.decode(text, "x")
+        monkeypatch.setattr(configmap, "MOST_BYTES", int(whole * part))
+        text = configmap.encode(kept)
+        assert len(text) <= int(whole * part) or text == configmap.encode(Kept())
+        found[part] = configmap.decode(text, "x")
     assert found[1.0] == kept
     assert {len(past.moves) for past in found[0.5].history.values()} == {3} and found[0.5].sightings == kept.sightings
     assert {owner: past.last_move for owner, past in found[0.25].history.items()} == dict.fromkeys(history, 9.0)
@@ -211,13 +211,13 @@ def test_a_long_history_is_shortened_to_what_a_configmap_holds(monkeypatch: pyte
 
 
 def test_what_is_written_is_read_again() -> None:
-    assert store.decode(store.encode(KEPT), "here") == KEPT
+    assert configmap.decode(configmap.encode(KEPT), "here") == KEPT
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version":2,"owners":{}}', '{"version":1,"owners":{"a":1}}'])
 def test_what_cannot_be_read_is_said(text: str) -> None:
     with pytest.raises(InputError, match="delete the ConfigMap"):
-        store.decode(text, "configmap/kube-system/descheduler-memory")
+        configmap.decode(text, "configmap/kube-system/descheduler-memory")
 
 
 @pytest.fixture
@@ -230,12 +230,12 @@ def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
 
 def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(store.Store(api, "default"))
+    loop.recall = Recall(configmap.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     for minutes in (0, 11):
         loop.cycle(minutes)
     assert loop.recall.problems == ()
-    loop.recall = Recall(store.Store(api, "default"))
+    loop.recall = Recall(configmap.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
 
@@ -245,7 +245,7 @@ def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.A
     said = []
     Incurable(cluster)
     for minutes in range(3):
-        recall = Recall(store.Store(api, "default"), single=True)
+        recall = Recall(configmap.Store(api, "default"), single=True)
         recall.begin(cluster.view(stamp(0)), leads=True)
         plan = cycle.plan(cluster.view(stamp(minutes)), PATIENT, recall.sightings, history=recall.history)
         recall.end(plan, [], LOOPS, keep=True)
@@ -258,21 +258,21 @@ def test_a_single_cycle_without_a_store_does_not_wait_for_more() -> None:
 
 
 def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: access.Api) -> None:
-    meta = {"name": store.NAME, "namespace": "default"}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {store.KEY: "?"}}
+    meta = {"name": configmap.NAME, "namespace": "default"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {configmap.KEY: "?"}}
     api.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
     loop = Incurable(cluster)
-    loop.recall = Recall(store.Store(api, "default"))
+    loop.recall = Recall(configmap.Store(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
-    assert [p.field for p in loop.recall.problems] == [f"data[{store.KEY}]"]
+    assert [p.field for p in loop.recall.problems] == [f"data[{configmap.KEY}]"]
     loop.cycle(0)
-    answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{store.NAME}")
-    assert json.loads(answer.body)["data"] == {store.KEY: "?"}
+    answer = api.request("GET", f"/api/v1/namespaces/default/configmaps/{configmap.NAME}")
+    assert json.loads(answer.body)["data"] == {configmap.KEY: "?"}
 
 
 def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(store.Store(api, "default"), leads=lambda: False)
+    loop.recall = Recall(configmap.Store(api, "default"), leads=lambda: False)
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
-    assert store.load(api, "default") == Kept()
+    assert configmap.load(api, "default") == Kept()

@@ -11,8 +11,8 @@ from apiserver import ApiServer, Fault
 
 from descheduler import cli
 from descheduler.cycle import planner
-from descheduler.evictors import api
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.evictors import eviction_api
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client import access
@@ -66,7 +66,7 @@ def planned(client: Api) -> EvictionPlan:
 
 
 def results(plan: EvictionPlan, client: Api) -> dict[str, str]:
-    attempts = api.evict(plan, client, lambda _seconds: True)
+    attempts = eviction_api.evict(plan, client, lambda _seconds: True)
     return {attempt.pod.removeprefix("default/"): attempt.result for attempt in attempts}
 
 

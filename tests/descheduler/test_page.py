@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from descheduler.framework import Finding, Refusal
-from descheduler.plan.outcome import Outcome
+from descheduler.plan import Outcome
 from descheduler.policy import reader
 from descheduler.report import zone_map
 from descheduler.serve import page

@@ -8,7 +8,7 @@ import pytest
 
 from descheduler.cycle import planner
 from descheduler.history.past_evictions import Move, Past
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from koordlite.model.errors import ConfigError
 

@@ -13,10 +13,10 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from descheduler.evictors import dry_run
-from descheduler.plan.outcome import Attempt
+from descheduler.plan import Attempt
 from descheduler.policy import reader
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.log_lines import JsonFormatter, Narrator, line
+from descheduler.serve.log import JsonFormatter, Narrator, line
 from descheduler.serve.loop import Round
 from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem

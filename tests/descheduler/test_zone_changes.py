@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.plan.outcome import EvictionPlan, ZoneLoad
+from descheduler.plan import EvictionPlan, ZoneLoad
 from descheduler.report import html, text
 from koordlite.model.nrt import ContainerPlacement
 

@@ -18,7 +18,7 @@ SOURCES = (
     "descheduler/filters/*.py",
     "descheduler/fit/*.py",
     "descheduler/history/*.py",
-    "descheduler/plan/*.py",
+    "descheduler/plan.py",
     "descheduler/rules/*.py",
     "descheduler/plugins/*.py",
     "descheduler/utilization/*.py",

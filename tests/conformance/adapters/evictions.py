@@ -7,11 +7,12 @@ from collections import Counter
 from typing import Any
 
 from descheduler.arguments.evictor import Args
-from descheduler.evictors import api, dry_run, events
+from descheduler.evictors import dry_run, eviction_api
 from descheduler.filters import limits
 from descheduler.filters.limits import Budget, Limits
 from descheduler.framework import Finding, PodView, Refusal, View
-from descheduler.plan.outcome import EvictionPlan, Outcome, Profile
+from descheduler.plan import EvictionPlan, Outcome, Profile
+from descheduler.serve import events
 from koordlite.kube.client.answers import Answer, ApiError
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
@@ -54,7 +55,9 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
         return _result(_ERRORS[reason], told, 0), _wanted(expect)
     plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
     server = _Server(given.get("apiError"))
-    (attempt,) = dry_run.evict(plan) if given.get("dryRun") else api.evict(plan, server, lambda _seconds: False)
+    (attempt,) = (
+        dry_run.evict(plan) if given.get("dryRun") else eviction_api.evict(plan, server, lambda _seconds: False)
+    )
     told = events.of_attempt(outcome, attempt, tell_failures=tell_failures)
     went = attempt.goes or attempt.result == "WouldEvict"
     error = (None, None) if went else ("API", attempt.text)

@@ -14,7 +14,7 @@ from descheduler.metrics_sources import gather
 from descheduler.metrics_sources.gather import Gatherer
 from descheduler.metrics_sources.resource_metrics import Smoothed, smooth
 from descheduler.picture.cluster import Usage
-from descheduler.plan.outcome import Profile, Setup
+from descheduler.plan import Profile, Setup
 from descheduler.policy.upstream import MetricsProvider
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.model.reading import strict

@@ -15,7 +15,7 @@ from apiserver import ApiServer, ManualClock
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.cycle import planner
 from descheduler.evictors.migration import Migrations, Progress
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client import access

@@ -13,12 +13,12 @@ from apiserver import Fault
 
 from descheduler.cycle import planner
 from descheduler.evictors import cordons, dry_run
-from descheduler.evictors.carrier import Carrier
+from descheduler.evictors.executor import Carrier
+from descheduler.evictors.leader_api import LeaderApi
 from descheduler.evictors.migration import Progress
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
-from descheduler.serve.leadership import LeaderApi
-from descheduler.serve.log_lines import Lines
+from descheduler.serve.log import Lines
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client.paging import Page
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from descheduler.arguments.migration import MigrationControllerArgs, ObjectLimiter
 from descheduler.framework import PodView
-from descheduler.migration import arbitration, asking, filters, object_limiter, pods, shares
+from descheduler.migration import arbitration, filters, job_requests, object_limiter, pods, shares
 from descheduler.migration.arbitration import Waiting
 from descheduler.migration.filters import Traffic, Workload
 from descheduler.migration.object_limiter import Rate
@@ -176,7 +176,7 @@ def test_a_namespace_has_a_pace_of_its_own() -> None:
 
 def test_an_eviction_that_was_refused_costs_nothing() -> None:
     refused_ = {"type": "Eviction", "status": "False", "reason": "FailedEvict", "lastTransitionTime": MINUTE}
-    assert asking.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
+    assert job_requests.evicted_at([job("a", conditions=[refused_])], namespace="default") == []
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,14 @@ def test_an_eviction_that_was_refused_costs_nothing() -> None:
 def test_how_long_jobs_are_kept(made: str | None, phase: str, ttl: str | None, old: bool) -> None:
     one = job("a", made=made, phase=phase)
     one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, ttl=ttl))
-    assert asking.outlived(one, 3600.0) == old
+    assert job_requests.outlived(one, 3600.0) == old
 
 
 def test_a_job_names_its_pod_by_uid_and_says_who_works_on_it() -> None:
-    made = asking.job(pod("a"), name="x", reason="Why", trigger="Plugin", creator="me", args=MigrationControllerArgs())
+    made = job_requests.job(
+        pod("a"), name="x", reason="Why", trigger="Plugin", creator="me", args=MigrationControllerArgs()
+    )
     one = msgspec.convert(made, MigrationJob)
     assert (one.pod.uid, one.reason, one.spec.mode, one.spec.ttl) == ("uid-a", "Why", "ReservationFirst", "5m")
-    assert asking.ours(one, "me") and not asking.ours(one, "you") and asking.ours(job("b"), "me")
-    assert asking.controller_of(one) == "rs"
+    assert job_requests.ours(one, "me") and not job_requests.ours(one, "you") and job_requests.ours(job("b"), "me")
+    assert job_requests.controller_of(one) == "rs"

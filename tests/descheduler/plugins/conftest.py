@@ -13,7 +13,7 @@ from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
 from descheduler.framework import Plugin
-from descheduler.plan.outcome import EvictionPlan, Profile, Setup
+from descheduler.plan import EvictionPlan, Profile, Setup
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
 

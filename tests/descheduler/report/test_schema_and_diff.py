@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from descheduler.evictors import dry_run
-from descheduler.plan.outcome import EvictionPlan
+from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import diff, document, html, text
 from descheduler.serve import report_folder as folder

@@ -29,14 +29,14 @@ COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "dec
 def one(source: list[str], only: str) -> dict[str, float]:
     """One cycle in this process, and what it cost. `only`: a single plugin of the policy."""
     began = time.perf_counter()
-    from descheduler.cli import parser, picture
+    from descheduler.cli import parser, source
     from descheduler.cycle import planner
     from descheduler.policy import reader
 
     document = reader.load(str(POLICY))
     setup = _only(reader.setup(document), only)
-    with picture.no_collection():
-        view = picture.Pictures(parser().parse_args(["plan", *source])).view(document, setup)
+    with source.no_collection():
+        view = source.Pictures(parser().parse_args(["plan", *source])).view(document, setup)
         read, cpu_read = time.perf_counter(), time.process_time()
         plan = planner.plan(view, setup)
         done, cpu_done = time.perf_counter(), time.process_time()

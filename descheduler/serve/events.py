@@ -1,13 +1,47 @@
-"""What is written to the cluster's events about an eviction, in upstream's words, so that people's searches find it."""
+"""Which Events a cycle writes: what became of evictions, and what limits left undone where the policy asks for it.
+
+The words are upstream's, so that people's searches find them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal
 
 from descheduler.evictors.dry_run import REQUESTED_BY
 from descheduler.filters import limits
-from descheduler.plan.outcome import Attempt, Outcome
+from descheduler.plan import Attempt, Outcome
+from descheduler.serve.loop import Round
+from koordlite.kube.publish.event_series import Event, Regarding
+
+CONTROLLER = "sigs.k8s.io.descheduler"
+"""What upstream calls itself in events."""
+
+
+def events(told: Round) -> Iterator[Event]:
+    """Events of a round that was meant to evict; none of a dry run."""
+    if told.plan is None or told.dry_run:
+        return
+    by_uid = {outcome.pod.uid: outcome for outcome in told.plan.evict}
+    tell_failures = told.setup.tell_failures
+    for attempt in told.attempts:
+        outcome = by_uid[attempt.uid]
+        found = of_attempt(outcome, attempt, tell_failures=tell_failures)
+        if found:
+            yield _event(outcome, found)
+    if tell_failures:
+        for outcome in told.plan.spare:
+            found = of_limit(outcome, told.setup.limits)
+            if found:
+                yield _event(outcome, found)
+
+
+def _event(outcome: Outcome, found: EvictionEvent) -> Event:
+    pod = outcome.pod
+    about = Regarding(kind="Pod", namespace=pod.pod.namespace, name=pod.pod.name, uid=pod.object.metadata.uid)
+    return Event(regarding=about, reason=found.reason, note=found.note, action=found.action, type=found.type)
+
 
 ACTION = "Descheduled"
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from descheduler.evictors.migration import Progress
-from descheduler.plan.outcome import Attempt, Outcome
+from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import Round
 
 LOG = logging.getLogger("descheduler")

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from descheduler.history.past_evictions import History, Intent, Past
-from descheduler.plan.candidate import Sightings
+from descheduler.plan import Sightings
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.model.errors import InputError, Problem
 

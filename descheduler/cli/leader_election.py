@@ -63,7 +63,7 @@ def elected(
     args: argparse.Namespace, policy: PolicyFile, api: Api, *, wake: Callable[[], object]
 ) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment. `wake` is called when it begins to."""
-    from descheduler.serve.log_lines import line
+    from descheduler.serve.log import line
     from koordlite.clock import RealClock
     from koordlite.kube.client.election import Election
     from koordlite.kube.client.lease import Candidate

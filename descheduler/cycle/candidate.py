@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Literal
 
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.picture.pods import least_important_first
-from descheduler.plan.outcome import Outcome, Profile
+from descheduler.plan import Outcome, Profile, Sightings
 from koordlite.model import duration
-
-Sightings = Mapping[tuple[str, str], int]
-"""In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
 
 
 @dataclasses.dataclass(frozen=True)

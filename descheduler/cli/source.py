@@ -14,7 +14,7 @@ from koordlite.model.errors import InputError, Problem
 if TYPE_CHECKING:
     from descheduler.metrics_sources.gather import Gatherer
     from descheduler.picture.cluster import View
-    from descheduler.plan.outcome import EvictionPlan, Setup
+    from descheduler.plan import EvictionPlan, Setup
     from descheduler.snapshot.files import Objects
     from koordlite.kube.client.access import Api
 

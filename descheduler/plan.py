@@ -14,6 +14,9 @@ from descheduler.fit.search import Search
 from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
 from koordlite.model.wire import objects
 
+Sightings = Mapping[tuple[str, str], int]
+"""In how many pictures in a row, this one included, a finding was there: by pod uid and reason."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Profile:

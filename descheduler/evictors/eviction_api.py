@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 from descheduler.evictors.dry_run import eviction
-from descheduler.plan.background import REQUEST_ONLY, TRIGGERED
-from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.history.background import REQUEST_ONLY, TRIGGERED
+from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import Api, EvictionClient

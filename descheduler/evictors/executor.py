@@ -10,13 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.evictors import api as eviction_api
-from descheduler.evictors import cordons
-from descheduler.evictors.api import Wait
+from descheduler.evictors import cordons, eviction_api
+from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.migration import asking
-from descheduler.plan.outcome import Attempt, EvictionPlan, Outcome
+from descheduler.migration import job_requests
+from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
 
@@ -77,7 +76,7 @@ class Carrier:
         if {name: one.args for name, one in self._controllers.items()} == dict(rules):
             return
         self._controllers = {
-            name: Migrations(self._api, args, creator=asking.creator(name), adopts=number == 0)
+            name: Migrations(self._api, args, creator=job_requests.creator(name), adopts=number == 0)
             for number, (name, args) in enumerate(rules.items())
         }
 

@@ -9,9 +9,8 @@ from typing import Protocol
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import View
 from descheduler.history import past_evictions
-from descheduler.history.store import Kept
-from descheduler.plan.candidate import Sightings
-from descheduler.plan.outcome import Attempt, EvictionPlan
+from descheduler.history.configmap import Kept
+from descheduler.plan import Attempt, EvictionPlan, Sightings
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 
