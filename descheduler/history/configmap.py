@@ -7,15 +7,14 @@ needs leave for one object, outlives pods and leaders, and people can read it an
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol
 
 import msgspec
 
-from descheduler.history.past_evictions import History, Intent, Past
-from descheduler.plan import Sightings
+from descheduler.history.memory import Kept
+from descheduler.history.past_evictions import Intent, Past
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.model.errors import InputError, Problem
 
@@ -32,16 +31,6 @@ class Api(Protocol):
 
     def request(self, method: str, path: str, *, body: object = None, content_type: str = "application/json") -> Answer:
         """Ask once; ApiError for a refusal, ApiUnreachable when there is no answer."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
-    """What one cycle leaves to the next, whoever runs it."""
-
-    history: History = dataclasses.field(default_factory=dict)
-    sightings: Sightings = dataclasses.field(default_factory=dict)
-    pending: tuple[Intent, ...] = ()
-    """Evictions of a cycle that has not ended; empty after one that has."""
 
 
 class _Document(msgspec.Struct, frozen=True):

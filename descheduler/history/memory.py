@@ -9,9 +9,18 @@ from typing import Protocol
 from descheduler.arguments.pacing import Loops
 from descheduler.framework import View
 from descheduler.history import past_evictions
-from descheduler.history.configmap import Kept
 from descheduler.plan import Attempt, EvictionPlan, Sightings
 from koordlite.model.errors import InputError, KoordliteError, Problem
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """What one cycle leaves to the next, whoever runs it."""
+
+    history: past_evictions.History = dataclasses.field(default_factory=dict)
+    sightings: Sightings = dataclasses.field(default_factory=dict)
+    pending: tuple[past_evictions.Intent, ...] = ()
+    """Evictions of a cycle that has not ended; empty after one that has."""
 
 
 class Store(Protocol):

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner as cycle
 from descheduler.history import configmap, past_evictions
-from descheduler.history.configmap import Kept
-from descheduler.history.memory import Recall
+from descheduler.history.memory import Kept, Recall
 from descheduler.history.past_evictions import Move, Past, Round
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
