@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 
 from koordlite import plan, reflex, strategies, wake
-from koordlite.apply import Applier, restore
+from koordlite.apply import Applier, log_restored, restore
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision, Lacking
-from koordlite.model.errors import KoordliteError, PlanConflict, Problem
+from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.groups import Found
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
@@ -34,6 +34,8 @@ from koordlite.wake import Waker
 LOG = logging.getLogger(__name__)
 POD = "pod/"
 """How the places of evictions begin (`EvictPod.place`)."""
+_WHOLE = ("node", "pods", "kubelet pods", "config")
+"""What the cluster must have said before the picture counts as whole."""
 
 
 class Agent:
@@ -58,7 +60,8 @@ class Agent:
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)
         self._pauses = Pauses(journal.folder if journal else None)
-        self._unhealed = False
+        self._overdue = False
+        self._taking_over, self._awaited = False, ""
         self._unrestored = 0
         self._unreleased = ""
         self.paused: Pause | None = None
@@ -70,28 +73,31 @@ class Agent:
         self.judged: Moment | None = None
         """What the last round decided on, and what it decided; None when there was no picture."""
 
-    def heal(self) -> tuple[AppliedStep, ...]:
-        """Undo what an earlier run left behind, before anything new is written.
+    def take_over(self) -> tuple[AppliedStep, ...]:
+        """Go on with what an earlier run left in force; undo only what no strategy enforces any more.
 
-        The Node keeps what strategies promised that are about to promise anew.
+        The rest stays as it is until the first full picture, and then follows it as if this had been one run.
         """
         if not self._journal or not self._journal.entries:
             return ()
         node = self._cluster.view().node
         paused = self._look_for_pause(nodes.from_wire(node) if node else None)
-        self._unhealed = paused is not None and not paused.release
-        if self._unhealed:
-            return ()  # What is in force stays, whoever put it there; it is undone when the pause ends.
-        enforced = [name for name, mode in self.modes.items() if mode == "enforce"]
-        steps = restore(self._host, self._journal, self._cluster, staying=enforced)
+        self._taking_over = True
+        self._overdue = paused is not None and not paused.release
+        if self._overdue:
+            return ()  # What is in force stays, whoever put it there; what nobody enforces is undone after the pause.
+        staying = () if paused else self._enforced
+        steps = restore(self._host, self._journal, self._cluster, staying=staying)
         self._unrestored = sum(not step.ok for step in steps)
-        _log_restored("an earlier run was not ended properly", steps)
+        log_restored("left by an earlier run, and not enforced any more", steps)
+        if self._journal.entries:
+            LOG.info("%d places stay as an earlier run left them, until the node is known", len(self._journal.entries))
         return steps
 
     def put_back(self) -> tuple[AppliedStep, ...]:
         """Give every file and the Node what was found before this run."""
         steps = restore(self._host, self._journal, self._cluster) if self._journal else ()
-        _log_restored("stopping", steps)
+        log_restored("stopping", steps)
         return steps
 
     def run(
@@ -103,7 +109,7 @@ class Agent:
         it ends, all is put back where that is what a stop does.
         """
         self._guard = guard or self._guard
-        self.heal()
+        self.take_over()
         agent = self._settings.agent
         self._waker = wake.open_waker(self._host, agent.reaction, hertz=agent.reaction_hertz)
         try:
@@ -199,10 +205,10 @@ class Agent:
         # Before our own writes: the picture shows what stood there then.
         foreign = self._applier.foreign_writes(seen) if self._applier else ()
         applied, because = self._apply(made, seen)
-        released = still and (self.paused is None or self.paused.release)
+        released = still and not self._taking_over and (self.paused is None or self.paused.release)
         judged = self._moment(seen, decisions, applied, recent=recent)
         self.judged = dataclasses.replace(judged, still=still, released=released)
-        problems = (*seen.problems, *self._pauses.problems, *map(_conflict, made.conflicts))
+        problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
         seen = dataclasses.replace(seen, problems=problems)
         tick = self._report(seen, decisions, applied, began, because)
         tick = dataclasses.replace(tick, foreign=foreign, troubles=self._troubles(seen))
@@ -233,20 +239,23 @@ class Agent:
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
 
     def _stands_still(self, seen: Snapshot) -> bool:
-        """Whether nothing may be written in this tick, because of a pause; what it gives back is given back here."""
-        paused = self._look_for_pause(seen.node)
-        self._unreleased = ""
-        if paused is None and not self._unhealed:
-            return False
+        """Whether nothing may be written in this tick: paused (what is given back, is so here), or half a picture."""
+        paused, self._unreleased = self._look_for_pause(seen.node), ""
+        if paused is None and not self._overdue:
+            unknown = ", ".join(w.name for w in seen.watches if w.name in _WHOLE and w.age_seconds is None)
+            self._taking_over, self._awaited = self._taking_over and bool(unknown or self._awaited), unknown
+            why = f"what an earlier run left stays until these are known: {unknown or 'use of pods'}"
+            self._unreleased = why if self._taking_over else ""
+            return self._taking_over
         if self._applier and self._journal and self._journal.entries and (paused is None or paused.release):
             self._release(self._applier, "paused" if paused else "a pause has ended")
-        self._unhealed = self._unhealed and (paused is not None or bool(self._unreleased))
+        self._overdue = self._overdue and (paused is not None or bool(self._unreleased))
         return True
 
     def _release(self, applier: Applier, occasion: str) -> None:
         """Give everything back; a disk or a group that fails ends no loop, and the next tick tries again."""
         try:
-            _log_restored(occasion, applier.release())
+            log_restored(occasion, applier.release(staying=() if self.paused else self._enforced))
         except (OSError, KoordliteError) as error:
             self._unreleased = f"{occasion}, and what is in force could not all be given back: {error}"
             self._say("release", self._unreleased)
@@ -303,6 +312,10 @@ class Agent:
 
     def _troubles(self, seen: Snapshot) -> tuple[FileTrouble, ...]:
         return self._applier.troubles.told(seen.time) if self._applier else ()
+
+    @property
+    def _enforced(self) -> list[str]:
+        return [name for name, mode in self.modes.items() if mode == "enforce"]
 
     @property
     def _ours(self) -> frozenset[str]:
@@ -385,16 +398,3 @@ def _lacking(decisions: tuple[Decision, ...]) -> str:
     """What the configuration requires of the machine, and it has not."""
     lacking = ((d.strategy, d.outcome.why) for d in decisions if isinstance(d.outcome, Lacking))
     return "; ".join(f"{strategy} is required: {why}" for strategy, why in lacking)
-
-
-def _conflict(conflict: PlanConflict) -> Problem:
-    why = f"{conflict.first} and {conflict.second} want different values"
-    return Problem(conflict.place, "value", "", why, f"{conflict.first} has it; turn one of the two strategies off")
-
-
-def _log_restored(occasion: str, steps: tuple[AppliedStep, ...]) -> None:
-    refused = [step for step in steps if not step.ok]
-    if steps:
-        LOG.info("%s: %d places restored, %d refused", occasion, len(steps) - len(refused), len(refused))
-    for step in refused:
-        LOG.error("could not restore %s to %s: %s", step.place, step.value, step.error)

@@ -1,6 +1,7 @@
 """Plan → writes: journal first, step by step, and back again."""
 
 from koordlite.apply.applier import Applier
+from koordlite.apply.restore import log as log_restored
 from koordlite.apply.restore import restore, undo_list
 
-__all__ = ["Applier", "restore", "undo_list"]
+__all__ = ["Applier", "log_restored", "restore", "undo_list"]

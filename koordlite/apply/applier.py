@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast, get_args
 
 from koordlite.apply import block, ended, inherited, promises, resctrl, resctrl_undo, system, writer
@@ -103,14 +103,15 @@ class Applier:
             and not self._stands(c, seen)
         ]
 
-    def release(self) -> tuple[AppliedStep, ...]:
-        """Give everything back while the run goes on: what others make of it from then on is not foreign.
+    def release(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """Give everything back while the run goes on, but for what the strategies `staying` have changed: what others
+        make of it from then on is not foreign.
 
         JournalError when that was done but the journal cannot be made to say so: it then is done once more.
         """
         places = self._journal.places
         try:
-            steps = restore(self._host, self._journal, self._cluster)
+            steps = restore(self._host, self._journal, self._cluster, staying=staying)
         except JournalError:
             self._keep_no_watch(places)
             raise

@@ -49,13 +49,13 @@ def restore(
 ) -> tuple[AppliedStep, ...]:
     """Undo every entry and forget those that were undone; what is refused stays in the journal for the next try.
 
-    Without `cluster` only the kernel's files are restored. What the strategies `staying` promised on the Node is not
-    taken back: at a start, it is ours again in a moment. No container gets back a CPU that kubelet has given to
-    another pod alone: `exclusive`, by default as the view of `cluster` says.
+    Without `cluster` only the kernel's files are restored. What the strategies `staying` have changed is not undone:
+    this run goes on with it. No container gets back a CPU that kubelet has given to another pod alone: `exclusive`, by
+    default as the view of `cluster` says.
     """
-    entries = journal.entries
+    entries = [entry for entry in journal.entries if not _stays(entry, staying)]
     held = ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive)
-    promised = [e for e in entries if isinstance(e, ClusterEntry) and e.strategy not in staying]
+    promised = [e for e in entries if isinstance(e, ClusterEntry)]
     steps = [
         *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)], held),
         *(writer.write(host, block.undo(e)) for e in entries if block.is_ours(e)),
@@ -66,6 +66,28 @@ def restore(
     refused = {step.place for step in steps if not step.ok}
     journal.forget({step.place for step in steps} - refused)
     return tuple(steps)
+
+
+def log(occasion: str, steps: Sequence[AppliedStep]) -> None:
+    """How many places were restored, and each that was not."""
+    refused = [step for step in steps if not step.ok]
+    if steps:
+        LOG.info("%s: %d places restored, %d refused", occasion, len(steps) - len(refused), len(refused))
+    for step in refused:
+        LOG.error("could not restore %s to %s: %s", step.place, step.value, step.error)
+
+
+def _stays(entry: Entry, staying: Collection[str]) -> bool:
+    match entry:
+        case GroupMade() | TasksMoved() | MountMade():
+            return "resctrl" in staying
+        case TopologyNote():
+            return "topologyReport" in staying
+        case FileEntry(strategy=""):
+            # A set that was copied from one of ours when its group was made.
+            return not {"cpuSuppress", "cpusetPools"}.isdisjoint(staying)
+        case _:
+            return entry.strategy in staying
 
 
 def _given_away(cluster: Cluster | None) -> Sequence[PodCPUs]:

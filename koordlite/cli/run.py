@@ -133,7 +133,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
     with contextlib.ExitStack() as stack:
         named = recording.recorded(agent, machine, settings, named=args.record) if args.record else None
         keep = stack.enter_context(named) if named else None
-        agent.heal()
+        agent.take_over()
         for second in (0.0, 1.0):
             machine.host.clock.wait(second)
             tick = agent.tick()

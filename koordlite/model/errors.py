@@ -74,6 +74,13 @@ class PlanConflict(KoordliteError):
         self.place, self.first, self.second = place, first, second
         super().__init__(f"{place} is claimed twice: {first} and {second}")
 
+    @property
+    def problem(self) -> Problem:
+        """The same for the status."""
+        why = f"{self.first} and {self.second} want different values"
+        do = f"{self.first} has it; turn one of the two strategies off"
+        return Problem(self.place, "value", "", why, do)
+
 
 class JournalError(KoordliteError):
     """The undo journal exists but cannot be read, so nothing may be written over what it might describe."""

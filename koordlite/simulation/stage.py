@@ -56,7 +56,7 @@ class Stage:
         """Start the agent; what an earlier one left is undone first."""
         self._journal = Journal.open(self._state, boot_id=procfs.boot_id(self.sandbox.files))
         agent = self.agent = Agent(self._host, self._joined, self.settings, self._journal)
-        agent.heal()
+        agent.take_over()
         self._back_at = None
         return agent
 

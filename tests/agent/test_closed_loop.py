@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from emulated import Emulated
 
+from koordlite import config
+from koordlite.agent import Agent
 from koordlite.model.cpuset import CPUSet
 from koordlite.report.tick import Tick
 
@@ -118,14 +120,48 @@ def test_stopping_gives_everything_back(node: Emulated) -> None:
     assert "kubernetes.io/batch-cpu" not in (view.node.status.allocatable or {})
 
 
-def test_the_next_start_undoes_what_a_killed_run_left(node: Emulated) -> None:
+def test_the_next_start_goes_on_where_a_run_ended_and_lifts_nothing(node: Emulated) -> None:
+    node.host()
+    found = node.programmed()
+    with node.journal() as journal:
+        node.ticks(node.agent(journal), 12)
+        places = journal.places
+    left = node.programmed()
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        assert agent.take_over() == ()
+        assert (node.programmed(), journal.places) == (left, places)
+        ticks = node.ticks(agent, 8)
+        assert kernel_writes(ticks) == []
+        assert [tick.foreign for tick in ticks if tick.foreign] == []
+        assert all(step.ok for step in agent.put_back())
+    assert node.changed(found) == []
+
+
+def test_a_strategy_that_is_not_enforced_any_more_is_undone_at_the_start_and_the_others_go_on(
+    emulate: Make,
+) -> None:
+    node = emulate("intel-2s-ht")
+    with node.journal() as journal:
+        node.ticks(node.agent(journal), 5)
+    settings = config.with_modes(node.settings(), "observe", frozenset({"cpuSuppress"}))
+    with node.journal() as journal:
+        agent = Agent(node.host(), node.cluster, settings, journal)
+        steps = agent.take_over()
+        assert steps
+        assert {step.place.rpartition("/")[2] for step in steps} == {"cpuset.cpus"}
+        assert node.best_effort_cpus() == str(node.sandbox.machine.cpuset)
+        assert any(place.startswith("resctrl/") for place in journal.places)
+
+
+def test_the_next_start_undoes_what_a_killed_run_left_where_nothing_is_enforced(node: Emulated) -> None:
     node.host()
     found = node.programmed()
     with node.journal() as journal:
         node.ticks(node.agent(journal), 3)
     assert node.changed(found)
     with node.journal() as journal:
-        steps = node.agent(journal).heal()
+        steps = node.agent(journal, "observe").take_over()
         assert steps
         assert all(step.ok for step in steps)
     assert node.changed(found) == []

@@ -102,7 +102,7 @@ def test_a_restart_stays_paused_and_undoes_the_earlier_run_only_afterwards(small
     small.sandbox.advance(1.0)  # The folder is looked at once a second.
     with small.journal() as journal:
         agent = small.agent(journal)
-        assert agent.heal() == ()
+        assert agent.take_over() == ()
         words = [tick.status for tick in small.ticks(agent, 15)]
         assert words == ["paused"] * 15
         assert small.best_effort_cpus() == limited
@@ -115,7 +115,7 @@ def test_a_restart_in_a_releasing_pause_undoes_the_earlier_run_at_once(small: Em
         small.ticks(small.agent(journal), 3)
     by_command(small, True)
     with small.journal() as journal:
-        assert small.agent(journal).heal()
+        assert small.agent(journal).take_over()
         assert small.best_effort_cpus() == "0-3"
 
 
@@ -131,8 +131,8 @@ def test_a_full_disk_delays_the_release_and_ends_no_loop(
         small.ticks(agent, 3)
         if restarted:
             by_command(small, False, seconds=3.0)
-            agent = small.agent(journal)
-            assert agent.heal() == ()
+            agent = small.agent(journal, "observe")
+            assert agent.take_over() == ()
             assert small.ticks(agent, 2)[-1].status == "paused"
             small.sandbox.advance(2.0)
         else:
@@ -145,7 +145,7 @@ def test_a_full_disk_delays_the_release_and_ends_no_loop(
         assert [tick.foreign for tick in ticks] == [()] * 3
         monkeypatch.undo()
         tick = small.ticks(agent, 1)[0]
-        assert (tick.status, journal.entries) == ("enforcing" if restarted else "paused", ())
+        assert (tick.status, journal.entries) == ("observing" if restarted else "paused", ())
 
 
 def test_taking_the_pause_back_ends_it(small: Emulated) -> None:

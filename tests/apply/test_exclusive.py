@@ -48,7 +48,7 @@ def stop(node: Emulated, journal: Journal) -> None:
 
 def start(node: Emulated, journal: Journal) -> None:
     mode: Mode = "observe"
-    node.agent(journal, mode).heal()
+    node.agent(journal, mode).take_over()
 
 
 @pytest.mark.parametrize("shape", ["small", "arm"])

@@ -49,7 +49,7 @@ def test_a_run_that_was_killed_after_mounting_is_undone_by_the_next(
     node = make(resctrl=None)
     node.classes("beClass")
     node.run(2, journal)
-    assert all(step.ok for step in node.agent(journal).heal())
+    assert all(step.ok for step in node.agent(journal).take_over())
     assert node.files.list(ROOT) == []
 
 

@@ -117,7 +117,7 @@ class World:
             case "kill":
                 agent = self.node.agent(self.journal)
                 with self.failing():
-                    agent.heal()
+                    agent.take_over()
         return agent
 
 

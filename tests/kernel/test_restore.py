@@ -117,8 +117,8 @@ def test_a_stop_restores_where_the_settings_say_so(
 def test_fifty_kills_at_random_moments_lose_no_byte(
     kubepods: Tree, manifests: Manifests, quick: Quick, options: list[str]
 ) -> None:
-    """After a kill comes one of three: `restore`, a start that only observes, or a start that goes on enforcing. Each
-    puts everything back first; the third must not take the dead run's limits for what was found."""
+    """After a kill comes one of three: `restore`, a start that only observes, or a start that goes on enforcing. The
+    first two put everything back; the third goes on, and must not take the dead run's limits for what was found."""
     found = settle(kubepods, manifests)
     kubepods.load(SERVICE, duty=0.2)
     kubepods.load(BATCH)
@@ -131,13 +131,13 @@ def test_fifty_kills_at_random_moments_lose_no_byte(
         work(agent, chance.uniform(0.0, 0.4))
         agent.kill()
         dirty += bool(changed(kubepods, found))
-        healed += command.RESTORED in agent.said()
+        healed += command.TAKEN_OVER in agent.said()
         if put_back(quick, options, chance.choice(("restore", "observe", "enforce"))):
             assert not changed(kubepods, found), f"after kill {step + 1}"
     assert put_back(quick, options, "restore")
     assert kubepods.content() == found
     assert dirty >= KILLS // 2, "the kills came too early to mean anything"
-    assert healed >= KILLS // 10, "no start that enforces found anything to put back"
+    assert healed >= KILLS // 10, "no start that enforces found anything to go on with"
 
 
 def work(agent: Child, seconds: float) -> None:

@@ -200,8 +200,8 @@ def kill_once(guest: Guest, found: Found, *, turn: int, after_seconds: float) ->
     """One life of an agent."""
     agent = guest.enforce()
     if turn:
-        with claim(f"agent {turn + 1} begins by undoing what agent {turn} left"):
-            soon(lambda: command.RESTORED in agent.said(), agent.said)
+        with claim(f"agent {turn + 1} begins with what agent {turn} left"):
+            soon(lambda: command.TAKEN_OVER in agent.said(), agent.said)
     with claim(f"agent {turn + 1} writes before it is killed"):
         soon(lambda: not_restored(guest, found), agent.said)
     time.sleep(after_seconds)

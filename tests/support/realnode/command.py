@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-RESTORED = "an earlier run was not ended properly"
+TAKEN_OVER = "places stay as an earlier run left them"
 
 
 class Command:
