@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from koordlite import plan, reflex, strategies, wake
 from koordlite.apply import Applier, log_restored, restore
@@ -16,7 +16,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
 from koordlite.model.decision import Decision, Lacking
 from koordlite.model.errors import KoordliteError
-from koordlite.model.picture.groups import Found
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
@@ -49,6 +49,7 @@ class Agent:
             cluster,
             tasks_seconds=settings.agent.tasks_seconds,
             monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
+            interval_seconds=settings.agent.interval_seconds,
             wanted=wants.of(asked),
         )
         self._applier = Applier(host, cluster, journal) if journal else None
@@ -127,9 +128,7 @@ class Agent:
         if self.seen is None or self._last is None or self.paused:
             return None
         began, last = time.perf_counter(), self._last
-        seen = self._with_past(glance.with_fresh_use(self.seen, use))
-        seen = dataclasses.replace(seen, ours=self._ours, found=self._found)
-        seen = glance.with_fresh_limits(seen, self._host.cgroups, self._host.clock.monotonic())
+        seen = self._observer.observe_surge(self.seen, use, self._recall)
         fresh = reflex.allowed(d for rule in strategies.limiting() for d in self._judge(rule, seen))
         self._remember(fresh)
         applied, because = self._apply(plan.make(fresh, seen.cgroups), seen)
@@ -186,18 +185,17 @@ class Agent:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
         began = time.perf_counter()
         try:
-            seen = self._observer.observe(ours=self._ours, found=self._found, last_sync=self._last_sync)
+            seen = self.seen = self._observer.observe(self._recall)
         except (OSError, ValueError, KoordliteError) as error:
             self._say("picture", f"no picture of the node: {error}")
             self._waker.watch(None, None)
             self.judged = None
             return self._blind(f"no picture of the node: {error}", time.perf_counter() - began)
         self._said.pop("picture", None)
-        seen = self.seen = self._with_past(seen)
         still = self._stands_still(seen)
         recent = self._waker.use_since_surge()
         decisions = strategies.in_turn(
-            seen, self._settings.strategies, lambda rule, shown: self._judge(rule, reflex.sight(rule, shown, recent))
+            self._settings.strategies, lambda rule, asked: self._judge(rule, reflex.sight(rule, seen, recent), asked)
         )
         self._remember(decisions)
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
@@ -208,10 +206,9 @@ class Agent:
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
         judged = self._moment(seen, decisions, applied, recent=recent)
         self.judged = dataclasses.replace(judged, still=still, released=released)
-        problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
-        seen = dataclasses.replace(seen, problems=problems)
         tick = self._report(seen, decisions, applied, began, because)
-        tick = dataclasses.replace(tick, foreign=foreign, troubles=self._troubles(seen))
+        problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
+        tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._troubles(seen))
         self._last = tick
         self._attend(glance.with_fresh_use(seen, recent) if recent else seen, decisions, applied)
         return tick
@@ -298,13 +295,21 @@ class Agent:
             applied=applied,
         )
 
-    def _with_past(self, seen: Snapshot) -> Snapshot:
-        """The picture with what strategies remember and what became of evictions."""
-        interval = self._settings.agent.interval_seconds
-        seen = dataclasses.replace(
-            seen, remembered=dict(self._remembered), interval_seconds=interval, refused_writes=self._refused
+    def _recall(self, time: float, uids: Collection[str]) -> RunState:
+        """What this run knows: what it holds, what strategies remember, what became of writes and evictions."""
+        remembered, applier = dict(self._remembered), self._applier
+        if applier is None:
+            return RunState(remembered=remembered, refused_writes=self._refused)
+        evicted, refused = applier.evictions.recent(time, uids)
+        return RunState(
+            ours=applier.ours,
+            found=applier.found,
+            last_sync=applier.last_sync,
+            remembered=remembered,
+            refused_writes=self._refused,
+            evicted=evicted,
+            refused_evictions=refused,
         )
-        return self._applier.evictions.onto(seen) if self._applier else seen
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
         """The last decision of a strategy that wants something remembered wins."""
@@ -317,21 +322,11 @@ class Agent:
     def _enforced(self) -> list[str]:
         return [name for name, mode in self.modes.items() if mode == "enforce"]
 
-    @property
-    def _ours(self) -> frozenset[str]:
-        return self._applier.ours if self._applier else frozenset()
-
-    @property
-    def _found(self) -> Mapping[str, Found]:
-        return self._applier.found if self._applier else {}
-
-    @property
-    def _last_sync(self) -> Mapping[str, float]:
-        return self._applier.last_sync if self._applier else {}
-
-    def _judge(self, strategy: strategies.Strategy, seen: Snapshot) -> tuple[Decision, ...]:
+    def _judge(
+        self, strategy: strategies.Strategy, seen: Snapshot, asked: frozenset[str] = frozenset()
+    ) -> tuple[Decision, ...]:
         try:
-            return self._answers.of(strategy, seen, self._settings.strategies)
+            return self._answers.of(strategy, seen, self._settings.strategies, asked)
         except Exception as error:
             if self._said.get(strategy.name) != repr(error):
                 LOG.exception("strategy %s failed", strategy.name)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.apply import writer
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas.evict_walk import LEAVING_SECONDS
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Clock, Cluster
 
@@ -55,15 +54,15 @@ class Evictions:
         self._refusals: dict[str, Refusal] = {}
         self._silence = _Silence()
 
-    def onto(self, seen: Snapshot) -> Snapshot:
-        """The picture with the pods that were let go or refused of late; what is over is forgotten."""
-        known = {pod.uid for pod in seen.pods}
-        self._accepted = {
-            uid: at for uid, at in self._accepted.items() if uid in known and seen.time - at < LEAVING_SECONDS
-        }
-        self._refusals = {uid: refusal for uid, refusal in self._refusals.items() if uid in known}
-        refused = {uid: refusal.why for uid, refusal in self._refusals.items() if seen.time < refusal.until}
-        return dataclasses.replace(seen, evicted=dict(self._accepted), refused_evictions=refused)
+    def recent(self, time: float, uids: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
+        """Of the pods with these uids those that were let go of late, and when; and those that were refused, and why.
+
+        What is over at `time`, and pods that are gone, are forgotten.
+        """
+        self._accepted = {uid: at for uid, at in self._accepted.items() if uid in uids and time - at < LEAVING_SECONDS}
+        self._refusals = {uid: refusal for uid, refusal in self._refusals.items() if uid in uids}
+        refused = {uid: refusal.why for uid, refusal in self._refusals.items() if time < refusal.until}
+        return dict(self._accepted), refused
 
     def take(self, pods: Iterable[EvictPod], *, time: float) -> list[AppliedStep]:
         """Ask for each pod until the cluster fails to answer; a refusal is told and does not stop the others."""

@@ -82,8 +82,6 @@ class Snapshot:
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
-    asked_evictions: frozenset[str] = frozenset()
-    """Pods, by uid, whose eviction a strategy that was asked before has decided on this very picture."""
     refused_writes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Places (`Change.place`) whose last write the kernel or the cluster refused → the refusal."""
     page_bytes: int = 4096

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from koordlite.changes.block_device import BLOCK
 from koordlite.formulas import host_place, measured
@@ -17,12 +16,14 @@ from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import Published
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
-from koordlite.observe import blocks, memory_places, numa, pressure, resctrl_groups, system, wants
+from koordlite.observe import blocks, glance, memory_places, numa, pressure, resctrl_groups, system, wants
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
 from koordlite.observe.steady import Steady
@@ -59,6 +60,15 @@ class _Held:
         )
 
 
+Recall = Callable[[float, Collection[str]], RunState]
+"""What the run knows at a time of the monotonic clock, and of its evictions those of the pods with these uids."""
+
+
+def nothing_known(_time: float, _uids: Collection[str]) -> RunState:
+    """For a look on behalf of nobody."""
+    return RunState()
+
+
 class Observer:
     """Looks at one node. Keeps what needs memory: counters, last good inputs, the topology while CPUs stay the same."""
 
@@ -69,12 +79,13 @@ class Observer:
         *,
         tasks_seconds: float,
         monitor_seconds: float = 0.0,
+        interval_seconds: float = 1.0,
         wanted: wants.Asked = wants.nothing,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
-        self._wanted = wanted
+        self._wanted, self._interval = wanted, interval_seconds
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._inputs, self._places, self._steady = Inputs(), Places(host.cgroups), Steady()
         self._pressure = pressure.Look(host.files, host.cgroups)
@@ -86,27 +97,22 @@ class Observer:
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
 
-    def observe(
-        self,
-        *,
-        ours: frozenset[str] = frozenset(),
-        found: Mapping[str, Found] = types.MappingProxyType({}),
-        last_sync: Mapping[str, float] = types.MappingProxyType({}),
-    ) -> Snapshot:
-        """The node at this instant. `ours` are the places in the undo journal, `found` what stood in the cgroup files
-        among them, `last_sync` when we last published which amount, by place."""
+    def observe(self, recall: Recall = nothing_known) -> Snapshot:
+        """The node at this instant; `recall` gives what the run of the agent itself knows."""
         view, topology = self._cluster.view(), self._look_at_topology()
         known = self._inputs.read(view, topology)
         now, same = self._clock.monotonic(), self._steady.same
+        run = recall(now, {pod.uid for pod in known.pods})
         self._places.begin(now)
         pods = same("places", self._places.find(known.pods))
         groups = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
         hosts = same("hosts", groups)
-        wanted, held = self._wanted(known.slo, known.pods), self._held(found)
+        wanted, held = self._wanted(known.slo, known.pods), self._held(run.found)
         cgroups = self._places.states((*hosts.values(), *held.groups), fields=wanted.fields(held.fields))
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
-        resctrl = same("resctrl", self._resctrl.read(resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, ours)))
+        subjects = resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, run.ours)
+        resctrl = same("resctrl", self._resctrl.read(subjects))
         return Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
@@ -137,13 +143,34 @@ class Observer:
             ),
             blocks=same("blocks", blocks.look(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
-            published=same("published", _published(view, known, last_sync)),
+            published=same("published", _published(view, known, run.last_sync)),
             host_groups=hosts,
-            ours=same("ours", ours),
-            found=found,
+            ours=same("ours", run.ours),
+            found=run.found,
+            remembered=run.remembered,
+            evicted=run.evicted,
+            refused_evictions=run.refused_evictions,
+            refused_writes=run.refused_writes,
+            interval_seconds=self._interval,
             ages=self._ages(view),
             watches=view.watches,
             problems=(*known.problems, *self._sampler.problems),
+        )
+
+    def observe_surge(self, seen: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
+        """The picture of a round before its time: `seen` with the CPU use of `use`, and with the limits of best effort
+        and the state of the run as they are at this instant."""
+        now = self._clock.monotonic()
+        run = recall(now, {pod.uid for pod in seen.pods})
+        seen = glance.with_fresh_limits(glance.with_fresh_use(seen, use), self._cgroups, now)
+        return dataclasses.replace(
+            seen,
+            ours=run.ours,
+            found=run.found,
+            remembered=run.remembered,
+            evicted=run.evicted,
+            refused_evictions=run.refused_evictions,
+            refused_writes=run.refused_writes,
         )
 
     def _sample(

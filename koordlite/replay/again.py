@@ -24,14 +24,15 @@ class Judge:
             answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.seen, moment))
             return reflex.allowed(answers)
         return strategies.in_turn(
-            moment.seen,
             moment.settings,
-            lambda rule, shown: self._of(rule, reflex.sight(rule, shown, moment.recent), moment),
+            lambda rule, asked: self._of(rule, reflex.sight(rule, moment.seen, moment.recent), moment, asked),
         )
 
-    def _of(self, rule: Strategy, seen: Snapshot, moment: Moment) -> tuple[Decision, ...]:
+    def _of(
+        self, rule: Strategy, seen: Snapshot, moment: Moment, asked: frozenset[str] = frozenset()
+    ) -> tuple[Decision, ...]:
         try:
-            return self._answers.of(rule, seen, moment.settings)
+            return self._answers.of(rule, seen, moment.settings, asked)
         except Exception as error:  # noqa: BLE001 - the agent answers so as well, and goes on
             return (strategies.failed(rule, error),)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, cast
@@ -17,7 +18,8 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
-Decide = Callable[[Snapshot, StrategySettings], Iterable[Decision]]
+Decide = Callable[..., Iterable[Decision]]
+"""A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
 SENTENCES = {
     "NoMetrics": "no usage data for {ageSeconds}; current values stay for now",
     "Disabled": "switched off in the ConfigMap[; BE gets {cpuset}]",
@@ -67,6 +69,8 @@ class Strategy:
     """Optional in a module: how often it wants resctrl's counters, with its settings; 0 never."""
     formerly: str = ""
     """Optional in a module (`FORMERLY`): the name it had, so that an old configuration is told the new one."""
+    evicts: bool = False
+    """Whether `decide` takes a third argument, `asked`: uids of pods that strategies before it evict."""
     reads: Asked = _nobody
     """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`,
     or `system/NAME`, for these settings and pods. What it wrote is seen as long as it is in the journal."""
@@ -102,12 +106,21 @@ def limiting() -> tuple[Strategy, ...]:
     return tuple(strategy for strategy in discover() if strategy.surge_edge_milli)
 
 
-def judge(strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
-    """The decisions of one strategy on `seen`, none when its mode is `off`."""
+def judge(
+    strategy: Strategy,
+    seen: Snapshot,
+    settings: Mapping[str, StrategySettings],
+    asked: frozenset[str] = frozenset(),
+) -> tuple[Decision, ...]:
+    """The decisions of one strategy on `seen`, none when its mode is `off`.
+
+    `asked` are the uids of pods whose eviction strategies before it have decided on the same picture.
+    """
     config = settings.get(strategy.name) or strategy.config()
     if config.mode == "off":
         return ()
-    return tuple(dataclasses.replace(d, strategy=strategy.name) for d in strategy.decide(seen, config))
+    found = strategy.decide(seen, config, asked) if strategy.evicts else strategy.decide(seen, config)
+    return tuple(dataclasses.replace(d, strategy=strategy.name) for d in found)
 
 
 def failed(strategy: Strategy, error: Exception) -> Decision:
@@ -126,14 +139,20 @@ class Answers:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[object, Mapping[str, object], tuple[Decision, ...]]] = {}
 
-    def of(self, strategy: Strategy, seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
+    def of(
+        self,
+        strategy: Strategy,
+        seen: Snapshot,
+        settings: Mapping[str, StrategySettings],
+        asked: frozenset[str] = frozenset(),
+    ) -> tuple[Decision, ...]:
         """As `judge`."""
-        config = settings.get(strategy.name)
+        config = settings.get(strategy.name), asked if strategy.evicts else frozenset()
         kept = self._kept.get(strategy.name)
         if kept and kept[0] == config and all(getattr(seen, part) is value for part, value in kept[1].items()):
             return kept[2]
         watched = _Watched(seen)
-        decisions = judge(strategy, cast(Snapshot, watched), settings)
+        decisions = judge(strategy, cast(Snapshot, watched), settings, asked)
         self._kept[strategy.name] = config, watched.looked_at, decisions
         return decisions
 
@@ -154,20 +173,17 @@ class _Watched:
 
 def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:
     """The decisions of every strategy on the same picture. Pure: what `run`, `explain` and `simulate` share."""
-    return in_turn(seen, settings, lambda strategy, shown: judge(strategy, shown, settings))
+    return in_turn(settings, lambda strategy, asked: judge(strategy, seen, settings, asked))
 
 
 def in_turn(
-    seen: Snapshot,
-    settings: Mapping[str, StrategySettings],
-    answer: Callable[[Strategy, Snapshot], Iterable[Decision]],
+    settings: Mapping[str, StrategySettings], answer: Callable[[Strategy, frozenset[str]], Iterable[Decision]]
 ) -> tuple[Decision, ...]:
-    """What `answer` says for each strategy. Pods that one of them evicts are on their way out for those after it."""
+    """What `answer` says for each strategy, given the uids of the pods that those before it evict."""
     decisions: list[Decision] = []
     asked: frozenset[str] = frozenset()
     for strategy in discover():
-        shown = dataclasses.replace(seen, asked_evictions=asked) if asked else seen
-        found = tuple(answer(strategy, shown))
+        found = tuple(answer(strategy, asked))
         decisions += found
         config = settings.get(strategy.name)
         if config is not None and config.mode == "enforce":
@@ -182,6 +198,7 @@ def _load(name: str) -> Strategy:
         module=name,
         config=module.Config,
         decide=module.decide,
+        evicts="asked" in inspect.signature(module.decide).parameters,
         doc=(module.__doc__ or "").strip(),
         surge_edge_milli=getattr(module, "surge_edge_milli", None),
         monitor_seconds=getattr(module, "monitor_seconds", _never),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from koordlite.formulas import evict_config, evict_order, evict_release
 from koordlite.formulas.evict_order import Candidates
@@ -53,12 +53,13 @@ def features(config: Config) -> tuple[str, ...]:
     return tuple(name for name, on in switches.items() if on)
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """Pods to evict for CPU (docs/formulas.md, "Evictions")."""
+def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
+    """Pods to evict for CPU (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
     yield from evict.judge(
         seen,
         config,
         {feature: functools.partial(_RULES[feature], seen, config) for feature in features(config)},
+        asked=asked,
         strategy=NAME,
         resource="cpu",
         cool_down_seconds=config.cool_down_seconds,

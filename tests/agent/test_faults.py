@@ -16,6 +16,7 @@ from koordlite.host import pause_file
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.pause import Pause
 from koordlite.observe import Observer
+from koordlite.observe.picture import Recall
 from koordlite.report import health
 from koordlite.report.endpoints import Endpoints
 from koordlite.report.metrics.collector import Metrics
@@ -39,11 +40,11 @@ def breaks(monkeypatch: pytest.MonkeyPatch) -> Break:
     def arm(numbers: Iterable[int]) -> None:
         wrong, looks, observe = set(numbers), [0], Observer.observe
 
-        def look(self: Observer, **how: object) -> Snapshot:
+        def look(self: Observer, recall: Recall) -> Snapshot:
             looks[0] += 1
             if looks[0] in wrong:
                 raise OverflowError("int too large to convert to float")
-            return observe(self, **how)  # type: ignore[arg-type]
+            return observe(self, recall)
 
         monkeypatch.setattr(Observer, "observe", look)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from emulated import Emulated
@@ -13,7 +12,6 @@ from emulated import Emulated
 from koordlite.apply.evictions import Evictions
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.errors import EvictionRefused
-from koordlite.model.pod.pod import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.ports import Clock, Cluster
 from koordlite.sandbox.machine.clock import SandboxClock
@@ -48,9 +46,9 @@ def evictions(answer: Callable[[EvictPod], None]) -> tuple[Evictions, Answering]
     return Evictions(cast(Cluster, cluster), cast(Clock, SandboxClock(lambda _seconds: None, start=0.0))), cluster
 
 
-def at(seen: Snapshot, time: float, *names: str) -> Any:
-    pods = tuple(Pod(namespace="ns", name=name, uid=f"uid-{name}") for name in names)
-    return dataclasses.replace(seen, time=time, pods=pods)
+def recent(made: Evictions, time: float, *names: str) -> tuple[dict[str, float], dict[str, str]]:
+    """What a picture at `time` shows of pods with these names."""
+    return made.recent(time, {f"uid-{name}" for name in names})
 
 
 def refuse(pod: EvictPod) -> None:
@@ -58,43 +56,43 @@ def refuse(pod: EvictPod) -> None:
         raise EvictionRefused("pod/ns/kept", "the budget is used up")
 
 
-def test_a_refusal_is_told_and_the_next_pod_is_asked_all_the_same(seen: Snapshot) -> None:
+def test_a_refusal_is_told_and_the_next_pod_is_asked_all_the_same() -> None:
     made, cluster = evictions(refuse)
     steps = made.take([wanted("kept"), wanted("gone")], time=10.0)
     assert cluster.asked == ["kept", "gone"]
     assert [(step.ok, step.error) for step in steps] == [(False, "the budget is used up"), (True, "")]
-    shown = made.onto(at(seen, 10.0, "kept", "gone"))
-    assert dict(shown.evicted) == {"uid-gone": 10.0}
-    assert dict(shown.refused_evictions) == {"uid-kept": "the budget is used up"}
+    accepted, refused = recent(made, 10.0, "kept", "gone")
+    assert accepted == {"uid-gone": 10.0}
+    assert refused == {"uid-kept": "the budget is used up"}
 
 
-def test_a_refused_pod_is_left_alone_twice_as_long_each_time(seen: Snapshot) -> None:
+def test_a_refused_pod_is_left_alone_twice_as_long_each_time() -> None:
     made, _ = evictions(refuse)
     made.take([wanted("kept")], time=0.0)
-    assert made.onto(at(seen, 9.9, "kept")).refused_evictions
-    assert not made.onto(at(seen, 10.0, "kept")).refused_evictions
+    assert recent(made, 9.9, "kept")[1]
+    assert not recent(made, 10.0, "kept")[1]
     made.take([wanted("kept")], time=10.0)
-    assert made.onto(at(seen, 29.9, "kept")).refused_evictions
-    assert not made.onto(at(seen, 30.0, "kept")).refused_evictions
+    assert recent(made, 29.9, "kept")[1]
+    assert not recent(made, 30.0, "kept")[1]
 
 
-def test_the_cluster_may_wish_for_more_time(seen: Snapshot) -> None:
+def test_the_cluster_may_wish_for_more_time() -> None:
     def wait(_pod: EvictPod) -> None:
         raise EvictionRefused("pod/ns/kept", "slow down", retry_after_seconds=60.0)
 
     made, _ = evictions(wait)
     made.take([wanted("kept")], time=0.0)
-    assert made.onto(at(seen, 59.0, "kept")).refused_evictions
+    assert recent(made, 59.0, "kept")[1]
 
 
-def test_an_unreachable_cluster_is_no_eviction(seen: Snapshot) -> None:
+def test_an_unreachable_cluster_is_no_eviction() -> None:
     def unreachable(_pod: EvictPod) -> None:
         raise OSError(errno.ECONNREFUSED, "Connection refused")
 
     made, _ = evictions(unreachable)
     (step,) = made.take([wanted("a")], time=0.0)
     assert (step.ok, step.error) == (False, "ECONNREFUSED: Connection refused")
-    assert not made.onto(at(seen, 0.0, "a")).evicted
+    assert not recent(made, 0.0, "a")[0]
 
 
 def failing(*codes: int) -> Callable[[EvictPod], None]:
@@ -110,23 +108,23 @@ def failing(*codes: int) -> Callable[[EvictPod], None]:
 
 
 @pytest.mark.parametrize("code", [errno.EINPROGRESS, errno.ETIMEDOUT], ids=["is still asked", "never came"])
-def test_while_the_answer_about_one_pod_is_not_known_no_other_is_asked_for(code: int, seen: Snapshot) -> None:
+def test_while_the_answer_about_one_pod_is_not_known_no_other_is_asked_for(code: int) -> None:
     made, cluster = evictions(failing(code))
     steps = made.take([wanted("a"), wanted("b")], time=0.0)
     assert cluster.asked == ["a"], "a may be on its way out"
     assert [step.ok for step in steps] == [False, False]
     assert steps[1].error.startswith("not asked, the last eviction has no answer: E")
-    assert "uid-b" not in made.onto(at(seen, 0.0, "a", "b")).refused_evictions, "nobody refused it"
+    assert "uid-b" not in recent(made, 0.0, "a", "b")[1], "nobody refused it"
 
 
-def test_a_pod_that_is_still_asked_for_stays_the_one_to_go(seen: Snapshot) -> None:
+def test_a_pod_that_is_still_asked_for_stays_the_one_to_go() -> None:
     made, cluster = evictions(failing(errno.EINPROGRESS, errno.EINPROGRESS))
     for time in (0.0, 1.0):
         made.take([wanted("a")], time=time)
-        assert not made.onto(at(seen, time, "a")).refused_evictions
+        assert not recent(made, time, "a")[1]
     made.take([wanted("a")], time=2.0)
     assert cluster.asked == ["a", "a", "a"]
-    assert dict(made.onto(at(seen, 2.0, "a")).evicted) == {"uid-a": 2.0}
+    assert recent(made, 2.0, "a")[0] == {"uid-a": 2.0}
 
 
 def test_a_silent_cluster_is_asked_seldom_and_at_once_again_after_an_answer() -> None:
@@ -153,4 +151,4 @@ def test_an_accepted_eviction_is_known_until_the_pod_is_gone(
 ) -> None:
     made, _ = evictions(lambda _pod: None)
     made.take([wanted("a")], time=0.0)
-    assert bool(made.onto(at(seen, time, *names)).evicted) is evicted
+    assert bool(recent(made, time, *names)[0]) is evicted

@@ -12,6 +12,7 @@ from koordlite.formulas import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
@@ -205,7 +206,7 @@ def test_threads_in_a_group_of_ours_are_looked_at_after_the_last_class_was_disab
     node.slo(resctrl=False)
     node.sandbox.files.mkdir("/sys/fs/resctrl/BE")
     node.sandbox.advance(1.0)
-    seen = observer.observe(ours=frozenset({"resctrl/BE"}))
+    seen = observer.observe(lambda *_: RunState(ours=frozenset({"resctrl/BE"})))
     assert seen.resctrl.groups["BE"].tasks == frozenset()
 
 
@@ -279,7 +280,7 @@ def test_a_group_we_wrote_stays_in_the_picture_when_nobody_names_it(node: Emulat
     group = "system.slice/node-daemons.service"
     found = {f"{group}/cpuset.cpus": Found(CPUSet([0]), "cpusetPools")}
     assert group not in observer.observe().cgroups
-    assert group in observer.observe(found=found).cgroups
+    assert group in observer.observe(lambda *_: RunState(found=found)).cgroups
 
 
 def test_a_reservation_by_number_keeps_off_the_cpus_of_system_pods(node: Emulated, observer: Observer) -> None:

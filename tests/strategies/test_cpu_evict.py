@@ -341,11 +341,12 @@ def test_a_round_that_goes_on_keeps_its_bound(build: Any) -> None:
 
 
 def test_a_pod_that_another_strategy_evicts_is_leaving_and_takes_part_of_the_bound(build: Any) -> None:
-    seen = dataclasses.replace(four(build), asked_evictions=frozenset("d"))
-    decisions = decide(seen, "cpu_evict")
+    seen, config = four(build), cpu_evict.Config(cpu_evict=True)
+    decisions = list(cpu_evict.decide(seen, config, frozenset("d")))
     assert evicted(decisions) == ["a"]
     assert words(decisions)["pod/ns/d"] == "AlreadyLeaving"
-    assert evicted(decide(seen, "cpu_evict", max_evictions_per_round=1)) == []
+    one = dataclasses.replace(config, max_evictions_per_round=1)
+    assert evicted(list(cpu_evict.decide(seen, one, frozenset("d")))) == []
 
 
 def test_who_would_go_is_told_while_nothing_has_to_be_released(build: Any) -> None:

@@ -7,7 +7,7 @@ each rule, walk through the candidates, explain. Source: Koordinator's `cpuevict
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from koordlite.changes.eviction import EvictPod
@@ -60,6 +60,7 @@ def judge(
     config: EvictionSettings,
     measures: Mapping[str, Measure],
     *,
+    asked: Collection[str],
     strategy: str,
     resource: Literal["cpu", "memory"],
     cool_down_seconds: float,
@@ -67,12 +68,13 @@ def judge(
 ) -> Iterator[Decision]:
     """All decisions of one strategy. `measures` are its features that are on, in the order in which they are served.
 
-    `from_start`: the cool-down also counts from the start of the agent.
+    `asked` are the uids of pods whose eviction has been decided on this very picture. `from_start`: the cool-down also
+    counts from the start of the agent.
     """
     if not measures:
         yield Decision("evict", "hold", "NoEvictionRule")
         return
-    past = evict_past.past(seen, strategy, eviction.promised(resource))
+    past = evict_past.past(seen, strategy, eviction.promised(resource), asked=asked)
     node = seen.node
     capacity = (node.capacity_milli if resource == "cpu" else node.capacity_memory) if node else 0
     barred = barrier(seen, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start)
@@ -128,7 +130,7 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
     """What the rules found, and, when one of them wants something released, a decision for each pod."""
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
-    most = config.max_evictions_per_round - past.granted - len(seen.asked_evictions)
+    most = config.max_evictions_per_round - past.granted - len(past.asked)
     walk = evict_walk.walk(tasks, leaving=past.going(seen), refused=seen.refused_evictions, most=max(most, 0))
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:

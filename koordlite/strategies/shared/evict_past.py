@@ -6,7 +6,7 @@ All of it is a flat mapping of numbers (`Decision.remember`), so that it can be 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas.evict_walk import LEAVING_SECONDS
 from koordlite.model.snapshot import Snapshot
@@ -28,6 +28,8 @@ class Past:
     """Pods that somebody is deleting, by uid, and since when."""
     lacking: Mapping[str, float]
     """Resources without any allocatable, and since when."""
+    asked: Collection[str] = ()
+    """Pods, by uid, whose eviction another strategy has decided on this very picture."""
     granted: int = 0
     """Evictions the cluster accepted in a round that it cut short by refusals: others go on with it, without waiting
     for the cool-down, and it has its bound as one. 0 for a round of its own."""
@@ -43,7 +45,7 @@ class Past:
     def going(self, seen: Snapshot) -> frozenset[str]:
         """Pods that are on their way out and count as released, whoever has asked for it."""
         known = {pod.uid for pod in seen.pods}
-        times = {**self.leaving, **dict.fromkeys(seen.asked_evictions, self.time), **seen.evicted}
+        times = {**self.leaving, **dict.fromkeys(self.asked, self.time), **seen.evicted}
         return frozenset(uid for uid, at in times.items() if uid in known and self.time - at < LEAVING_SECONDS)
 
     def remember(self, asked: Iterable[str] = ()) -> dict[str, float]:
@@ -55,7 +57,7 @@ class Past:
         return found | {f"{_LACKING}{name}": at for name, at in self.lacking.items()}
 
 
-def past(seen: Snapshot, strategy: str, resources: Iterable[str]) -> Past:
+def past(seen: Snapshot, strategy: str, resources: Iterable[str], *, asked: Collection[str] = ()) -> Past:
     """What `strategy` remembers, brought up to the present. `resources` are those whose allocatable matters to it."""
     before = seen.remembered.get(strategy, {})
     allocatable = seen.node.allocatable if seen.node else {}
@@ -64,6 +66,7 @@ def past(seen: Snapshot, strategy: str, resources: Iterable[str]) -> Past:
         time=seen.time,
         started=before.get(_STARTED, seen.time),
         evicted=_last_eviction(seen, before),
+        asked=asked,
         granted=_granted(seen, before),
         leaving={p.uid: before.get(f"{_LEAVING}{p.uid}", seen.time) for p in seen.pods if p.deleting and p.active},
         lacking={name: before.get(f"{_LACKING}{name}", seen.time) for name in lacking},
