@@ -255,7 +255,7 @@ def test_a_watch_that_is_too_slow_is_ended_rather_than_left_out_of_step():
     store = Store(history=5)
     maps = next(each for each in BUILT_IN if each.plural == "configmaps")
     watch = Watch(maps, "v1", lambda _: True, store.revision, 60.0, bookmarks=False)
-    stream = events(Cluster(store, ManualClock()), watch, lambda item: item, lambda: False)
+    stream = events(Cluster(store, ManualClock()), watch, lambda: False)
     item = {"kind": "ConfigMap", "metadata": {"name": "a"}}
     store.write(maps.key, ("", "a"), item)
     assert next(stream)[0] == "ADDED"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+from typing import Any
 
 import pytest
-from apiserver import ApiServer, ManualClock
+from apiserver import ApiServer, ManualClock, conversion
 from apiserver.api import Answer, Api, Settings, Stream
 from apiserver.cluster import NODES, Cluster
 from apiserver.requests import Request
@@ -20,15 +21,20 @@ SENSELESS["spec"] = {"minAvailable": "half", "selector": {}}  # type: ignore[ass
 
 
 @pytest.fixture
-def hollow() -> Api:
-    """A server that keeps a node without status, which no request could have made."""
+def hollow(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """A server that cannot show its only node."""
     store = Store()
     store.write(NODES, ("", "n"), {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}})
+
+    def broken(*_: Any) -> None:
+        raise KeyError("status")
+
+    monkeypatch.setattr(conversion, "shown", broken)
     return Api(Cluster(store, ManualClock(), seed=1), Settings(), threading.Event())
 
 
 def test_a_broken_handler_answers_500_with_a_status_and_logs_what_broke(hollow, caplog):
-    answer = hollow.answer(Request.of("GET", "/api/v1/nodes/n", TABLE))
+    answer = hollow.answer(Request.of("GET", "/api/v1/nodes/n", {}))
     assert isinstance(answer, Answer)
     body = json.loads(answer.body)
     assert (answer.status, body["kind"], body["code"]) == (500, "Status", 500)
@@ -38,7 +44,7 @@ def test_a_broken_handler_answers_500_with_a_status_and_logs_what_broke(hollow, 
 
 
 def test_a_watch_that_breaks_ends_with_an_error_event(hollow, caplog):
-    stream = hollow.answer(Request.of("GET", "/api/v1/nodes?watch=true&timeoutSeconds=1", TABLE))
+    stream = hollow.answer(Request.of("GET", "/api/v1/nodes?watch=true&timeoutSeconds=1", {}))
     assert isinstance(stream, Stream)
     (line,) = stream.lines
     event = json.loads(line or b"")

@@ -27,42 +27,6 @@ def test_merge_patch(old, patch, new):
 
 
 @pytest.mark.parametrize(
-    ("operations", "new"),
-    [
-        ([{"op": "add", "path": "/l/-", "value": 9}], {"l": [1, 2, 9], "m": {"a/b": 1}}),
-        ([{"op": "add", "path": "/l/0", "value": 9}], {"l": [9, 1, 2], "m": {"a/b": 1}}),
-        ([{"op": "replace", "path": "/m/a~1b", "value": 2}], {"l": [1, 2], "m": {"a/b": 2}}),
-        ([{"op": "remove", "path": "/l/0"}], {"l": [2], "m": {"a/b": 1}}),
-        ([{"op": "move", "from": "/l/0", "path": "/n"}], {"l": [2], "m": {"a/b": 1}, "n": 1}),
-        ([{"op": "copy", "from": "/m", "path": "/n"}], {"l": [1, 2], "m": {"a/b": 1}, "n": {"a/b": 1}}),
-        ([{"op": "test", "path": "/m/none", "value": None}], {"l": [1, 2], "m": {"a/b": 1}}),
-    ],
-)
-def test_json_patch(operations, new):
-    assert patches.edited({"l": [1, 2], "m": {"a/b": 1}}, operations) == new
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        {"op": "remove", "path": "/none"},
-        {"op": "test", "path": "/l/0", "value": 5},
-        {"op": "test", "path": "/l/0", "value": True},
-        {"op": "test", "path": "/none/none", "value": None},
-        {"op": "add", "path": "/no/parent", "value": 1},
-        {"op": "add", "path": "/l/7", "value": 1},
-        {"op": "frob", "path": "/l"},
-        {"op": "remove", "path": ""},
-        {"op": "add"},
-        "no operation",
-    ],
-)
-def test_a_json_patch_that_does_not_fit_is_refused(operation):
-    with pytest.raises(patches.Unpatchable):
-        patches.edited({"l": [1]}, [operation])
-
-
-@pytest.mark.parametrize(
     ("old", "patch", "new"),
     [
         pytest.param(
@@ -126,14 +90,6 @@ def test_a_merge_patch_twice_is_a_merge_patch_once(old, patch):
     assert patches.merged(once, patch) == once
 
 
-@hypothesis.given(_JSON, st.lists(st.dictionaries(st.sampled_from(["op", "path", "value", "from"]), _JSON), max_size=2))
-def test_no_json_patch_breaks_the_server(old, operations):
-    try:
-        patches.edited(old, operations)
-    except patches.Unpatchable:
-        return
-
-
 def test_a_status_patch_changes_labels_but_not_the_spec(ask, server):
     server.objects.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     new = {"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": True}, "status": {"capacity": {"cpu": 5000}}}
@@ -157,47 +113,3 @@ def test_node_resources_are_checked(ask, server, amount, status):
 def test_a_patch_needs_its_media_type(ask, config_map):
     config_map("a")
     assert ask("PATCH", f"{MAPS}/a", {}, content_type="application/json").status == 415
-
-
-def _apply(ask, manager, data, query=""):
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": data}
-    return ask.patch(f"{MAPS}/s?fieldManager={manager}{query}", body, "apply-patch+yaml")
-
-
-def test_apply_creates_then_keeps_the_version_when_nothing_changes(ask):
-    first, second = _apply(ask, "me", {"a": "1"}), _apply(ask, "me", {"a": "1"})
-    assert (first.status, second.status) == (201, 200)
-    assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
-
-
-def test_apply_does_not_take_what_another_owns_unless_forced(ask):
-    _apply(ask, "me", {"a": "1"})
-    refused = _apply(ask, "you", {"a": "2"})
-    assert (refused.status, refused.body["details"]["causes"][0]["field"]) == (409, ".data.a")
-    assert _apply(ask, "you", {"a": "2"}, "&force=true").body["data"] == {"a": "2"}
-    owners = {each["manager"]: each["fieldsV1"] for each in ask("GET", f"{MAPS}/s").body["metadata"]["managedFields"]}
-    assert owners == {"you": {"f:data": {"f:a": {}}}}
-
-
-def test_a_field_goes_with_its_last_owner(ask):
-    _apply(ask, "me", {"a": "1", "b": "1"})
-    _apply(ask, "you", {"a": "1"})
-    assert _apply(ask, "me", {"b": "1"}).body["data"] == {"a": "1", "b": "1"}
-    assert _apply(ask, "you", {}).body["data"] == {"b": "1"}
-
-
-def test_apply_merges_containers_by_name_and_takes_one_away(ask, server):
-    base = "/apis/apps/v1/namespaces/default/deployments/d?fieldManager=me"
-
-    def config(*names):
-        template = {"spec": {"containers": [{"name": name, "image": "x"} for name in names]}}
-        body = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "d"},
-            "spec": {"template": template},
-        }
-        return ask.patch(base, body, "apply-patch+yaml").body["spec"]["template"]["spec"]["containers"]
-
-    config("a", "b")
-    assert config("b") == [{"name": "b", "image": "x"}]

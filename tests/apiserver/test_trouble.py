@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import shutil
-import subprocess
 
 import pytest
 from apiserver import Fault
@@ -69,37 +67,3 @@ def test_a_stop_ends_hanging_requests(ask, server):
     server.stop()
     with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
         connection.getresponse()
-
-
-@pytest.fixture
-def kubectl(server, tmp_path):
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("kubectl is not installed")
-    config = tmp_path / "kubeconfig"
-    config.write_text(server.kubeconfig())
-
-    def run(*args: str, stdin: str = "") -> str:
-        command = [program, "--kubeconfig", str(config), "--cache-dir", str(tmp_path / "cache"), *args]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
-def test_kubectl_gets_applies_patches_describes_and_deletes(kubectl, server, pod):
-    server.objects.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-    pod("p")
-    assert "Unknown" in kubectl("get", "nodes", "-o", "wide")
-    assert "p " in kubectl("get", "pods", "--all-namespaces")
-    manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {a: b}\n"
-    assert "created" in kubectl("apply", "-f", "-", stdin=manifest)
-    assert "unchanged" in kubectl("apply", "-f", "-", stdin=manifest)
-    assert "configured" in kubectl("apply", "-f", "-", stdin=manifest.replace("a: b", "c: d"))
-    assert kubectl("get", "cm", "x", "-o", "jsonpath={.data}") == '{"c":"d"}'
-    assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=manifest.replace("x}", "z}"))
-    assert "patched" in kubectl("patch", "node", "n1", "-p", '{"spec":{"unschedulable":true}}')
-    assert "SchedulingDisabled" in kubectl("get", "nodes")
-    assert "n1" in kubectl("describe", "pod", "p")
-    assert "deleted" in kubectl("delete", "cm", "x")

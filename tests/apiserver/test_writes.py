@@ -67,10 +67,6 @@ def test_a_subresource_of_wrong_types_is_a_bad_request(ask, pod, path, body):
     assert ask("POST", path, body).status == 400
 
 
-def test_a_namespace_is_not_finalized_by_wrong_types(ask):
-    assert ask("PUT", "/api/v1/namespaces/default/finalize", {"spec": 5}).status == 400
-
-
 @pytest.mark.parametrize(
     ("query", "body", "stays"),
     [
@@ -90,27 +86,6 @@ def test_a_query_shortens_no_eviction(ask, pod):
     pod("p")
     assert ask("POST", f"{PODS}/p/eviction?gracePeriodSeconds=0", {"metadata": {"name": "p"}}).status == 201
     assert ask("GET", f"{PODS}/p").body["metadata"]["deletionGracePeriodSeconds"] == 30
-
-
-@pytest.mark.parametrize(
-    ("policies", "left"),
-    [
-        ([{"propagationPolicy": "Foreground"}], ["foregroundDeletion"]),
-        ([{"propagationPolicy": "Foreground"}, {"propagationPolicy": "Orphan"}], ["orphan"]),
-        ([{"orphanDependents": True}], ["orphan"]),
-        ([{"propagationPolicy": "Foreground"}, {"propagationPolicy": "Background"}], None),
-        ([{"propagationPolicy": "Orphan"}, {"orphanDependents": False}], None),
-        ([{"propagationPolicy": "Foreground"}, {}], ["foregroundDeletion"]),
-    ],
-)
-@pytest.mark.parametrize("kind", ["ConfigMap", "Pod"])
-def test_the_last_policy_says_who_holds_a_deleted_object(ask, server, kind, policies, left):
-    spec = {"containers": [{"name": "main", "image": "x"}]}
-    server.objects.load({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec})
-    path = f"{PODS if kind == 'Pod' else MAPS}/a"
-    assert [ask("DELETE", path, policy).status for policy in policies] == [200] * len(policies)
-    held = ask("GET", path)
-    assert (held.body["metadata"]["finalizers"] if held.status == 200 else None) == left
 
 
 def test_a_held_pod_that_is_deleted_again_does_not_change(ask, pod):

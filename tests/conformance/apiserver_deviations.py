@@ -1,34 +1,19 @@
-"""Where the sandbox's API server answers differently on purpose."""
+"""Where the tests' API server answers differently on purpose."""
 
 from __future__ import annotations
 
-from tests.conformance import apiserver_cases, apiserver_rules
+from tests.conformance import apiserver_cases, apiserver_rules, apiserver_scope
 from tests.conformance.deviation import Deviation
 
+_FUNCTIONS = (apiserver_cases.INTERACTION,)
+
 DEVIATIONS = (
-    Deviation(
-        (apiserver_cases.INTERACTION,),
-        apiserver_rules.version_label,
-        "apiserver-version: /version names the sandbox, with a full version number",
+    *(
+        Deviation(_FUNCTIONS, apiserver_rules.out_of_scope(name), f"{name}: {why}")
+        for name, why in apiserver_scope.RULES.items()
     ),
-    Deviation(
-        (apiserver_cases.INTERACTION,),
-        apiserver_rules.health_details,
-        "apiserver-health: ?verbose lists the sandbox's own checks",
-    ),
-    Deviation(
-        (apiserver_cases.INTERACTION,),
-        apiserver_rules.streaming,
-        "apiserver-streaming: subresources that reach into containers or proxy are not served",
-    ),
-    Deviation(
-        (apiserver_cases.INTERACTION,),
-        apiserver_rules.unserved_kinds,
-        "apiserver-kinds: discovery lists the kinds that are served, and no others",
-    ),
-    Deviation(
-        (apiserver_cases.INTERACTION,),
-        apiserver_rules.protobuf,
-        "apiserver-protobuf: a client that accepts nothing but protobuf is refused in JSON",
-    ),
+    Deviation(_FUNCTIONS, apiserver_rules.version_label, "apiserver-version: /version names the tests' own server"),
+    Deviation(_FUNCTIONS, apiserver_rules.fewer_kinds, "apiserver-served: discovery lists what is served, no more"),
+    Deviation(_FUNCTIONS, apiserver_rules.no_owners, "apiserver-managed-fields: nobody keeps who set which field"),
+    Deviation(_FUNCTIONS, apiserver_rules.newer, "apiserver-1.36: a newer server answers so"),
 )

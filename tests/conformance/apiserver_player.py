@@ -17,7 +17,7 @@ from typing import Any
 
 from apiserver import ApiServer, ManualClock, User
 
-from tests.conformance import apiserver_scene
+from tests.conformance import apiserver_scene, apiserver_scope
 from tests.conformance.apiserver_match import Matcher
 from tests.conformance.apiserver_symbols import Symbols
 
@@ -48,9 +48,8 @@ class Player:
         self._recording = recording
         self._clock = ManualClock()
         controllers = any("the disruption controller" in each["title"] for each in recording)
-        self.server = ApiServer(
-            tokens=_TOKENS, clock=self._clock, seed=1, controllers=controllers, establish_seconds=0.5
-        )
+        tokens = {**_TOKENS, **dict(map(_stand_in, filter(apiserver_scope.impersonates, recording)))}
+        self.server = ApiServer(tokens=tokens, clock=self._clock, seed=1, controllers=controllers)
         self.symbols = Symbols()
         self._matcher = Matcher(self.symbols)
         self.scene = apiserver_scene.Scene(
@@ -67,7 +66,8 @@ class Player:
                 interaction = self._recording[place]
                 last = self._during(place) if "stream" in interaction["response"] else place
                 during = self._recording[place + 1 : last + 1]
-                watch = self._begin(interaction, during) if "stream" in interaction["response"] else None
+                streams = "stream" in interaction["response"] and not apiserver_scope.rule(interaction)
+                watch = self._begin(interaction, during) if streams else None
                 inner = [self._judge(each) for each in during]
                 outcomes.append(self._end(watch) if watch else self._judge(interaction))
                 outcomes += inner
@@ -84,8 +84,10 @@ class Player:
     def _judge(self, interaction: Any) -> tuple[Any, list[str]]:
         try:
             self.scene.before(interaction)
-            if self.scene.waits(interaction):
-                self._clock.advance(_STEP_SECONDS)
+            rule = apiserver_scope.rule(interaction)
+            if rule:
+                self.scene.adopt(interaction)
+                return interaction, [f"{apiserver_scope.OUT} {rule}"]
             return interaction, self._matcher.differences(interaction, self._ask(interaction["request"], interaction))
         except (KeyError, ValueError, AssertionError, OSError) as error:
             return interaction, [f"broke: {type(error).__name__}: {error}"]
@@ -147,7 +149,12 @@ class Player:
         }
 
     def _headers(self, request: Any) -> dict[str, str]:
-        headers = dict(request["headers"])
+        headers = {
+            name: text for name, text in request["headers"].items() if not name.lower().startswith("impersonate-")
+        }
+        if len(headers) < len(request["headers"]):
+            headers["authorization"] = f"Bearer {_stand_in({'request': request})[0]}"
+            return headers
         who = headers.pop("authorization", "Bearer $token(admin)")
         if who != "absent":
             name = re.sub(r"Bearer \$token\((.*)\)", r"\1", who)
@@ -171,6 +178,13 @@ class Player:
         token = _BEARERS.get(wanted, "token-invalid")
         self.symbols.names["$token"] = token
         return token
+
+
+def _stand_in(interaction: Any) -> tuple[str, User]:
+    """A token of the user in whose name an administrator asked, and that user: nobody impersonates here."""
+    headers = {name.lower(): text for name, text in interaction["request"]["headers"].items()}
+    name, group = headers["impersonate-user"], headers.get("impersonate-group", "")
+    return f"as-{name}-{group}", User(name, (group,) if group else ())
 
 
 def _arrived(watch: _Open) -> int:

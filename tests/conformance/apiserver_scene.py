@@ -112,12 +112,22 @@ class Scene:
     def _is_served(self, item: Any) -> bool:
         return self._catalog.of_kind(item["apiVersion"], item["kind"]) is not None
 
-    def waits(self, interaction: Any) -> bool:
-        """Whether the recording waited for a controller before this."""
-        body = interaction["response"].get("body")
-        status = body.get("status") if isinstance(body, dict) else None
-        conditions = (status.get("conditions") or ()) if isinstance(status, dict) else ()
-        return any(each.get("type") == "Established" for each in conditions)
+    def adopt(self, interaction: Any) -> None:
+        """What the answer shows was done, where the request is not sent because we do not serve it."""
+        request, body = interaction["request"], interaction["response"].get("body")
+        if interaction["response"]["status"] >= 300 or request["method"] == "GET" or "dryRun" in request["path"]:
+            return
+        at = sightings.target_of(interaction)
+        resource = self._catalog.of(at.group, at.version, at.resource)
+        if request["method"] == "DELETE" and not at.name and isinstance(body, dict):
+            for item in body.get("items") or ():
+                name = item if isinstance(item, str) else item["metadata"]["name"]
+                self._server.objects.remove(body["kind"].removesuffix("List"), name, at.namespace)
+        elif request["method"] == "DELETE" and resource is not None:
+            self._server.objects.remove(resource.kind, at.name, at.namespace, api_version=resource.storage)
+        elif isinstance(body, dict) and "name" in (body.get("metadata") or {}):
+            whole = sightings.original(body, sightings.READING)
+            self._load(whole, body["metadata"].get("resourceVersion", ""))
 
     def body(self, interaction: Any) -> Any:
         """The request's body, where the recording only describes it."""

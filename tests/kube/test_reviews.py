@@ -1,4 +1,4 @@
-"""Whether the cluster vouches for a token: against the sandbox's API server with its roles switched on."""
+"""Whether the cluster vouches for a token: against the tests' API server with its roles switched on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of docs/install.md do what the page says, against the API server of the sandbox."""
+"""The commands of docs/install.md do what the page says, against the tests' own API server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def operator_kind(plural: str, kind: str) -> dict[str, Any]:
 
 
 class Cluster:
-    """The sandbox's API server, with somebody who says that workloads are ready and that namespaces have ended."""
+    """The tests' API server, with somebody who says that workloads are ready and that namespaces have ended."""
 
     def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
         self.server, self._folder = server, folder

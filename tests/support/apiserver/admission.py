@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from apiserver import kinds, pods, schema, shapes, status, validation
@@ -17,7 +16,6 @@ _KEPT = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "generation",
-    "managedFields",
     "namespace",
     "name",
 )
@@ -162,15 +160,3 @@ def fitting(item: Any, resource: Resource, version: str) -> tuple[Object | None,
         return typed(item, resource, version), ""
     except shapes.Mistyped as error:
         return None, str(error)
-
-
-def unknown_field(item: Object, resource: Resource) -> str:
-    """The first field of an applied configuration that the kind does not have, as a path; empty when all are known."""
-    if resource.custom or not kinds.is_closed(resource.kind):
-        return ""
-    shape = kinds.shape(resource.kind)
-    inner = itertools.chain(
-        ((f".{key}", key in shape.fields) for key in item),
-        ((f".metadata.{key}", key in kinds.META.fields) for key in item.get("metadata") or {}),
-    )
-    return next((path for path, known in inner if not known), "")

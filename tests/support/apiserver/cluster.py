@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import random
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from apiserver import status
@@ -29,8 +28,6 @@ INITIAL_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system"
 class Writing:
     """How a write is to be done."""
 
-    manager: str = "unknown"
-    """Name in managedFields."""
     dry: bool = False
 
 
@@ -41,7 +38,6 @@ class Cluster:
         self.store, self.clock, self.catalog = store, clock, Catalog()
         # Names must only be unlike each other, never unguessable.
         self._random = random.Random(seed)
-        self._due: list[tuple[float, Callable[[], None]]] = []
 
     def uid(self) -> str:
         """A uid that no object has had."""
@@ -58,18 +54,6 @@ class Cluster:
     def now(self) -> str:
         """This moment as objects write it."""
         return stamp(self.clock.now())
-
-    def later(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something when time has passed; it happens before the next request after that."""
-        self._due.append((self.clock.monotonic() + seconds, work))
-
-    def do_due_work(self) -> None:
-        """Do what `later` put off until now."""
-        now = self.clock.monotonic()
-        ready = [work for moment, work in self._due if moment <= now]
-        self._due = [each for each in self._due if each[0] > now]
-        for work in ready:
-            work()
 
     def require(self, resource: Resource, name: tuple[str, str]) -> Object:
         """The object; Refused 404."""

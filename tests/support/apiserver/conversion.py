@@ -53,7 +53,4 @@ def item_of_list(item: Object, resource: Resource, version: str) -> Object:
 
 def bare(item: Any) -> Object:
     """The object without what every write changes, for telling whether a write changes anything."""
-    metadata = {
-        key: value for key, value in item["metadata"].items() if key not in ("managedFields", "resourceVersion")
-    }
-    return {**item, "metadata": metadata}
+    return {**item, "metadata": {key: value for key, value in item["metadata"].items() if key != "resourceVersion"}}

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: when their kinds begin and cease to be served."""
+"""CustomResourceDefinitions: their kinds are served as soon as they are there, and as long."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from apiserver.store import Object
 _APPROVAL = "api-approved.kubernetes.io"
 
 
-def follow(cluster: Cluster, *, after_seconds: float) -> None:
-    """Establish definitions that are new and end those that are deleted, `after_seconds` from now."""
-    for definition in cluster.store.listed(DEFINITIONS):
-        name = name_of(definition)
-        if definition["metadata"].get("deletionTimestamp"):
-            _end(cluster, definition)
-        elif definition["status"].get("conditions") is None and after_seconds > 0:
-            cluster.later(after_seconds, lambda name=name: establish(cluster, name))  # type: ignore[misc]
-        else:
-            establish(cluster, name)
+def follow(cluster: Cluster) -> None:
+    """Serve the kinds of all definitions that there are; objects of those that are gone go too."""
+    known = cluster.store.listed(DEFINITIONS)
+    for definition in known:
+        establish(cluster, name_of(definition))
+    for key in cluster.catalog.custom.keys() - {
+        (each["spec"]["group"], each["spec"]["names"]["plural"]) for each in known
+    }:
+        for item in cluster.store.listed(key):
+            cluster.store.write(key, name_of(item), None)
+        del cluster.catalog.custom[key]
 
 
 def establish(cluster: Cluster, name: tuple[str, str]) -> None:
     """Serve the kind, and say so in the definition's status."""
     definition = cluster.store.get(DEFINITIONS, name)
-    if definition is None or definition["metadata"].get("deletionTimestamp"):
+    if definition is None:
         return
     kind = resources.of_definition(definition)
     cluster.catalog.custom[kind.group, kind.plural] = kind
@@ -52,22 +53,5 @@ def _conditions(cluster: Cluster, definition: Object) -> list[Object]:
     return found
 
 
-def terminating(definition: Object, now: str) -> Object:
-    """The definition as a deletion answers it: its objects go next."""
-    message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    status = definition["status"]
-    condition = _true("Terminating", "InstanceDeletionPending", message, now)
-    return definition | {"status": status | {"conditions": [*(status.get("conditions") or ()), condition]}}
-
-
 def _true(word: str, reason: str, message: str, now: str) -> Object:
     return {"type": word, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
-
-
-def _end(cluster: Cluster, definition: Object) -> None:
-    spec = definition["spec"]
-    key = (spec["group"], spec["names"]["plural"])
-    for item in cluster.store.listed(key):
-        cluster.store.write(key, name_of(item), None)
-    cluster.catalog.custom.pop(key, None)
-    cluster.store.write(DEFINITIONS, name_of(definition), None)

@@ -52,7 +52,6 @@ META = Struct(
         **_fields("labels annotations", LABELS),
         **_fields("finalizers", ListOf(TEXT)),
         "ownerReferences": ListOf(Struct(_fields("kind name uid apiVersion", TEXT), is_open=True)),
-        "managedFields": LIST,
     }
 )
 
@@ -263,6 +262,7 @@ _SHAPES: dict[str, Struct] = {
     ),
 }
 
+
 MERGE_KEYS = {
     "addresses": "type",
     "conditions": "type",
@@ -291,8 +291,3 @@ MERGED_SETS = frozenset({"finalizers"})
 def shape(kind: str) -> Struct:
     """The fields of a kind; a kind that is not written down keeps what it is given."""
     return _SHAPES.get(kind, _OPEN)
-
-
-def is_closed(kind: str) -> bool:
-    """Whether every field of the kind is known."""
-    return not shape(kind).is_open

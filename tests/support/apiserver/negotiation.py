@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import msgspec
-import yaml
 
 from apiserver import status
 from apiserver.requests import Request
@@ -19,76 +17,19 @@ BODY_LIMIT = 3 * 1024 * 1024
 """Bytes of a request."""
 _SENT = f"application/json, application/yaml, {PROTOBUF}"
 _NO_VERSION = "couldn't get version/kind; json parse error"
-_AS = {
-    ("Table", "v1"): "Table",
-    ("Table", "v1beta1"): "Table",
-    ("PartialObjectMetadata", "v1"): "PartialObjectMetadata",
-    ("PartialObjectMetadataList", "v1"): "PartialObjectMetadata",
-}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Form:
-    """How an answer is written."""
-
-    media: str = JSON
-    transform: str = ""
-    """Table or PartialObjectMetadata; empty for the object itself."""
-
-
-def form(request: Request, *, streams: bool = False) -> Form:
-    """What the Accept header asks for; Refused 406 when there is nothing we can write."""
-    ranges = _ranges(request.headers.get("accept", ""))
-    if not ranges:
-        return Form()
-    for media, parameters in ranges:
-        found = _one(media, parameters, streams=streams)
-        if found is not None:
-            return found
-    if all(media not in (JSON, YAML, PROTOBUF) for media, _ in ranges):
-        raise status.Refused(406, "406: Not Acceptable", reason="NotAcceptable", details={})
-    offered = f"{JSON};stream=watch, {PROTOBUF};stream=watch" if streams else _SENT
-    raise status.Refused(406, f"only the following media types are accepted: {offered}", reason="NotAcceptable")
+def check_accepted(request: Request) -> None:
+    """Refused 406 when the client accepts nothing that we write: JSON, and nothing else."""
+    ranges = [part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    if not {"", JSON, "*/*", "application/*"} & set(ranges):
+        offered = f"{JSON}, application/yaml, {PROTOBUF}"
+        message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
+        raise status.Refused(406, message, reason="NotAcceptable", details={})
 
 
-def _ranges(header: str) -> list[tuple[str, dict[str, str]]]:
-    found = []
-    for part in header.split(","):
-        media, *rest = (piece.strip() for piece in part.split(";"))
-        parameters = dict(piece.partition("=")[::2] for piece in rest)
-        if media:
-            found.append((_quality(parameters), media, parameters))
-    found.sort(key=lambda each: -each[0])
-    return [(media, parameters) for _, media, parameters in found]
-
-
-def _quality(parameters: dict[str, str]) -> float:
-    try:
-        return float(parameters.get("q", "1"))
-    except ValueError:
-        return 0.0
-
-
-def _one(media: str, parameters: dict[str, str], *, streams: bool) -> Form | None:
-    if media in ("*/*", "application/*"):
-        return Form()
-    if media == YAML:
-        return None if streams else Form(YAML)
-    if media != JSON:
-        return None
-    wanted = parameters.get("as", "")
-    if not wanted:
-        return Form()
-    if parameters.get("g") != "meta.k8s.io":
-        return None
-    transform = _AS.get((wanted, parameters.get("v", "")))
-    return Form(JSON, transform) if transform else None
-
-
-def encoded(body: Any, media: str) -> bytes:
+def encoded(body: Any) -> bytes:
     """The answer's content."""
-    if media == YAML:
-        return yaml.safe_dump(body, default_flow_style=False).encode()
     return msgspec.json.encode(body)
 
 
@@ -100,20 +41,20 @@ def sent_media(request: Request) -> str:
 def decoded(request: Request, resource: Resource) -> dict[str, Any]:
     """The object a client sends to create or replace; Refused 400, 413 or 415."""
     media = sent_media(request)
-    if media not in ("", JSON, YAML):
+    if media not in ("", JSON):
         raise status.unsupported_media(
             f"the body of the request was in an unknown format - accepted media types include: {_SENT}"
         )
-    return _object(parsed(request.body, media, resource), request.body, resource)
+    return _object(parsed(request.body, resource), request.body, resource)
 
 
-def parsed(body: bytes, media: str, resource: Resource) -> Any:
+def parsed(body: bytes, resource: Resource) -> Any:
     """The content of a body."""
     if len(body) > BODY_LIMIT:
         raise too_large()
     try:
-        return yaml.safe_load(body) if media == YAML else json.loads(body)
-    except (ValueError, yaml.YAMLError) as error:
+        return json.loads(body)
+    except ValueError as error:
         cut = not body or "Expecting" in str(error)
         why = "unexpected end of JSON input" if cut else str(error)
         raise _unrecognized(resource, f"{why} ({body.decode(errors='replace') or '<empty>'})") from error

@@ -58,6 +58,8 @@ class Objects:
             key = self._resource(api_version, kind).key
             if self._cluster.store.get(key, (namespace, name)) is not None:
                 self._cluster.store.write(key, (namespace, name), None)
+            if kind == "CustomResourceDefinition":
+                definitions.follow(self._cluster)
 
     def _load(self, item: Mapping[str, Any]) -> Object:
         resource = self._resource(str(item.get("apiVersion", "")), str(item.get("kind", "")))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,7 +95,6 @@ _EVENT_FIELDS = (
 )
 _CREATE = ("create",)
 _READ = ("get", "list")
-_ONE_BY_ONE = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
 def _core(plural: str, kind: str, *short: str, **rest: Any) -> Resource:
@@ -108,8 +107,8 @@ def _workload(group: str, plural: str, kind: str, *short: str) -> Resource:
     )
 
 
-def _review(group: str, plural: str, kind: str, *, namespaced: bool = False) -> Resource:
-    return Resource(group, ("v1",), plural, kind, namespaced=namespaced, verbs=_CREATE)
+def _review(group: str, plural: str, kind: str) -> Resource:
+    return Resource(group, ("v1",), plural, kind, namespaced=False, verbs=_CREATE)
 
 
 def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource:
@@ -131,8 +130,7 @@ BUILT_IN: tuple[Resource, ...] = (
         "Namespace",
         "ns",
         namespaced=False,
-        subresources=("status", "finalize"),
-        verbs=_ONE_BY_ONE,
+        subresources=("status",),
         fields=("status.phase",),
         converts_fields=True,
     ),
@@ -151,7 +149,7 @@ BUILT_IN: tuple[Resource, ...] = (
         "pods",
         "Pod",
         "po",
-        subresources=("status", "binding", "eviction", "log"),
+        subresources=("status", "binding", "eviction"),
         fields=_POD_FIELDS,
         converts_fields=True,
         categories=("all",),
@@ -220,9 +218,6 @@ BUILT_IN: tuple[Resource, ...] = (
     Resource("metrics.k8s.io", ("v1beta1",), "pods", "PodMetrics", verbs=_READ),
     _review("authentication.k8s.io", "tokenreviews", "TokenReview"),
     _review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),
-    _review("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
-    _review("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    _review("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
 )
 
 

@@ -1,4 +1,4 @@
-"""TokenReview, SubjectAccessReview and their kin: questions that are answered and not stored."""
+"""TokenReview and SubjectAccessReview: questions that are answered and not stored."""
 
 from __future__ import annotations
 
@@ -26,22 +26,15 @@ _SPEC = shapes.Struct(
 )
 
 
-def answered(
-    resource: Resource, sent: Object, *, user: User, tokens: Mapping[str, User], authorizer: Authorizer
-) -> Object:
+def answered(resource: Resource, sent: Object, *, tokens: Mapping[str, User], authorizer: Authorizer) -> Object:
     """The review with its status."""
     head: Object = {"kind": resource.kind, "apiVersion": resource.storage, "metadata": {"creationTimestamp": None}}
     try:
         spec = _SPEC.cast(sent.get("spec") or {}, resource.kind)
     except shapes.Mistyped as error:
         raise status.bad_request(str(error)) from error
-    match resource.kind:
-        case "TokenReview":
-            return head | {"spec": spec, "status": _token(spec, tokens)}
-        case "SelfSubjectRulesReview":
-            return head | {"spec": {}, "status": _rules(authorizer, user, spec.get("namespace", ""))}
-        case "SelfSubjectAccessReview":
-            return head | {"spec": spec, "status": _access(authorizer, user, spec)}
+    if resource.kind == "TokenReview":
+        return head | {"spec": spec, "status": _token(spec, tokens)}
     _check(spec)
     asked = User(spec.get("user", ""), tuple(spec.get("groups") or ()))
     kept = {key: value for key, value in spec.items() if value not in ("", [])}
@@ -63,7 +56,7 @@ def _token(spec: Any, tokens: Mapping[str, User]) -> Object:
 def _check(spec: Any) -> None:
     path = spec.get("nonResourceAttributes")
     if spec.get("resourceAttributes") and path:
-        shown = f'authorization.NonResourceAttributes{{Path:"{path.get("path", "")}", Verb:"{path.get("verb", "")}"}}'
+        shown = f'{{"Path":"{path.get("path", "")}","Verb":"{path.get("verb", "")}"}}'
         why = f"Invalid value: {shown}: cannot be specified in combination with resourceAttributes"
         raise _invalid(status.Cause("FieldValueInvalid", why, "spec.nonResourceAttributes"))
     if not spec.get("user") and not spec.get("groups"):
@@ -85,18 +78,3 @@ def _access(authorizer: Authorizer, user: User, spec: Any) -> Object:
 
 def _shown(verdict: Verdict) -> Object:
     return {"allowed": verdict.allowed} | ({"reason": verdict.reason} if verdict.reason else {})
-
-
-def _rules(authorizer: Authorizer, user: User, namespace: str) -> Object:
-    grants = [each.rule for each in authorizer.grants(user) if each.namespace in ("", namespace)]
-    resources = [
-        {key: rule[key] for key in ("verbs", "apiGroups", "resources", "resourceNames") if key in rule}
-        for rule in grants
-        if rule.get("resources")
-    ]
-    paths = [
-        {"verbs": rule["verbs"], "nonResourceURLs": rule["nonResourceURLs"]}
-        for rule in grants
-        if rule.get("nonResourceURLs")
-    ]
-    return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}

@@ -65,12 +65,11 @@ class ApiServer:
         seed: int | None = None,
         history: int = 4000,
         controllers: bool = False,
-        establish_seconds: float = 0.0,
     ) -> None:
         self._host, self._port = host, port
         self._tokens = dict(tokens or {})
         self._cluster = Cluster(Store(history=history), clock or RealClock(), seed=seed)
-        self._options = {"controllers": controllers, "establish_seconds": establish_seconds}
+        self._controllers = controllers
         self.objects = Objects(self._cluster)
         self.faults = Faults()
         self.requests: collections.deque[Asked] = collections.deque(maxlen=_REMEMBERED)
@@ -92,7 +91,7 @@ class ApiServer:
         """Serve in threads of its own; the url."""
         self._listener = _Listener((self._host, self._port), _Connection)
         self._port = int(self._listener.server_address[1])
-        settings = Settings(tokens=self._tokens, address=f"{self._host}:{self._port}", **self._options)  # type: ignore[arg-type]
+        settings = Settings(self._tokens, controllers=self._controllers, address=f"{self._host}:{self._port}")
         self._listener.api = Api(self._cluster, settings, self._listener.stopped)
         self._listener.faults, self._listener.note = self.faults, self._note
         self._thread = threading.Thread(
@@ -131,10 +130,10 @@ class ApiServer:
         document = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "sandbox", "cluster": {"server": self.url}}],
-            "users": [{"name": "sandbox", "user": user}],
-            "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
-            "current-context": "sandbox",
+            "clusters": [{"name": "tests", "cluster": {"server": self.url}}],
+            "users": [{"name": "tests", "user": user}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+            "current-context": "tests",
         }
         return json.dumps(document, indent=1) + "\n"
 
@@ -148,8 +147,8 @@ class ApiServer:
     def _note(self, request: Request, status: int) -> None:
         at = target(request)
         user = self._tokens.get(request.bearer)
-        name = request.headers.get("impersonate-user") or (user.name if user else "")
         moment = self._cluster.clock.monotonic()
+        name = user.name if user else ""
         self.requests.append(Asked(at.verb, at.group, at.full, at.namespace, at.name, name, moment, status))
 
 
@@ -201,7 +200,7 @@ class _Connection(BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
-    server_version = "koordlite-sandbox"
+    server_version = "koordlite-tests"
     sys_version = ""
     disable_nagle_algorithm = True
     server: _Listener
@@ -255,7 +254,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _too_large(self) -> Answer:
         refused = negotiation.too_large()
-        return Answer(refused.code, negotiation.encoded(refused.body, negotiation.JSON))
+        return Answer(refused.code, negotiation.encoded(refused.body))
 
     def _struck(self, fault: Fault, request: Request) -> bool:
         """Whether the fault is the whole answer."""
@@ -332,16 +331,16 @@ class _Connection(BaseHTTPRequestHandler):
 
 
 def _line(word: str, item: dict[str, Any]) -> bytes:
-    return negotiation.encoded({"type": word, "object": item}, negotiation.JSON) + b"\n"
+    return negotiation.encoded({"type": word, "object": item}) + b"\n"
 
 
 def _failing(fault: Fault) -> Answer:
     body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    body |= {"message": "injected by the sandbox", "reason": REASONS.get(fault.status, ""), "code": fault.status}
+    body |= {"message": "injected by the test", "reason": REASONS.get(fault.status, ""), "code": fault.status}
     if fault.retry_after_seconds is not None:
         body["details"] = {"retryAfterSeconds": fault.retry_after_seconds}
     headers = {} if fault.retry_after_seconds is None else {"Retry-After": str(fault.retry_after_seconds)}
-    return Answer(fault.status, negotiation.encoded(body, negotiation.JSON), negotiation.JSON, headers)
+    return Answer(fault.status, negotiation.encoded(body), headers=headers)
 
 
 def _with_poison(answer: Answer) -> Answer:
@@ -350,4 +349,4 @@ def _with_poison(answer: Answer) -> Answer:
     if not isinstance(body.get("items"), list):
         return answer
     body["items"].append(poisoned(str(body["kind"]).removesuffix("List"), str(body["apiVersion"])))
-    return dataclasses.replace(answer, body=negotiation.encoded(body, negotiation.JSON))
+    return dataclasses.replace(answer, body=negotiation.encoded(body))

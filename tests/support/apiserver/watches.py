@@ -21,7 +21,6 @@ _WAIT_SECONDS = 0.5
 """The longest wait for events before the stop of the server is noticed."""
 
 Event = tuple[str, Object]
-Shown = Callable[[Object], Object]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def too_old(cluster: Cluster, watch: Watch) -> Object | None:
     return status.expired("The resourceVersion for the provided watch is too old.").body if gone else None
 
 
-def events(cluster: Cluster, watch: Watch, shown: Shown, stopped: Callable[[], bool]) -> Iterator[Event | None]:
+def events(cluster: Cluster, watch: Watch, stopped: Callable[[], bool]) -> Iterator[Event | None]:
     """Events in order until the time is over; None now and then while there is none.
 
     A watch sees the state of the moment of this call, however late somebody asks for the first event.
@@ -80,11 +79,11 @@ def events(cluster: Cluster, watch: Watch, shown: Shown, stopped: Callable[[], b
         return iter([("ERROR", old)])
     first = cluster.shuffled([each for each in present if watch.matches(each)])
     bookmarks = _Bookmarks(cluster, watch, cluster.clock.monotonic() + watch.seconds)
-    added = (("ADDED", shown(conversion.shown(item, watch.resource, watch.version))) for item in first)
-    return itertools.chain(added, _later(bookmarks, reached, shown, stopped))
+    added = (("ADDED", conversion.shown(item, watch.resource, watch.version)) for item in first)
+    return itertools.chain(added, _later(bookmarks, reached, stopped))
 
 
-def _later(bookmarks: _Bookmarks, reached: int, shown: Shown, stopped: Callable[[], bool]) -> Iterator[Event | None]:
+def _later(bookmarks: _Bookmarks, reached: int, stopped: Callable[[], bool]) -> Iterator[Event | None]:
     """Events after a revision."""
     cluster, watch, ends = bookmarks.cluster, bookmarks.watch, bookmarks.ends
     while not stopped() and cluster.clock.monotonic() < ends:
@@ -95,7 +94,7 @@ def _later(bookmarks: _Bookmarks, reached: int, shown: Shown, stopped: Callable[
             reached = change.revision
             event = _filtered(change, watch)
             if event is not None:
-                yield event[0], shown(conversion.shown(event[1], watch.resource, watch.version))
+                yield event[0], conversion.shown(event[1], watch.resource, watch.version)
         if not changes:
             yield bookmarks.event()
 

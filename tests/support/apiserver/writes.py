@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import yaml
-
 from apiserver import (
     admission,
     conversion,
-    kinds,
-    managed,
     negotiation,
     patches,
-    shapes,
     status,
     strategic,
 )
@@ -23,7 +18,6 @@ from apiserver.requests import Request, Target
 from apiserver.resources import Resource
 from apiserver.store import Object
 
-_REJECTED = "the server rejected our request due to an error in our request"
 _REGISTRY = {"nodes": "minions"}
 """Kinds that etcd keeps under an older name."""
 _NEEDED = "must be specified for an update"
@@ -48,7 +42,6 @@ def create(cluster: Cluster, resource: Resource, at: Target, sent: Object, how: 
     admission.check_new(item, resource, at.version)
     if cluster.store.get(resource.key, name_of(item)) is not None:
         raise status.already_exists(resource, item["metadata"]["name"])
-    item = managed.updated(None, item, _manager(how, resource, at), cluster.now(), custom=resource.custom)
     return item if how.dry else cluster.store.write(resource.key, name_of(item), item)
 
 
@@ -61,11 +54,6 @@ def _identified(cluster: Cluster, resource: Resource, item: Object, at: Target) 
     if resource.namespaced:
         meta["namespace"] = at.namespace
     return item | {"metadata": meta | {"uid": cluster.uid(), "creationTimestamp": cluster.now()}}
-
-
-def _manager(how: Writing, resource: Resource, at: Target, operation: str = "Update") -> managed.Manager:
-    subresource = at.subresource if at.subresource == "status" else ""
-    return managed.Manager(how.manager, operation, resource.api_version(at.version), subresource)
 
 
 def replace(cluster: Cluster, resource: Resource, at: Target, sent: Object, how: Writing) -> tuple[Object, bool]:
@@ -108,7 +96,7 @@ def _check_version(meta: Any, old: Object, resource: Resource) -> None:
     asked = meta.get("resourceVersion") or ""
     if not asked:
         if resource.needs_version:
-            cause = status.Cause("FieldValueInvalid", f"Invalid value: 0x0: {_NEEDED}", "metadata.resourceVersion")
+            cause = status.Cause("FieldValueInvalid", f"Invalid value: 0: {_NEEDED}", "metadata.resourceVersion")
             raise status.invalid(resource.plural, resource.group, old["metadata"]["name"], [cause])
         return
     if not (asked.isascii() and asked.isdecimal()):
@@ -133,26 +121,19 @@ def change(cluster: Cluster, resource: Resource, at: Target, states: tuple[Objec
     new = admission.mixed(old, sent, resource, at.subresource)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     admission.check_changed(old, new, resource, at.version)
-    new = managed.updated(old, new, _manager(how, resource, at), cluster.now(), custom=resource.custom)
     return settle(cluster, resource, old, new, how)
 
 
 def settle(cluster: Cluster, resource: Resource, old: Object, new: Object, how: Writing) -> Object:
     """Write a changed object. One that is the same is not written; the last finalizer's removal deletes."""
     if conversion.bare(old) == conversion.bare(new):
-        same_owners = old["metadata"].get("managedFields") == new["metadata"].get("managedFields")
-        if same_owners or not _applies(new):
-            return old
+        return old
     if how.dry:
         return new
     if _is_released(old, new):
         cluster.store.write(resource.key, name_of(old), None)
         return new
     return cluster.store.write(resource.key, name_of(old), new)
-
-
-def _applies(item: Object) -> bool:
-    return any(each.get("operation") == "Apply" for each in item["metadata"].get("managedFields") or ())
 
 
 def _is_released(old: Object, new: Object) -> bool:
@@ -163,50 +144,34 @@ def _is_released(old: Object, new: Object) -> bool:
     return bool(meta.get("deletionTimestamp") and held and not meta.get("finalizers") and graceless)
 
 
-def patch(cluster: Cluster, resource: Resource, at: Target, request: Request, how: Writing) -> tuple[Object, bool]:
-    """PATCH: the object, and whether it is new (server-side apply may create)."""
+def patch(cluster: Cluster, resource: Resource, at: Target, request: Request, how: Writing) -> Object:
+    """PATCH with a merge patch, as our clients send it, or a strategic one, as kubectl does; no others are served."""
     media = negotiation.sent_media(request)
-    known = (patches.JSON, patches.MERGE, patches.APPLY) + (() if resource.custom else (patches.STRATEGIC,))
     if media == patches.STRATEGIC and resource.custom:
-        listed = ", ".join(known)
+        listed = f"application/json-patch+json, {patches.MERGE}, application/apply-patch+yaml"
         message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
         raise status.unsupported_media(message)
-    if media not in known:
+    if media not in (patches.MERGE, patches.STRATEGIC):
         raise status.unsupported_media("415: Unsupported Media Type", routed=False)
-    if media == patches.APPLY:
-        return _apply(cluster, resource, at, request, how)
-    content = _content(request.body, media)
+    try:
+        content = json.loads(request.body)
+    except ValueError as error:
+        raise status.bad_request("error decoding patch: unexpected end of JSON input") from error
+    if not isinstance(content, dict):
+        kind = "array" if isinstance(content, list) else type(content).__name__
+        why = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise status.bad_request(f"error decoding patch: {why}")
     old = cluster.require(resource, (at.namespace, at.name))
     shown = conversion.shown(old, resource, at.version)
-    new = _checked(_patched(shown, content, media), shown, resource, at)
-    return change(cluster, resource, at, (old, new), how), False
-
-
-def _content(body: bytes, media: str) -> Any:
     try:
-        content = json.loads(body)
-    except ValueError as error:
-        raise status.bad_request("Invalid JSON Patch") from error
-    if media == patches.JSON and not isinstance(content, list):
-        raise status.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
-    return content
-
-
-def _patched(shown: Object, content: Any, media: str) -> Any:
-    if media == patches.MERGE:
-        return patches.merged(shown, content)
-    try:
-        return patches.edited(shown, content) if media == patches.JSON else strategic.merged(shown, content)
-    except patches.Unpatchable as error:
-        raise status.Refused(422, _REJECTED, reason="Invalid", details={}) from error
+        new = patches.merged(shown, content) if media == patches.MERGE else strategic.merged(shown, content)
     except strategic.NoMergeKey as error:
         raise status.internal(str(error)) from error
+    return change(cluster, resource, at, (old, _checked(new, shown, resource, at)), how)
 
 
-def _checked(patched: Any, shown: Object, resource: Resource, at: Target) -> Object:
+def _checked(patched: Object, shown: Object, resource: Resource, at: Target) -> Object:
     """The patched object in its types; Refused when the patch made something else of it."""
-    if not isinstance(patched, dict):
-        raise _unfit_patch(patched, "couldn't get version/kind; json parse error")
     if any(patched.get(key) != shown[key] for key in ("kind", "apiVersion")):
         named = f'no kind "{patched.get("kind")}" is registered for version "{patched.get("apiVersion")}"'
         raise _unfit_patch(patched, named)
@@ -227,83 +192,3 @@ def _checked(patched: Any, shown: Object, resource: Resource, at: Target) -> Obj
 def _unfit_patch(patched: Any, why: str) -> status.Refused:
     text = json.dumps(patched, separators=(",", ":"))
     return status.invalid("", "", "", [status.wrong("patch", text.replace('"', '\\"'), why)])
-
-
-def _apply(cluster: Cluster, resource: Resource, at: Target, request: Request, how: Writing) -> tuple[Object, bool]:
-    config = _configuration(request, resource, at)
-    old = cluster.store.get(resource.key, (at.namespace, at.name))
-    manager = _manager(how, resource, at, "Apply")
-    if old is None:
-        item = create(cluster, resource, at, config, Writing(how.manager, dry=True))
-        item = managed.applied(_unowned(item), config, manager, cluster.now(), force=True, custom=resource.custom)
-        item = admission.typed(item, resource, at.version) if not resource.custom else item
-        return item if how.dry else cluster.store.write(resource.key, name_of(item), item), True
-    if config["metadata"].get("resourceVersion"):
-        _check_version(config["metadata"], old, resource)
-    force = request.query.get("force") == "true"
-    try:
-        new = managed.applied(old, config, manager, cluster.now(), force=force, custom=resource.custom)
-    except managed.Conflicts as conflicts:
-        raise _disputed(conflicts) from conflicts
-    owners = new["metadata"].get("managedFields")
-    new = admission.mixed(old, admission.typed(new, resource, at.version), resource, at.subresource)
-    new["metadata"] |= {"resourceVersion": old["metadata"]["resourceVersion"], "managedFields": owners}
-    admission.check_changed(old, new, resource, at.version)
-    return settle(cluster, resource, old, new, how), False
-
-
-def _unowned(item: Object) -> Object:
-    meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
-    return item | {"metadata": meta}
-
-
-def _configuration(request: Request, resource: Resource, at: Target) -> Object:
-    try:
-        config = yaml.safe_load(request.body)
-    except yaml.YAMLError as error:
-        raise status.bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from error
-    config = config if isinstance(config, dict) else {}
-    wanted = resource.api_version(at.version)
-    if config.get("apiVersion", "") != wanted:
-        found = config.get("apiVersion", "")
-        raise status.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: {found}, expected: {wanted}"
-        )
-    config["metadata"] = config.get("metadata") or {}
-    if config["metadata"].get("managedFields") is not None:
-        raise status.bad_request("metadata.managedFields must be nil")
-    unknown = admission.unknown_field(config, resource)
-    if unknown:
-        name = config["metadata"].get("name", "")
-        group_kind = f"{resource.group}/{at.version}, Kind={resource.kind}"
-        where = f"failed to create typed patch object ({config['metadata'].get('namespace', '')}/{name}; {group_kind})"
-        raise status.internal(f"{where}: {unknown}: field not declared in schema")
-    _check_names({"name": at.name} | config["metadata"], resource, at)
-    config["metadata"].setdefault("name", at.name)
-    return _cast_configuration(config, resource)
-
-
-def _cast_configuration(config: Object, resource: Resource) -> Object:
-    """Quantities and times as they will be stored, so that the same value is no conflict."""
-    if resource.custom:
-        return config
-    try:
-        cast = kinds.shape(resource.kind).cast(config, resource.kind)
-    except shapes.Mistyped as error:
-        raise status.internal(f"failed to create typed patch object: {error}") from error
-    return {key: value for key, value in cast.items() if key in config}
-
-
-def _disputed(conflicts: managed.Conflicts) -> status.Refused:
-    causes = [
-        {"reason": "FieldManagerConflict", "message": manager.shown, "field": managed.shown(path)}
-        for manager, path in conflicts.found
-    ]
-    shown = "\n".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-    count = len(causes)
-    if count == 1:
-        message = f"Apply failed with 1 conflict: {shown}"
-    else:
-        listed = "\n".join(f"- {cause['field']}" for cause in causes)
-        message = f"Apply failed with {count} conflicts: {causes[0]['message']}:\n{listed}"
-    return status.Refused(409, message, reason="Conflict", details={"causes": causes})
