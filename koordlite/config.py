@@ -73,8 +73,8 @@ class FlightRecord:
     agent does not start without."""
     folder: str = "/var/lib/koordlite/record"
     """Where it is kept. It outlives restarts and boots."""
-    max_mib: int = bounded(64, ge=4, le=65536)
-    """How much it may take; then the oldest goes. 64 MiB hold about a day of 110 busy pods."""
+    max_mib: int = bounded(256, ge=4, le=65536)
+    """How much it may take; then the oldest goes. 256 MiB hold about a day of 110 busy pods."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """One picture with what it was taken from: a folder that `koordlite run --recorded` takes for a machine.
 
-files.json     every file and folder that was looked at: content, or the kernel's refusal
-cluster.json   what the cluster said, in the form of `record.plain`
-moment.record  the picture itself and what was decided on it, as a flight record
+files.json       every file and folder that was looked at: content, or the kernel's refusal
+cluster.msgpack  what the cluster said, in the form of `record.codec`
+moment.record    the picture itself and what was decided on it, as a flight record
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import msgspec
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
 from koordlite.ports import ClusterView, Files
-from koordlite.record import words
-from koordlite.record.damage import Damage, RecordError
-from koordlite.record.plain import Builder, plain
+from koordlite.record import codec
+from koordlite.record.damage import RecordError
 
-FILES, CLUSTER, MOMENT = "files.json", "cluster.json", "moment.record"
-VERSION = 1
+FILES, CLUSTER, MOMENT = "files.json", "cluster.msgpack", "moment.record"
+_OLDER = "cluster.json"
+"""What the cluster said, in captures of format 1."""
+VERSION = 2
 _SEEN, _UNREAD = "0o444", "0o000"
 
 
@@ -96,14 +97,13 @@ def write(folder: Path, watching: Watching, view: ClusterView, mask: Callable[[A
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    parts = {name: plain(show(value)) for name, value in _fields(view).items()}
-    document = {"version": VERSION, "classes": words.table(), "view": parts}
-    (folder / CLUSTER).write_bytes(msgspec.json.encode(document))
+    shown = dataclasses.replace(view, **{f.name: show(getattr(view, f.name)) for f in dataclasses.fields(view)})
+    (folder / CLUSTER).write_bytes(codec.encode([VERSION, shown]))
 
 
 def is_capture(folder: Path) -> bool:
     """Whether `folder` was written by `write`."""
-    return (folder / CLUSTER).is_file() and (folder / FILES).is_file()
+    return (folder / FILES).is_file() and any((folder / name).is_file() for name in (CLUSTER, _OLDER))
 
 
 class CapturedCluster:
@@ -112,11 +112,14 @@ class CapturedCluster:
     def __init__(self, folder: Path) -> None:
         """RecordError when the folder's file cannot be understood."""
         self._path = folder / CLUSTER
+        if not self._path.exists() and (folder / _OLDER).exists():
+            raise RecordError(f"{folder / _OLDER}: the capture is of an older format; take it again")
         try:
-            document = msgspec.json.decode(self._path.read_bytes(), type=_Document)
-            parts = {name: Builder(document.classes).build(value) for name, value in document.view.items()}
-            self._view = ClusterView(**parts)
-        except (msgspec.DecodeError, Damage, TypeError, ValueError, IndexError, KeyError) as error:
+            version, view = codec.decode(self._path.read_bytes())
+            if version != VERSION:
+                raise RecordError(f"it has the format {version}, this koordlite reads format {VERSION}")
+            self._view: ClusterView = codec.build_object(ClusterView, view)
+        except (RecordError, TypeError, ValueError) as error:
             raise RecordError(
                 f"{self._path}: this is no capture this version can read: {error}; take it again"
             ) from error
@@ -132,20 +135,6 @@ class CapturedCluster:
     def evict(self, pod: EvictPod) -> None:
         """Always EROFS."""
         raise OSError(errno.EROFS, "a captured cluster cannot be changed", str(self._path))
-
-
-class _Document(msgspec.Struct, frozen=True):
-    version: int
-    classes: list[list[Any]]
-    view: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.version != VERSION:
-            raise ValueError(f"it has the format {self.version}, this koordlite reads format {VERSION}")
-
-
-def _fields(view: ClusterView) -> Mapping[str, Any]:
-    return {field.name: getattr(view, field.name) for field in dataclasses.fields(view)}
 
 
 def _shown(item: Mapping[str, object], show: Callable[[Any], Any]) -> dict[str, object]:

@@ -23,7 +23,7 @@ from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects
-from koordlite.record import words
+from koordlite.record import schema
 from koordlite.record.moment import Moment
 
 T = TypeVar("T")
@@ -139,14 +139,13 @@ class Mask:
         if isinstance(value, Mapping):
             changed = {key: self._masked(each) for key, each in value.items()}
             return changed if any(changed[key] is not each for key, each in value.items()) else value
-        word = words.vocabulary()[type(value)]
-        return value if word.is_enum else self._object(word, value)
+        return self._object(value)
 
-    def _object(self, word: words.Word, value: Any) -> Any:
-        before = word.values(value)
-        after = tuple(map(self._masked, before))
-        same = all(a is b for a, b in zip(after, before, strict=True))
-        return value if same else word.made(**dict(zip(word.fields, after, strict=True)))
+    def _object(self, value: Any) -> Any:
+        made: type = type(value)
+        before = {name: getattr(value, name) for name in schema.field_types(made)}
+        after = {name: self._masked(part) for name, part in before.items()}
+        return made(**after) if any(after[name] is not part for name, part in before.items()) else value
 
     def _pod(self, pod: Pod) -> Pod:
         return dataclasses.replace(
@@ -219,7 +218,7 @@ def _pseudonyms(kind: str, names: Iterable[str]) -> dict[str, str]:
 
 def _vocabulary() -> frozenset[str]:
     """Words that stand in records whatever pods are called."""
-    fields = (name for word in words.vocabulary().values() for name in word.fields)
+    fields = (name for cls in schema.vocabulary() for name in schema.field_types(cls))
     return frozenset((*fields, *_COMMON))
 
 

@@ -76,7 +76,7 @@ class Record:
     def _of_file(self, raw: bytes, source: str) -> Iterator[Moment]:
         at = 0
         while 0 <= at < len(raw):
-            piece = _Piece(raw, segment.check_start(raw, at, source))
+            piece = _Piece(raw, segment.check_start(raw, at, source), source)
             yield from piece.moments()
             self.head = piece.head or self.head
             if piece.end == len(raw) or raw.startswith(segment.MARK, piece.end):
@@ -92,6 +92,7 @@ class _Piece:
 
     raw: bytes
     end: int
+    source: str
     head: Head | None = None
     why: str = "the rest is cut off or damaged"
 
@@ -103,6 +104,9 @@ class _Piece:
             except Damage as damage:
                 self.why = str(damage)
                 return
+            except RecordError as error:
+                by = parser.head.koordlite if parser.head else "another version"
+                raise RecordError(f"{self.source}: {error}; koordlite {by} wrote it: read it with that") from error
             self.head, self.end = parser.head, after
             if moment is not None:
                 yield moment
@@ -117,7 +121,7 @@ def _begins(path: Path) -> float:
     """When the first moment of a file was, in seconds since the epoch; without one it is later than all."""
     try:
         raw = path.read_bytes()
-        first = next(_Piece(raw, segment.check_start(raw, 0, str(path))).moments(), None)
+        first = next(_Piece(raw, segment.check_start(raw, 0, str(path)), str(path)).moments(), None)
     except (FileNotFoundError, RecordError):
         return math.inf
     return math.inf if first is None else first.wall

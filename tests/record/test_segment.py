@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordlite.record import segment
+from koordlite.record import codec, segment
 from koordlite.record.damage import Damage, RecordError
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
@@ -93,12 +93,13 @@ def test_whatever_bytes_are_changed_no_wrong_moment_is_read(
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_frame_with_a_right_checksum_and_wrong_content_is_damage(moments: list[Moment], data: st.DataObject) -> None:
-    parser, deflate = Parser(), zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+def test_a_frame_with_a_right_checksum_and_wrong_content_is_an_error_of_the_record(
+    moments: list[Moment], data: st.DataObject
+) -> None:
+    parser, stream = Parser(), zstandard.ZstdCompressor().compressobj()
 
     def take(content: bytes) -> Moment | None:
-        body = deflate.compress(content) + deflate.flush(zlib.Z_SYNC_FLUSH)
-        return parser.take(body.removesuffix(b"\x00\x00\xff\xff"))
+        return parser.take(stream.compress(content) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
 
     take(msgspec.msgpack.encode(Head(koordlite="1")))
     whole = _Keeping(Head(koordlite="1"))
@@ -110,7 +111,7 @@ def test_a_frame_with_a_right_checksum_and_wrong_content_is_damage(moments: list
     content[at : at + data.draw(st.integers(1, 4))] = data.draw(st.binary(max_size=4))
     try:
         take(bytes(content))
-    except Damage:
+    except RecordError:
         return
 
 
@@ -135,9 +136,10 @@ def _content(writer: _Keeping, moment: Moment) -> bytes:
     [
         (b"", "is no record"),
         (b"#!/bin/sh\n", "is no record"),
-        (segment.MARK + b"\x09" + b"x" * 50, "format 9, this koordlite reads format 1"),
+        (segment.MARK + b"\x09" + b"x" * 50, "format 9, a later one; this koordlite reads format 2"),
+        (segment.MARK + b"\x01" + b"x" * 50, "format 1, an older one; .* read it with the version that wrote it"),
     ],
-    ids=["an empty file", "a script", "a later format"],
+    ids=["an empty file", "a script", "a later format", "an older format"],
 )
 def test_a_foreign_file_is_refused_with_its_name(file: File, content: bytes, why: str) -> None:
     path = file(content)
@@ -153,9 +155,24 @@ def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
         Record(tmp_path)
 
 
-def test_a_frame_that_inflates_beyond_all_bounds_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "LONGEST_INFLATED", 1000)
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    body = deflate.compress(bytes(100_000)) + deflate.flush(zlib.Z_SYNC_FLUSH)
+@pytest.mark.parametrize("size", [100_000, 1 << 30], ids=["some", "a gigabyte of zeros"])
+def test_a_frame_that_grows_beyond_all_bounds_is_damage(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "LONGEST_CONTENT", 1000)
+    stream = zstandard.ZstdCompressor(level=1).compressobj()
+    body = b"".join(stream.compress(bytes(min(size, 1 << 20))) for _ in range(max(1, size >> 20)))
+    body += stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     with pytest.raises(Damage, match="longer than any"):
         Parser().take(body)
+
+
+def test_a_piece_of_a_version_with_other_fields_is_refused_with_class_field_and_version(
+    moments: list[Moment], file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(Head(koordlite="7.8.9"))
+    whole = codec.encode
+    monkeypatch.setattr(
+        codec, "encode", lambda value, dump=None: whole(value, dump).replace(b"samples", b"examples"[1:])
+    )
+    raw = writer.start + writer.frame(moments[0])
+    with pytest.raises(RecordError, match=r"a.record: usage.Usage has no field xamples .* koordlite 7.8.9 wrote it"):
+        list(Record(file(raw)).moments())

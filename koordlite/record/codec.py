@@ -1,0 +1,241 @@
+"""Values as MessagePack, and back by the types of their fields.
+
+msgspec writes objects as maps from field to value. Three things it cannot: a CPUSet and whole numbers beyond 64 bits
+are extensions, and where a field may hold objects of several classes, an object is a list of its class and its fields.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.record import schema
+from koordlite.record.damage import Damage, RecordError
+
+CPUS, BIG = 1, 2
+"""Codes of our extensions: a CPU list, and a whole number in decimals."""
+_COLLECTIONS = (tuple, list, frozenset)
+_SMALLEST, _LARGEST = -(1 << 63), (1 << 64) - 1
+Load = Callable[[Any], Any]
+Dump = Callable[[Any], Any]
+
+
+def encode(value: Any, dump: Dump | None = None) -> bytes:
+    """`value` as bytes; `dump` is what `dumper` gave for its type. TypeError for what no record may hold."""
+    written = dump(value) if dump else value
+    try:
+        return _encode(written)
+    except OverflowError:
+        return _encode(_boxed(written))
+
+
+def decode(raw: bytes) -> Any:
+    """Maps, lists, texts and numbers of `raw`, with CPU sets and large numbers. Damage when it is no MessagePack."""
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Damage(f"a frame does not hold what it should: {error}") from error
+
+
+def _custom(value: Any) -> Any:
+    if isinstance(value, CPUSet):
+        return msgspec.msgpack.Ext(CPUS, str(value).encode())
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} cannot stand in a record")
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    text = bytes(data).decode()
+    if code == CPUS:
+        return CPUSet.parse(text)
+    if code == BIG:
+        return int(text)
+    raise ValueError(f"there is no extension {code}")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_custom).encode
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+
+
+def _boxed(value: Any) -> Any:
+    """`value` with an extension for each number beyond 64 bits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if _SMALLEST <= value <= _LARGEST else msgspec.msgpack.Ext(BIG, str(value).encode())
+    if isinstance(value, Mapping):
+        return {key: _boxed(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_boxed(each) for each in value]
+    made: Any = type(value)
+    if not isinstance(value, msgspec.Struct) and made in schema.vocabulary():
+        return {name: _boxed(getattr(value, name)) for name in schema.field_types(made)} or value
+    return value
+
+
+@functools.cache
+def dumper(hint: Any) -> Dump | None:
+    """What makes values of this type ready to be written; None where they are as they stand."""
+    objects = schema.kinds(hint)
+    if len(objects) > 1:
+        return _dump_named
+    if objects:
+        return functools.partial(_dump_object, objects[0]) if _dumps(objects[0]) else None
+    items = [item for member in schema.members(hint) if (item := _item(member)) is not None]
+    dump = next((found for item in items if (found := dumper(item))), None)
+    return functools.partial(_dump_items, dump) if dump else None
+
+
+def _dump_named(value: Any) -> Any:
+    if not schema.is_object(type(value)):
+        return value
+    name = schema.vocabulary().get(type(value))
+    if name is None:
+        raise TypeError(f"{type(value).__name__} cannot stand in a record")
+    return [name, _dump_object(type(value), value)]
+
+
+@functools.cache
+def _dumps(cls: type) -> Mapping[str, Dump]:
+    """Those fields of a class in which objects are named."""
+    return {name: dump for name, hint in schema.field_types(cls).items() if (dump := dumper(hint)) is not None}
+
+
+def _dump_object(cls: type, value: Any) -> Any:
+    if not isinstance(value, cls) or not any(getattr(value, name) for name in _dumps(cls)):
+        return value
+    parts = {name: getattr(value, name) for name in schema.field_types(cls)}
+    return parts | {name: dump(parts[name]) for name, dump in _dumps(cls).items()}
+
+
+def _dump_items(dump: Dump, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: dump(part) for key, part in value.items()}
+    return None if value is None else [dump(part) for part in value]
+
+
+def _item(hint: Any) -> Any:
+    """Type of the items of a collection; None for anything else."""
+    if _is_mapping(hint):
+        return typing.get_args(hint)[1]
+    return typing.get_args(hint)[0] if typing.get_origin(hint) in _COLLECTIONS else None
+
+
+@functools.cache
+def loader(hint: Any) -> Load:
+    """What makes a value of this type from what `decode` gave; see `build_object` for the errors."""
+    if schema.members(hint) != (hint,):
+        return _load_union(hint)
+    origin, members = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return functools.partial(_one_of, members)
+    if origin in _COLLECTIONS or _is_mapping(hint):
+        return _load_collection(origin, members)
+    if schema.kinds(hint):
+        return _load_objects(schema.kinds(hint))
+    enumeration: bool = isinstance(hint, type) and issubclass(hint, enum.Enum)
+    return typing.cast(Load, hint) if enumeration else functools.partial(_checked, _accepted((hint,)))
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _load_collection(made: Any, members: tuple[Any, ...]) -> Load:
+    if issubclass(made, Mapping):
+        key, part = map(loader, members)
+        return lambda value: {key(name): part(each) for name, each in _checked((dict,), value).items()}
+    if made is tuple and members[-1] is not ...:
+        loads = tuple(map(loader, members))
+        return lambda value: tuple(load(part) for load, part in zip(loads, value, strict=True))
+    load = loader(members[0])
+    return lambda value: made(map(load, _checked((list, tuple), value)))
+
+
+def _load_union(hint: Any) -> Load:
+    """Objects are maps or lists; besides them a union has classes whose values stand for themselves."""
+    members = schema.members(hint)
+    if len(members) == 1:
+        load = loader(members[0])
+        return lambda value: None if value is None else load(value)
+    others = tuple(each for each in members if not schema.is_object(each))
+    if not all(isinstance(each, type) and not issubclass(each, enum.Enum) for each in others):
+        raise TypeError(f"a record cannot tell the members of {hint} apart")
+    plain = _accepted((*others, types.NoneType) if types.NoneType in typing.get_args(hint) else others)
+    if not schema.kinds(hint):
+        return functools.partial(_checked, plain)
+    whole = _load_objects(schema.kinds(hint))
+    return lambda value: whole(value) if isinstance(value, dict | list | tuple) else _checked(plain, value)
+
+
+def _accepted(leaves: tuple[type, ...]) -> tuple[type, ...]:
+    """A whole number may stand where a float is asked for, and anything where Any is."""
+    return tuple(object if each is Any else each for each in (*leaves, *([int] if float in leaves else [])))
+
+
+def _load_objects(objects: tuple[type, ...]) -> Load:
+    if len(objects) == 1:
+        return functools.partial(build_object, objects[0])
+    return _load_named
+
+
+def _load_named(value: Any) -> Any:
+    name, fields = _checked((list, tuple), value)
+    cls = schema.classes().get(name)
+    if cls is None:
+        raise RecordError(f"this koordlite has no class {name}: it was renamed or removed since")
+    return build_object(cls, fields)
+
+
+def build_object(cls: Any, value: Any) -> Any:
+    """An object of `cls` from its fields. RecordError names a field that this koordlite does not have, or one that the
+    record does not have and that has no default. Damage when a field holds something else than its type says."""
+    if not isinstance(value, dict):
+        raise Damage(f"{type(value).__name__} stands where a {named(cls)} is expected")
+    known, fields = _loads(cls), {}
+    for written, part in value.items():
+        if written not in known:
+            raise RecordError(f"{named(cls)} has no field {written} in this koordlite: it was renamed or removed since")
+        name, load = known[written]
+        if load is not None:
+            fields[name] = load(part)
+    try:
+        return cls(**fields)
+    except TypeError as error:
+        missing = [name for name in schema.field_types(cls) if name not in fields]
+        raise RecordError(f"{named(cls)} lacks {' or '.join(missing)} in the record: {error}") from error
+
+
+def named(cls: type) -> str:
+    """How messages call a class."""
+    return schema.vocabulary().get(cls, cls.__qualname__)
+
+
+@functools.cache
+def _loads(cls: Any) -> Mapping[str, tuple[str, Load | None]]:
+    """By the name of a field as written: its own name and its loader; None for what an object works out itself."""
+    hints = schema.field_types(cls)
+    if issubclass(cls, msgspec.Struct):
+        written = zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True)
+        return {there: (here, loader(hints[here])) for there, here in written}
+    every = cls.__dataclass_fields__
+    return {name: (name, loader(hints[name]) if name in hints else None) for name in every}
+
+
+def _one_of(values: tuple[Any, ...], value: Any) -> Any:
+    if value not in values:
+        raise Damage(f"{value!r} is none of {', '.join(map(repr, values))}")
+    return value
+
+
+def _checked(expected: tuple[type, ...], value: Any) -> Any:
+    if isinstance(value, expected):
+        return value
+    raise Damage(f"{type(value).__name__} stands where {' or '.join(e.__name__ for e in expected)} is expected")

@@ -1,0 +1,155 @@
+"""A moment as what changed since the one before it, in MessagePack.
+
+A frame is a map from field to what it holds now: a list of one for the whole value, or a map from place to value for
+the items of a tuple or mapping that changed while its order stayed. Whether something changed is asked of the bytes:
+equal values can differ in their types or their order. Fields of the picture have `seen.` before their names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from koordlite.model.snapshot import Snapshot
+from koordlite.record import codec, schema
+from koordlite.record.damage import Damage, RecordError
+from koordlite.record.moment import Moment
+
+_SEEN = "seen."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Field:
+    """How a field of a moment or of its picture is written and read."""
+
+    name: str
+    hint: Any
+    item: Any
+    """Type of the items; None where the value is always written whole."""
+
+    def items(self, value: Any) -> tuple[bytes, list[Any]] | None:
+        """What says that the order is the same, and the items; None where the value is written whole."""
+        if self.item is None:
+            return None
+        if isinstance(value, Mapping):
+            return codec.encode(list(value)), list(value.values())
+        return len(value).to_bytes(4, "little"), list(value)
+
+
+@functools.cache
+def _fields() -> Mapping[str, _Field]:
+    def found() -> Iterator[tuple[str, Any]]:
+        yield from schema.field_types(Moment).items()
+        yield from ((_SEEN + name, hint) for name, hint in schema.field_types(Snapshot).items())
+
+    return {name: _Field(name, hint, _item(hint)) for name, hint in found() if name != "seen"}
+
+
+def _item(hint: Any) -> Any:
+    origin, members = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return members[1]
+    return members[0] if origin is tuple and members[-1] is ... else None
+
+
+@dataclasses.dataclass(slots=True)
+class _Written:
+    value: Any
+    raw: bytes = b""
+    order: bytes = b""
+    items: list[Any] = dataclasses.field(default_factory=list)
+    parts: list[bytes] = dataclasses.field(default_factory=list)
+
+
+class Writer:
+    """Gives each moment as its difference from the one before."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, _Written] = {}
+
+    def frame(self, moment: Moment) -> bytes:
+        """What a reader needs besides the frames before it."""
+        found: dict[str, Any] = {}
+        for name, field in _fields().items():
+            value = getattr(moment.seen, name.removeprefix(_SEEN)) if name.startswith(_SEEN) else getattr(moment, name)
+            before = self._before.get(name)
+            if before is None or before.value is not value:
+                self._before[name], changed = _compared(field, value, before)
+                if changed:
+                    found[name] = changed
+        return codec.encode(found)
+
+
+def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Written, Any]:
+    items = field.items(value)
+    if items is None:
+        raw = codec.encode(value, codec.dumper(field.hint))
+        same = before is not None and raw == before.raw
+        return _Written(value, raw), None if same else [msgspec.Raw(raw)]
+    dump = codec.dumper(field.item)
+    order, now = items
+    if before is None or before.order != order:
+        whole = [msgspec.Raw(codec.encode(value, codec.dumper(field.hint)))]
+        return _Written(value, b"", order, now, [codec.encode(each, dump) for each in now]), whole
+    kept = zip(now, before.items, before.parts, strict=True)
+    parts = [part if each is old else codec.encode(each, dump) for each, old, part in kept]
+    changed = {at: msgspec.Raw(part) for at, part in enumerate(parts) if part != before.parts[at]}
+    return _Written(value, b"", order, now, parts), changed
+
+
+class Reader:
+    """Gives the moments again. What did not change stays the same object."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._seen: Snapshot | None = None
+
+    def moment(self, raw: bytes) -> Moment:
+        """The moment in a frame. Damage when there is none, RecordError when this koordlite has other fields."""
+        frame = codec.decode(raw)
+        if not isinstance(frame, dict):
+            raise Damage("a frame holds something else than a moment")
+        try:
+            self._take(frame)
+        except RecordError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise Damage(f"a frame does not go together with what stands before it: {error}") from error
+        if self._seen is None or any(name.startswith(_SEEN) for name in frame):
+            self._seen = _made(Snapshot, _SEEN, self._values)
+        own = {name: value for name, value in self._values.items() if not name.startswith(_SEEN)}
+        return typing.cast(Moment, _made(Moment, "", {**own, "seen": self._seen}))
+
+    def _take(self, frame: dict[str, Any]) -> None:
+        for name, changed in frame.items():
+            field = _fields().get(name)
+            if field is None:
+                owner = Snapshot if name.startswith(_SEEN) else Moment
+                own = name.removeprefix(_SEEN)
+                raise RecordError(
+                    f"{codec.named(owner)} has no field {own} in this koordlite: it was renamed or removed since"
+                )
+            if isinstance(changed, list):
+                self._values[name] = codec.loader(field.hint)(changed[0])
+            else:
+                self._values[name] = _with_items(self._values[name], changed, codec.loader(field.item))
+
+
+def _with_items(old: Any, changed: dict[int, Any], load: codec.Load) -> Any:
+    keyed = isinstance(old, dict)
+    items = list(old.values() if keyed else old)
+    for at, value in changed.items():
+        items[at] = load(value)
+    return dict(zip(old, items, strict=True)) if keyed else tuple(items)
+
+
+def _made(cls: Any, prefix: str, values: Mapping[str, Any]) -> Any:
+    try:
+        return cls(**{name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)})
+    except TypeError as error:
+        raise RecordError(f"{codec.named(cls)} in the record lacks what this koordlite needs: {error}") from error
