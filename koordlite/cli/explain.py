@@ -10,11 +10,11 @@ from collections.abc import Callable
 from koordlite.cli import asking, looking, times
 from koordlite.cli import machine as machines
 from koordlite.model.errors import InputError, Problem
+from koordlite.report import units
 from koordlite.report.explain import since
 from koordlite.report.explain.subject import explain as explained
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
-from koordlite.report.pausing import moment
 from koordlite.report.tick import Tick
 
 SUBJECTS = (
@@ -55,7 +55,7 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
 
 
 def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
-    head = "" if output == "json" else f"as recorded at {moment(tick.wall)}\n\n"
+    head = "" if output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
     return head + _said(subject, lambda: explained(subject, tick, past, output=output))
 
 

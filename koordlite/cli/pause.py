@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import pathlib
 import sys
 import time
@@ -13,6 +12,7 @@ from koordlite.host import pause_file
 from koordlite.host.journal import lock
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.status.pause import ANNOTATION, Pause
+from koordlite.report import units
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 """A pause that nobody remembers ends by itself."""
@@ -36,7 +36,7 @@ def pause(args: argparse.Namespace) -> int:
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
     in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
-    print(f"paused until {_shown(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
+    print(f"paused until {units.moment(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
     if not at_work:
         print(f"no agent holds {folder} now; one that starts before then begins paused")
     return 0
@@ -70,7 +70,3 @@ def _folder(args: argparse.Namespace) -> pathlib.Path:
 
 def _refused(folder: pathlib.Path, error: OSError) -> str:
     return f"{folder}: {error.strerror or error}; run it as the user of the agent, or name its --state-dir"
-
-
-def _shown(wall: float) -> str:
-    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

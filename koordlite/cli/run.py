@@ -33,7 +33,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
 from koordlite.model.status.pause import Pause
-from koordlite.report import pausing, summary
+from koordlite.report import summary, view
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
@@ -214,7 +214,7 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
 def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:
     """A pause that began, was changed or has ended."""
     if tick.pause and tick.pause != before:
-        remote.announce("Paused", pausing.words(tick.pause, wall=tick.wall), "Pause", warning=True)
+        remote.announce("Paused", view.pause(tick.pause, wall=tick.wall), "Pause", warning=True)
     elif before and not tick.pause:
         remote.announce("Resumed", f"the pause has ended: {before.because}", "Resume")
 

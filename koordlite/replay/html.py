@@ -9,11 +9,11 @@ from koordlite.model.errors import Problem
 from koordlite.replay import text
 from koordlite.replay.again import Check
 from koordlite.replay.compare import Comparison, Point, Side
-from koordlite.report import threshold, units
-from koordlite.report.html import chart, page
+from koordlite.report import threshold, units, view
+from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
-from koordlite.report.sentence import sentence, terms
+from koordlite.report.sentence import sentence
 
 MAX_POINTS = 720
 MAX_TURNS = 200
@@ -39,7 +39,7 @@ def check(found: Check, problems: Iterable[Problem] = (), *, title: str = "koord
     """The page of a check."""
     lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} otherwise", "bad")
     rows = [
-        (text.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
+        (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
         for m in found.mismatches
     ]
     heads = ("when", "about", "recorded", "again")
@@ -53,7 +53,7 @@ def _lead(found: Comparison) -> str:
         return "The record is empty."
     first, last = found.points[0].recorded.wall, found.points[-1].recorded.wall
     note = "" if found.limits_enforced else f". {text.ONLY_OBSERVED}"
-    when = f"{found.rounds} rounds from {text.moment(first)} to {text.moment(last)}"
+    when = f"{found.rounds} rounds from {units.moment(first)} to {units.moment(last)}"
     return f"{when}, judged again with other settings{note}"
 
 
@@ -155,7 +155,7 @@ def _both(found: Comparison) -> tuple[Side, Side]:
 def _turns(found: Comparison) -> Markup:
     shown = found.turns[:MAX_TURNS]
     rows = [
-        (text.moment(t.wall), page.join(t.subject, el("br"), t.strategy), _decision(t.recorded), _decision(t.other))
+        (units.moment(t.wall), page.join(t.subject, el("br"), t.strategy), _decision(t.recorded), _decision(t.other))
         for t in shown
     ]
     note = f"When a subject began or ceased to be decided for another reason: {len(shown)} of {found.turns_seen}."
@@ -167,8 +167,8 @@ def _turns(found: Comparison) -> Markup:
 def _decision(decision: Decision | None) -> Markup:
     if decision is None:
         return el("span", "nothing")
-    numbers = page.details("numbers", page.facts(terms(decision))) if decision.evidence else None
-    return page.join(page.badge(decision.verdict), f" {decision.reason}: {sentence(decision)}", numbers)
+    verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
+    return page.join(verdict, f" {decision.reason}: {sentence(decision)}", node_parts.numbers(decision))
 
 
 def _unread(problems: Iterable[Problem]) -> Markup | None:

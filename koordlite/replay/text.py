@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator
 
 from koordlite.model.decision import Decision
@@ -27,11 +26,6 @@ def check(found: Check, problems: Iterable[Problem] = ()) -> str:
 def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> str:
     """What would have differed."""
     return "".join(f"{line}\n" for line in (*_comparison(found), *_problems(problems)))
-
-
-def moment(wall: float) -> str:
-    """A time of the record, UTC."""
-    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def said(decision: Decision | None) -> str:
@@ -62,7 +56,8 @@ def _check(found: Check) -> Iterator[str]:
     if found.first is None or found.last is None:
         yield "the record is empty"
         return
-    yield f"{found.rounds} rounds from {moment(found.first)} to {moment(found.last)}, {found.decisions} decisions"
+    when = f"from {units.moment(found.first)} to {units.moment(found.last)}"
+    yield f"{found.rounds} rounds {when}, {found.decisions} decisions"
     if found.same:
         yield "every decision comes out as recorded"
         return
@@ -72,7 +67,7 @@ def _check(found: Check) -> Iterator[str]:
 
 
 def _mismatch(found: Mismatch) -> Iterator[str]:
-    yield f"  {moment(found.wall)} {found.strategy} {found.subject}"
+    yield f"  {units.moment(found.wall)} {found.strategy} {found.subject}"
     yield f"    recorded: {said(found.recorded)}"
     yield f"    again:    {said(found.again)}"
 
@@ -116,7 +111,7 @@ def _turns(found: Comparison) -> Iterator[str]:
 
 
 def _turn(turn: Turn) -> Iterator[str]:
-    yield f"  {moment(turn.wall)} {turn.strategy} {turn.subject}"
+    yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
     yield f"    recorded:  {said(turn.recorded)}"
     yield f"    otherwise: {said(turn.other)}"
 

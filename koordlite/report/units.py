@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Mapping
 
@@ -26,6 +27,11 @@ def clock(seconds: float) -> str:
     whole = max(0, round(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def moment(wall: float) -> str:
+    """Seconds since the epoch as `2026-01-31 03:00:00 UTC`."""
+    return datetime.datetime.fromtimestamp(wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(seconds: float) -> str:

@@ -92,7 +92,7 @@ def test_status_is_one_screen_without_colours_and_ends_with_0(ask: Callable[...,
 def test_top_prints_one_frame_where_there_is_no_terminal(ask: Callable[..., Answer], url: str) -> None:
     said = ask("top", "--url", url)
     assert (said.code, said.err) == (0, "")
-    for part in ("NUMA 0", "reserved", "BE may use", "pool of LS", "resctrl"):
+    for part in ("NUMA 0", "reserved", "BE may use", "LS shared pool", "resctrl"):
         assert part in said.out
     assert not ANSI.search(said.out)
 

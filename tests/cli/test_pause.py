@@ -22,7 +22,8 @@ from apibench import BATCH, opened, until
 from koordlite.host import pause_file
 from koordlite.host.journal.journal import Journal
 from koordlite.model.status.pause import Pause
-from koordlite.report import pausing
+from koordlite.report import view
+from koordlite.report.metrics import pause as metrics
 from koordlite.report.tick import Tick
 
 
@@ -83,13 +84,13 @@ def test_a_folder_that_cannot_be_written_is_named(ask: Any, tmp_path: Path) -> N
 
 def test_words_and_metrics_of_a_pause() -> None:
     pause = Pause(until=1_767_229_200.0, because="kernel upgrade")
-    assert pausing.words(pause, wall=1_767_225_600.0) == (
+    assert view.pause(pause, wall=1_767_225_600.0) == (
         "until 2026-01-01 01:00:00 UTC (1:00:00 left) by koordlite pause: kernel upgrade; what is in force stays"
     )
-    paused, end = pausing.families(Tick(time=0.0, pause=pause))
+    paused, end = metrics.families(Tick(time=0.0, pause=pause))
     assert [(s.labels, s.value) for s in paused.samples] == [({"by": "command"}, 1)]
     assert [s.value for s in end.samples] == [1_767_229_200.0]
-    paused, end = pausing.families(Tick(time=0.0))
+    paused, end = metrics.families(Tick(time=0.0))
     assert [s.value for s in paused.samples] == [0]
     assert end.samples == []
 

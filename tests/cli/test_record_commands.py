@@ -129,7 +129,7 @@ def test_a_capture_is_a_machine_to_run_over(cluster: Path, tmp_path: Path, mask:
     capsys.readouterr()
     assert main(["run", "--recorded", str(folder), "--once"]) == 0
     shown = capsys.readouterr().out
-    assert "BE gives way" in shown
+    assert "BE is limited above" in shown
     assert shown.startswith("node-1:" if mask else "node-a:")
     if mask:
         assert b"\xa6crunch" not in (folder / "cluster.msgpack").read_bytes()

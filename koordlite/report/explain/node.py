@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from koordlite.model.decision import Decision
+from koordlite.report import view
 from koordlite.report.explain import pieces
 from koordlite.report.json import run_report
 from koordlite.report.past import Remembered
-from koordlite.report.sentence import sentence
+from koordlite.report.sentence import headline
 from koordlite.report.tick import Tick
 
 SUBJECT = "node"
@@ -31,7 +32,7 @@ _PER_POD = "pod/"
 def text(tick: Tick, past: Remembered) -> str:
     """The answer as lines."""
     lines = [
-        f"{tick.node or 'node not seen yet'}: {tick.status}{f' ({tick.because})' if tick.because else ''}",
+        f"{view.node(tick)}: {tick.status}{view.because(tick)}",
         *(line for title, strategy, ask in _PARTS for line in _part(title, strategy, ask, tick)),
         *_changes(past),
         *_fights(tick, past),
@@ -63,18 +64,18 @@ def _part(title: str, strategy: str, ask: str, tick: Tick) -> Iterator[str]:
         return
     yield f"\n{title} [{strategy}, {tick.modes.get(strategy, 'observe')}]"
     for decision in found:
-        yield f"  {decision.subject}: {decision.verdict}, {decision.reason}: {sentence(decision)}"
+        yield f"  {headline(decision)}"
     yield f"  → {ask}"
 
 
 def _changes(past: Remembered) -> Iterator[str]:
     if past.events:
-        yield "\ndecided anew, the newest last"
+        yield "\nrecent decisions, the newest last"
         yield from pieces.changed(list(past.events)[-NEWEST:])
 
 
 def _fights(tick: Tick, past: Remembered) -> Iterator[str]:
-    places = [*past.foreign, *(t.place for t in tick.troubles if t.place not in past.foreign)]
+    places = view.disputed(tick, past)
     if places:
         yield "\ndisputed files"
     for place in places[:NEWEST]:

@@ -10,7 +10,6 @@ from koordlite.report import units
 from koordlite.report.explain import decided
 from koordlite.report.explain.allocatable import SUBJECT as PROMISES
 from koordlite.report.json import run_report
-from koordlite.report.pausing import moment
 from koordlite.report.sentence import sentence, term
 from koordlite.report.tick import Tick
 
@@ -19,7 +18,7 @@ _OFFERS = ("beAllocatable", "midAllocatable")
 
 def render(subject: str, then: Tick, now: Tick) -> str:
     """What was decided then and now about `subject`, and the terms that differ, the largest difference first."""
-    lines = [f"then: {moment(then.wall)}", f"now:  {moment(now.wall)}", ""]
+    lines = [f"then: {units.moment(then.wall)}", f"now:  {units.moment(now.wall)}", ""]
     for before, after in pairs(subject, then, now):
         lines += [*_compared(before, after), ""]
     return "\n".join(lines)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.report import threshold, units
-from koordlite.report.history import DecisionEvent, History, Row
-from koordlite.report.html import chart, page
+from koordlite.report import threshold, units, view
+from koordlite.report.history import History, Row
+from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el
-from koordlite.report.present import CPUCell
-from koordlite.report.sentence import sentence, terms
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
 MAX_POINTS = 720
 MAX_EVENTS = 200
-_TONES = {"shrink": "warn", "grow": "good", "release": "good", "refuse": "bad", "evict": "bad", "skip": "warn"}
-_STATUS_TONES = {"enforcing": "good", "paused": "warn", "degraded": "bad"}
-_PROBLEM_HEADS = ("since", "object", "field", "what is wrong", "what to do")
-_COLORS = {"reserved": "--reserved", "system": "--system", "LSE": "--lse", "LSR": "--lsr", "LS": "--ls"}
 
 
 def document(history: History, *, title: str = "koordlite run") -> str:
@@ -53,10 +45,8 @@ def thinned(rows: Sequence[Row], limit: int) -> list[Row]:
 
 
 def _lead(tick: Tick, summary: Summary) -> list[Markup]:
-    ended = datetime.datetime.fromtimestamp(tick.wall, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    status = page.badge(tick.status, _STATUS_TONES.get(tick.status, ""))
-    said = f" node {tick.node or 'unknown'}, {units.span(summary.seconds)} in {summary.ticks} ticks, ended {ended}"
-    return [status, page.join(said, f" ({tick.because})" if tick.because else None)]
+    ran = f"{units.span(summary.seconds)} in {summary.ticks} ticks, ended {units.moment(tick.wall)}"
+    return [node_parts.status_badge(tick), page.join(f" node {tick.node or 'unknown'}, {ran}", view.because(tick))]
 
 
 def _tiles(tick: Tick, summary: Summary) -> Markup:
@@ -84,24 +74,16 @@ def _kinds(summary: Summary) -> str:
 
 
 def _cpu_section(rows: Sequence[Row], tick: Tick) -> Markup:
-    lines = [
-        Line("best-effort (BE)", "var(--be)", [row.be_cpu for row in rows], area=True),
-        Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True, dashed=True),
-        Line("latency-sensitive (LS)", "var(--prod)", [row.prod_cpu for row in rows]),
-        Line("node", "var(--node)", [row.node_cpu for row in rows]),
-    ]
-    if tick.threshold_milli is not None:
-        lines.append(Line("BE gives way above", "var(--aid)", [row.threshold_milli for row in rows], step=True))
     drawing = chart.timeline(
         [row.time for row in rows],
-        lines,
-        label="CPU use of node, latency-sensitive and best-effort work against the limit of best-effort, over time",
+        node_parts.use_lines(rows),
+        label=node_parts.USE_LABEL,
         show_time=units.clock,
         show=units.cores,
         top=tick.capacity_milli or None,
         height_px=300,
     )
-    return page.section("CPU", drawing, note="Cores over time. Point at the drawing for the numbers of a moment.")
+    return page.section("CPU", drawing, note=node_parts.USE_NOTE)
 
 
 def _allocatable_section(rows: Sequence[Row]) -> Markup:
@@ -128,53 +110,16 @@ def _offer(rows: Sequence[Row], line: Line) -> Markup:
 
 
 def _machine_section(tick: Tick) -> Markup:
-    schemata = [(f"resctrl {group}", page.code(line)) for group, line in tick.schemata.items()]
-    facts = [
-        ("BE runs on", page.code(tick.be_cpuset) if tick.be_cpuset else "unknown"),
-        ("LS shared pool", page.code(tick.ls_pool) if tick.ls_pool else "none"),
-        ("BE shared pool", page.code(tick.be_pool) if tick.be_pool else "none"),
-        *schemata,
-    ]
-    return page.section("CPUs and cache at the end", *_cpu_map(tick), page.facts(facts))
-
-
-def _cpu_map(tick: Tick) -> Iterator[Markup]:
-    cells = sorted(tick.cpus, key=lambda cell: (cell.node, cell.cpu))
-    for node, group in itertools.groupby(cells, key=lambda cell: cell.node):
-        yield el("h3", f"NUMA node {node}")
-        yield el("ul", [_cpu(cell) for cell in group], class_="cpus")
-    kinds = {_owner(cell): _color(cell) for cell in cells}
-    boxes = [el("li", el("span", class_="box", style=f"background:{color}"), name) for name, color in kinds.items()]
-    if boxes:
-        yield el("ul", boxes, class_="legend", style="margin-bottom:16px")
-
-
-def _cpu(cell: CPUCell) -> Markup:
-    return el("li", cell.cpu, style=f"background:{_color(cell)}", title=f"CPU {cell.cpu}: {_owner(cell)}")
-
-
-def _owner(cell: CPUCell) -> str:
-    names = {"LS": "latency-sensitive"}
-    return names.get(cell.owner, cell.owner) + (" and best-effort" if cell.best_effort else "")
-
-
-def _color(cell: CPUCell) -> str:
-    return "var(--both)" if cell.best_effort else f"var({_COLORS[cell.owner]})"
+    cells = node_parts.cpu_map(tick.cpus)
+    return page.section("CPUs and cache at the end", *cells, node_parts.facts(view.limits(tick)))
 
 
 def _decisions_section(history: History) -> Markup:
     shown = list(history.decisions)[-MAX_EVENTS:]
     note = f"What changed, newest first: {len(shown)} of {history.decisions_seen}."
-    rows = [_decision(event) for event in reversed(shown)]
-    heads = ("when", "about", "what", "why")
-    return page.section("Decisions", page.table(heads, rows, empty="nothing was decided", stacked=True), note=note)
-
-
-def _decision(event: DecisionEvent) -> tuple[page.Child, ...]:
-    decision = event.decision
-    why = [sentence(decision), page.details("numbers", page.facts(terms(decision))) if decision.evidence else None]
-    verdict = page.badge(decision.verdict, _TONES.get(decision.verdict, ""))
-    return units.clock(event.time), decision.subject, page.join(verdict, decision.reason), why
+    rows = [node_parts.decision_row(event) for event in reversed(shown)]
+    table = page.table(node_parts.DECISION_HEADS, rows, empty="nothing was decided", stacked=True)
+    return page.section("Decisions", table, note=note)
 
 
 def _writes_section(history: History, summary: Summary) -> Markup:
@@ -203,7 +148,7 @@ def _problems_section(history: History) -> Markup:
         for e in history.foreign
     ]
     others = (el("h3", "Values changed by others"), page.table(("when", "where", "ours", "found"), foreign))
-    table = page.table(_PROBLEM_HEADS, problems, empty="no problems", stacked=True)
+    table = page.table(("since", *node_parts.PROBLEM_HEADS), problems, empty="no problems", stacked=True)
     return page.section("Problems", table, *(others if foreign else ()))
 
 

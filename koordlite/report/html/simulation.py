@@ -11,8 +11,7 @@ from typing import Any
 
 from koordlite.report import units
 from koordlite.report.history import Row
-from koordlite.report.html import chart, page
-from koordlite.report.html.chart import Line
+from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.page import Markup, el
 from koordlite.report.html.run_report import MAX_POINTS, thinned
 from koordlite.report.sentence import headline
@@ -64,7 +63,7 @@ def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
     rows = list(_with_gaps(thinned(run.history.rows, MAX_POINTS)))
     drawing = chart.timeline(
         [row.time for row in rows],
-        list(_lines(rows)),
+        node_parts.use_lines(rows),
         label=f"CPU use against the limit of best effort, over time: {run.label}",
         show_time=units.clock,
         show=units.cores,
@@ -75,7 +74,7 @@ def _timeline(run: Simulated, top: int, compares: bool) -> Markup:
         f"CPU, {run.label}" if compares else "CPU",
         drawing,
         el("ul", happened) if happened else None,
-        note="Cores over time. Point at the drawing for the numbers of a moment.",
+        note=node_parts.USE_NOTE,
     )
 
 
@@ -88,15 +87,6 @@ def _with_gaps(rows: Sequence[Row]) -> Iterator[Row]:
         yield row
         if number + 1 < len(rows) and rows[number + 1].time - row.time > _GAP * usual:
             yield Row(**{**nothing, "time": row.time + usual})
-
-
-def _lines(rows: Sequence[Row]) -> Iterator[Line]:
-    yield Line("best effort (BE)", "var(--be)", [row.be_cpu for row in rows], area=True)
-    yield Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True, dashed=True)
-    yield Line("latency-sensitive (LS)", "var(--prod)", [row.prod_cpu for row in rows])
-    yield Line("node", "var(--node)", [row.node_cpu for row in rows])
-    if any(row.threshold_milli is not None for row in rows):
-        yield Line("BE gives way above", "var(--aid)", [row.threshold_milli for row in rows], step=True)
 
 
 def _expected(run: Simulated, compares: bool) -> Markup:

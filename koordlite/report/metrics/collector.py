@@ -16,8 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
-from koordlite.report import pausing, summary
-from koordlite.report.metrics import allocatable, machine, node, pods, resctrl_usage
+from koordlite.report import summary
+from koordlite.report.metrics import allocatable, machine, node, pause, pods, resctrl_usage
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
 
@@ -138,7 +138,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
         modes.add_metric([strategy, mode], 1)
     yield modes
     yield from _between_ticks(tick)
-    yield from pausing.families(tick)
+    yield from pause.families(tick)
     yield _labelled("koordlite_status_info", "Status of the agent", "status", {tick.status: 1.0})
 
 

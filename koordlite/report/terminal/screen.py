@@ -9,13 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from koordlite.report import pausing, units
+from koordlite.report import units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import CPUCell
 from koordlite.report.sentence import sentence
 from koordlite.report.terminal import canvas
-from koordlite.report.terminal.status import schemata, waits
-from koordlite.report.terminal.text import allocatable
 from koordlite.report.tick import Tick
 
 NODE, PROD, BE, LIMIT = "bright_black", "dodger_blue1", "dark_orange", "bold"
@@ -29,15 +27,7 @@ OWNERS = {
 """Letter and colours of a CPU by owner, so that the map reads without colours too."""
 SHARED = ("b", "black on dark_orange")
 """A CPU that best-effort pods may use."""
-_STATUS = {"enforcing": "green", "observing": "cyan", "paused": "yellow", "degraded": "bold red"}
-_VERDICTS = {
-    "shrink": "red",
-    "grow": "green",
-    "release": "green",
-    "refuse": "bold red",
-    "evict": "bold red",
-    "skip": "yellow",
-}
+_STYLES = {"good": "green", "info": "cyan", "warn": "yellow", "bad": "bold red"}
 _WIDE = 120
 _EVENTS = 16
 _LEAST_ROWS, _MOST_ROWS = 3, 12
@@ -45,7 +35,6 @@ _FRAME = 4
 """Lines of a frame besides chart, state and decisions: header, legend, and the blank ones."""
 _LEAST = _FRAME + 2 * _LEAST_ROWS
 """Lines that are left for the state only after a small chart and the newest decisions."""
-_WHO = {"node": "node", "besteffort": "BE"}
 _AXIS = 6
 _NAME = 16
 _HARD_SPACE = "\N{NO-BREAK SPACE}"
@@ -91,9 +80,8 @@ def _lines(texts: Sequence[Text], width: int) -> int:
 def _header(title: str, tick: Tick) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(" ".join(filter(None, (tick.node, title))) or "koordlite", "bold")
-    line.append("  ").append(tick.status, _STATUS.get(tick.status, ""))
-    if tick.because:
-        line.append(f" ({tick.because})")
+    tone = view.STATUS_TONES.get(tick.status, "")
+    line.append("  ").append(tick.status, _STYLES.get(tone, "")).append(view.because(tick))
     line.append(f"  {units.clock(tick.time)}", "bold")
     return line.append(f"  tick {units.span(tick.tick_seconds)}", "dim")
 
@@ -137,7 +125,7 @@ def _cpu_map(tick: Tick) -> Iterator[Text]:
     key = Text("        ")
     present = {_letter(cell): cell for cell in tick.cpus}
     for letter, cell in sorted(present.items(), key=lambda item: [*OWNERS].index(item[1].owner)):
-        key.append(*letter).append(f" {_meaning(cell)}".replace(" ", _HARD_SPACE)).append("  ")
+        key.append(*letter).append(f" {view.cpu(cell)}".replace(" ", _HARD_SPACE)).append("  ")
     yield key
 
 
@@ -147,28 +135,11 @@ def _letter(cell: CPUCell) -> tuple[str, str]:
     return SHARED if cell.owner == "LS" else (OWNERS[cell.owner][0].lower(), SHARED[1])
 
 
-def _meaning(cell: CPUCell) -> str:
-    if not cell.best_effort:
-        return "LS only" if cell.owner == "LS" else cell.owner
-    return "LS and BE" if cell.owner == "LS" else f"{cell.owner} and BE"
-
-
 def _programmed(tick: Tick) -> Iterator[Text]:
-    """What was offered, which CPUs are whose, what the hardware was told, and who waits."""
+    """What BE may use and request, which CPUs are whose, what resctrl has, and who waits."""
     yield Text()
-    for name, value in _facts(tick):
-        yield Text(overflow="fold").append(f"{name:<{_NAME - 1}} ", "dim").append(value)
-
-
-def _facts(tick: Tick) -> Iterator[tuple[str, str]]:
-    yield "BE may use", f"{units.cores(tick.be_limit)} cores, on CPUs {tick.be_cpuset or 'unknown'}"
-    yield "BE may request", allocatable(tick)
-    yield "pool of LS", tick.ls_pool or "none"
-    yield "pool of BE", tick.be_pool or "none"
-    yield from schemata(tick)
-    yield from ((f"waiting, {_WHO[who]}", waits(found)) for who, found in tick.pressure.items() if who in _WHO)
-    if tick.pause:
-        yield "paused", pausing.words(tick.pause, wall=tick.wall)
+    for fact in (*view.limits(tick), *view.pressure(tick), *view.paused(tick)):
+        yield Text(overflow="fold").append(f"{fact.name:<{_NAME - 1}} ", "dim").append(fact.value)
 
 
 def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Table:
@@ -180,7 +151,7 @@ def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Ta
     shown = [event for event in events if not event.decision.subject.startswith("zone/")]
     for event in shown[-max(1, min(_EVENTS, lines)) :]:
         decision = event.decision
-        verdict = Text(decision.verdict, _VERDICTS.get(decision.verdict, "bold"))
+        verdict = Text(decision.verdict, _STYLES.get(view.VERDICT_TONES.get(decision.verdict, ""), "bold"))
         about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")
         grid.add_row(units.clock(event.time), verdict, about)
     return grid

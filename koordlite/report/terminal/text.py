@@ -5,27 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from koordlite.model.status.reaction import Reaction
-from koordlite.model.status.watch import WatchState
-from koordlite.report import threshold, units
+from koordlite.report import threshold, units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
-
-
-def watched(watch: WatchState) -> str:
-    """One list of the cluster: how many objects, how far it has come, and what is wrong."""
-    if watch.absent:
-        return "the API server does not have this kind"
-    count = "1 object" if watch.objects == 1 else f"{watch.objects} objects"
-    parts = [
-        count if watch.age_seconds is not None else "never read",
-        f"at version {watch.resource_version}" if watch.resource_version else "",
-        f"read anew {watch.relists} times" if watch.relists else "",
-        watch.error and f"last error: {watch.error}",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def line(tick: Tick) -> str:
@@ -34,13 +18,13 @@ def line(tick: Tick) -> str:
     return (
         f"{units.clock(tick.time):>7}  {tick.status}  CPU node {units.cores(tick.node_cpu)}"
         f"  LS {units.cores(tick.prod_cpu)}  BE {units.cores(tick.be_cpu)} of {units.cores(tick.be_limit)}"
-        f"  allocatable {allocatable(tick)}  writes {len(tick.applied) - refused}"
+        f"  allocatable {view.allocatable(tick)}  writes {len(tick.applied) - refused}"
         f"{f'  refused {refused}' if refused else ''}"
     )
 
 
 def event(news: DecisionEvent) -> str:
-    """One line for something that was decided anew."""
+    """One line for a recent decision."""
     return f"{units.clock(news.time):>7}  {headline(news.decision)}"
 
 
@@ -68,23 +52,6 @@ def _above(numbers: Summary) -> str:
     well = f"{units.span(numbers.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
     alone = f"{units.span(numbers.prod_seconds_above_threshold)} by LS alone"
     return f"{units.span(numbers.seconds_above_threshold)}, of which {well}, and {alone}"
-
-
-def allocatable(tick: Tick) -> str:
-    """What best-effort pods may request."""
-    if tick.batch_cpu is None and tick.batch_memory is None:
-        return "none"
-    return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
-
-
-def between_ticks(reaction: Reaction) -> str:
-    """What wakes the agent besides the tick, what that costs, how often it did."""
-    why = f" ({reaction.why})" if reaction.why else ""
-    if reaction.way == "tick":
-        return f"nothing{why}"
-    looks = f"{reaction.hertz:.0f} looks a second, {reaction.cost_percent:.2f} % of a core"
-    watching = looks if reaction.hertz else "nothing to watch at present"
-    return f"{reaction.way}{why}: {watching}; {reaction.surges} surges"
 
 
 def undo(entries: Iterable[tuple[str, str, str]]) -> str:

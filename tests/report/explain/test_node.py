@@ -28,7 +28,7 @@ def test_the_node_is_told_by_question_with_what_to_ask_next(ticks: tuple[Tick, .
     for part in (
         "best effort may use [cpuSuppress, enforce]",
         "→ explain allocatable",
-        "decided anew, the newest last",
+        "recent decisions, the newest last",
     ):
         assert part in said
     assert "disputed files\n  kubepods/besteffort/cpuset.cpus" in said

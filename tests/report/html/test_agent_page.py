@@ -81,11 +81,11 @@ def test_what_is_wrong_and_a_pause_are_told_at_the_top(
 def test_nothing_gives_way_while_suppression_is_off(ticks: tuple[Tick, ...], mode: Mode, told: bool) -> None:
     tick = dataclasses.replace(ticks[-1], modes={"cpuSuppress": mode})
     made = agent_page.served(tick, NOTHING, links=(), refresh=False)
-    assert ("BE gives way above" in made.text) is told
-    assert ("BE gives way" in status.screen(tick)) is told
+    assert ("BE is limited above" in made.text) is told
+    assert ("BE is limited above" in status.screen(tick)) is told
 
 
 def test_the_age_of_our_own_report_is_no_age_of_input(ticks: tuple[Tick, ...]) -> None:
     tick = dataclasses.replace(ticks[-1], ages={"node": 1.0, "placement": 300.0})
     assert "placement 300" not in agent_page.served(tick, NOTHING, links=(), refresh=False).text
-    assert "1.0 s at most (node)" in status.screen(tick)
+    assert "oldest input 1.0 s (node)" in status.screen(tick)

@@ -48,7 +48,16 @@ def test_a_frame_of_a_large_machine_fits_a_small_terminal(ticks: tuple[Tick, ...
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_frame_has_map_limits_pools_pressure_and_decisions(ticks: tuple[Tick, ...], width: int) -> None:
     shown = "\n".join(drawn(ticks, width, 45))
-    parts = ("node-a", "NUMA 1", "BE may use", "pool of LS", "pool of BE", "resctrl BE", "waiting, BE", "besteffort: ")
+    parts = (
+        "node-a",
+        "NUMA 1",
+        "BE may use",
+        "LS shared pool",
+        "BE shared pool",
+        "resctrl BE",
+        "pressure, BE",
+        "besteffort: ",
+    )
     assert [part for part in parts if part not in shown] == []
 
 

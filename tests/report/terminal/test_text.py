@@ -12,7 +12,7 @@ from koordlite.report.tick import Tick
 
 def test_status_shows_use_limit_pools_and_every_strategy_within_the_width(ticks: tuple[Tick, ...]) -> None:
     shown = status.screen(ticks[-1], width=90)
-    for part in ("node-a: enforcing", "L3:0=f;1=f MB:0=50;1=50", "LS 2-3,8-31", "cpuSuppress    enforce", "20.8 cores"):
+    for part in ("node-a: enforcing", "L3:0=f;1=f MB:0=50;1=50", "2-3,8-31", "cpuSuppress    enforce", "20.8 cores"):
         assert part in shown
     assert max(map(len, shown.splitlines())) <= 90
 

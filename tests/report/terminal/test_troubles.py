@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordlite.model.status.outcome import FileTrouble
+from koordlite.report import view
 from koordlite.report.json import run_report
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
@@ -16,7 +17,7 @@ REFUSED = FileTrouble("kubepods/besteffort/cpuset.cpus", 3, BUSY, 0, 0.0)
 
 def test_the_screen_says_how_often_and_when_it_is_tried_again() -> None:
     screen = status.screen(Tick(time=1.0, troubles=(FOUGHT, REFUSED)))
-    assert f"{FOUGHT.place}: changed by others 14 times; corrected again in 32 s" in screen
+    assert f"{FOUGHT.place}: changed by others 14 times; next correction in 32 s" in screen
     assert f"{REFUSED.place}: refused 3 times, last {BUSY}" in screen
 
 
@@ -28,7 +29,7 @@ def test_the_screen_shows_the_worst_and_state_has_all() -> None:
     many = tuple(FileTrouble(f"p{number}/cpu.quota", 9, BUSY, 0, 0.0) for number in range(20))
     tick = Tick(time=1.0, troubles=many)
     shown = status.screen(tick)
-    assert [f"p{number}/" in shown for number in (0, status.MAX_TROUBLES - 1, status.MAX_TROUBLES)] == [
+    assert [f"p{number}/" in shown for number in (0, view.MAX_TROUBLES - 1, view.MAX_TROUBLES)] == [
         True,
         True,
         False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordlite.model.status.watch import WatchState
-from koordlite.report.terminal import text
+from koordlite.report import view
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from koordlite.report.terminal import text
         ),
         pytest.param(
             WatchState(name="pods", age_seconds=9.0, objects=2, relists=3, error="410 Expired"),
-            "2 objects, read anew 3 times, last error: 410 Expired",
+            "2 objects, listed again 3 times, last error: 410 Expired",
             id="in-trouble",
         ),
         pytest.param(
@@ -32,4 +32,4 @@ from koordlite.report.terminal import text
     ],
 )
 def test_a_watch_in_one_line(state: WatchState, said: str) -> None:
-    assert text.watched(state) == said
+    assert view.watched(state) == said

@@ -1,0 +1,88 @@
+"""Pieces that the pages about a node share: CPU over time, the map of its CPUs, decisions, its status."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from koordlite.model.decision import Decision
+from koordlite.report import units, view
+from koordlite.report.history import DecisionEvent, Row
+from koordlite.report.html import page
+from koordlite.report.html.chart import Line
+from koordlite.report.html.page import Child, Markup, el
+from koordlite.report.present import CPUCell
+from koordlite.report.sentence import sentence, terms
+from koordlite.report.tick import Tick
+
+DECISION_HEADS = ("when", "about", "what", "why")
+PROBLEM_HEADS = ("object", "field", "what is wrong", "what to do")
+USE_LABEL = "CPU use of node, latency-sensitive and best-effort work against the limit of best-effort, over time"
+USE_NOTE = "Cores over time. Point at the drawing for the numbers of a moment."
+_COLORS = {"reserved": "--reserved", "system": "--system", "LSE": "--lse", "LSR": "--lsr", "LS": "--ls"}
+
+
+def use_lines(rows: Sequence[Row]) -> list[Line]:
+    """Use against the limit of best effort, and the threshold where there is one."""
+    lines = [
+        Line("best-effort (BE)", "var(--be)", [row.be_cpu for row in rows], area=True),
+        Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True, dashed=True),
+        Line("latency-sensitive (LS)", "var(--prod)", [row.prod_cpu for row in rows]),
+        Line("node", "var(--node)", [row.node_cpu for row in rows]),
+    ]
+    if any(row.threshold_milli is not None for row in rows):
+        lines.append(Line("BE is limited above", "var(--aid)", [row.threshold_milli for row in rows], step=True))
+    return lines
+
+
+def status_badge(tick: Tick) -> Markup:
+    """The agent's one word with its colour."""
+    return page.badge(tick.status, view.STATUS_TONES.get(tick.status, ""))
+
+
+def facts(found: Iterable[view.Fact]) -> Markup:
+    """Labels with their values."""
+    return page.facts((fact.name, page.code(fact.value) if fact.is_code else fact.value) for fact in found)
+
+
+def cpu_map(cells: Iterable[CPUCell], *, link: str = "") -> Iterator[Markup]:
+    """A box for each CPU by NUMA node, then what the colours mean. With `link` each leads to that path and its id."""
+    placed = sorted(cells, key=lambda cell: (cell.node, cell.cpu))
+    for node, group in itertools.groupby(placed, key=lambda cell: cell.node):
+        yield el("h3", f"NUMA node {node}")
+        yield el("ul", [_cpu(cell, link) for cell in group], class_="cpus")
+    kinds = {(cell.owner, cell.best_effort): cell for cell in placed}
+    if kinds:
+        yield el("ul", [_key(cell) for _, cell in sorted(kinds.items())], class_="legend", style="margin-bottom:16px")
+
+
+def decision_row(event: DecisionEvent) -> tuple[Child, ...]:
+    """When, about what, what and why, for a table with `DECISION_HEADS`."""
+    decision = event.decision
+    verdict = page.badge(decision.verdict, view.VERDICT_TONES.get(decision.verdict, ""))
+    why = [sentence(decision), numbers(decision)]
+    return units.clock(event.time), decision.subject, page.join(verdict, decision.reason), why
+
+
+def numbers(decision: Decision) -> Markup | None:
+    """The evidence, to open; nothing where there is none."""
+    return page.details("numbers", page.facts(terms(decision))) if decision.evidence else None
+
+
+def _cpu(cell: CPUCell, link: str) -> Markup:
+    shown: Child = cell.cpu
+    if link:
+        shown = el("a", cell.cpu, href=f"{link}{cell.cpu}", style="color:inherit;text-decoration:none")
+    return el("li", shown, style=_ground(cell), title=f"CPU {cell.cpu}: {view.cpu(cell)}")
+
+
+def _key(cell: CPUCell) -> Markup:
+    return el("li", el("span", class_="box", style=_ground(cell)), view.cpu(cell))
+
+
+def _ground(cell: CPUCell) -> str:
+    """The owner's colour; with a broad edge in best effort's where it may run there as well."""
+    ground = f"background:var({_COLORS[cell.owner]})"
+    if not cell.best_effort:
+        return ground
+    return "background:var(--both)" if cell.owner == "LS" else f"{ground};box-shadow:inset 0 -4px var(--both)"

@@ -1,0 +1,186 @@
+"""What a tick says, in words: its state, labelled facts, whose a CPU is, what went wrong.
+
+Terminal, pages and explanations lay this out; none of them words it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.model.pressure import Pressure
+from koordlite.model.status.outcome import FileTrouble
+from koordlite.model.status.pause import Pause
+from koordlite.model.status.reaction import Reaction
+from koordlite.model.status.watch import WatchState
+from koordlite.report import units
+from koordlite.report.past import Remembered
+from koordlite.report.present import CPUCell
+from koordlite.report.tick import Tick
+
+STATUS_TONES = {"enforcing": "good", "observing": "info", "paused": "warn", "degraded": "bad"}
+"""Status → tone: good, info, warn or bad. A medium gives each tone its colour."""
+VERDICT_TONES = {"shrink": "warn", "grow": "good", "release": "good", "refuse": "bad", "evict": "bad", "skip": "warn"}
+"""Verdict → tone; the others have none."""
+MAX_TROUBLES = 5
+"""Places with trouble that are listed; `/state` has more of them."""
+_WAITING = {"node": "node", "besteffort": "BE"}
+"""Subjects whose pressure is shown, and what they are called."""
+_OWNERS = {"system": "SYSTEM pods", "LS": "LS only"}
+_ASKED_BY = {"command": "koordlite pause", "annotation": "an annotation of the Node"}
+_OURS = "placement"
+"""An age that is of our own report, and no input."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and what holds; `is_code` for machine words: CPU lists, schemata."""
+
+    name: str
+    value: str
+    is_code: bool = False
+
+
+def node(tick: Tick) -> str:
+    """The name of the node."""
+    return tick.node or "node not seen yet"
+
+
+def because(tick: Tick) -> str:
+    """Why the agent is degraded, in brackets after its status; else empty."""
+    return f" ({tick.because})" if tick.because else ""
+
+
+def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
+    """Who uses CPU, how much, and of how much; millicores."""
+    return (
+        ("CPU of node", tick.node_cpu, tick.capacity_milli),
+        ("CPU of LS", tick.prod_cpu, tick.capacity_milli),
+        ("CPU of BE", tick.be_cpu, tick.be_limit),
+    )
+
+
+def threshold(tick: Tick) -> str:
+    """From which use on BE is limited; empty while suppression is off."""
+    if tick.threshold_milli is None or tick.modes.get("cpuSuppress") == "off":
+        return ""
+    return f"BE is limited above {units.cores(tick.threshold_milli)} cores"
+
+
+def limits(tick: Tick) -> Iterator[Fact]:
+    """What BE may use and request, which CPUs are whose, and what resctrl groups have."""
+    yield Fact("BE may use", f"{units.cores(tick.be_limit)} cores, on CPUs {tick.be_cpuset or 'unknown'}")
+    yield Fact("BE may request", allocatable(tick))
+    yield Fact("LS shared pool", tick.ls_pool or "none", is_code=bool(tick.ls_pool))
+    yield Fact("BE shared pool", tick.be_pool or "none", is_code=bool(tick.be_pool))
+    for line in dict.fromkeys(tick.schemata.values()):
+        groups = ", ".join(group for group, held in tick.schemata.items() if held == line)
+        yield Fact(f"resctrl {groups}", line, is_code=True)
+
+
+def pressure(tick: Tick) -> Iterator[Fact]:
+    """How much of the last ten seconds node and BE waited, by what for."""
+    for subject, who in _WAITING.items():
+        if subject in tick.pressure:
+            yield Fact(f"pressure, {who}", waits(tick.pressure[subject]))
+
+
+def inputs(tick: Tick) -> Iterator[Fact]:
+    """How the agent itself is: what wakes it, its faults, how fresh its data is."""
+    yield Fact("between ticks", between_ticks(tick.reaction))
+    faults = tick.faults
+    if faults.total:
+        yield Fact("faults", f"{faults.total} in the agent itself, the last: {faults.error} at {faults.place}")
+    yield Fact("data freshness", freshness(tick))
+    yield from (Fact(f"watch of {watch.name}", watched(watch)) for watch in tick.watches)
+
+
+def paused(tick: Tick) -> Iterator[Fact]:
+    """The pause, where there is one."""
+    if tick.pause:
+        yield Fact("paused", pause(tick.pause, wall=tick.wall))
+
+
+def allocatable(tick: Tick) -> str:
+    """What best-effort pods may request."""
+    if tick.batch_cpu is None and tick.batch_memory is None:
+        return "none"
+    return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
+
+
+def waits(found: Mapping[str, Pressure]) -> str:
+    """Percent of the last ten seconds in which some task waited, by what for; what no task waited for is left out."""
+    shares = {name: round(one.some.avg10) for name, one in found.items()}
+    return ", ".join(f"{name} {share} %" for name, share in shares.items() if share) or "not at all"
+
+
+def freshness(tick: Tick) -> str:
+    """The age of the oldest input, and of each that is not new."""
+    ages = {name: age for name, age in tick.ages.items() if name != _OURS}
+    if not ages:
+        return "unknown"
+    name = max(ages, key=lambda name: ages[name])
+    return f"oldest input {ages[name]:.1f} s ({name})"
+
+
+def between_ticks(reaction: Reaction) -> str:
+    """What wakes the agent besides the tick, what that costs, how often it did."""
+    why = f" ({reaction.why})" if reaction.why else ""
+    if reaction.way == "tick":
+        return f"nothing{why}"
+    samples = f"{reaction.hertz:.0f} samples a second, {reaction.cost_percent:.2f} % of a core"
+    return f"{reaction.way}{why}: {samples if reaction.hertz else 'nothing to watch now'}; {reaction.surges} surges"
+
+
+def watched(watch: WatchState) -> str:
+    """One list of the cluster: how many objects, how far it has come, and what is wrong."""
+    if watch.absent:
+        return "the API server does not have this kind"
+    count = "1 object" if watch.objects == 1 else f"{watch.objects} objects"
+    parts = [
+        count if watch.age_seconds is not None else "never read",
+        f"at version {watch.resource_version}" if watch.resource_version else "",
+        f"listed again {watch.relists} times" if watch.relists else "",
+        watch.error and f"last error: {watch.error}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def pause(asked: Pause, *, wall: float) -> str:
+    """How long a pause holds, who asked for it and why, what it means; `wall` is seconds since the epoch."""
+    in_force = "what was in force is restored" if asked.release else "what is in force stays"
+    left = units.clock(asked.until - wall)
+    return f"until {units.moment(asked.until)} ({left} left) by {_ASKED_BY[asked.by]}: {asked.because}; {in_force}"
+
+
+def cpu(cell: CPUCell) -> str:
+    """Who may run on a CPU: `LS only`, `LS and BE`, `reserved`, `LSR and BE`."""
+    owner = _OWNERS.get(cell.owner, cell.owner)
+    if not cell.best_effort:
+        return owner
+    return f"{owner.removesuffix(' only')} and BE"
+
+
+def disputed(tick: Tick, past: Remembered) -> list[str]:
+    """Places that others write too, or that were refused."""
+    return [*past.foreign, *(t.place for t in tick.troubles if t.place not in past.foreign)]
+
+
+def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
+    """What is wrong: a title and its lines, for each sort of trouble that there is."""
+    refused = [step for step in tick.applied if not step.ok]
+    for title, rows in (
+        ("problems", [str(problem) for problem in tick.problems]),
+        ("refused writes", [f"{step.place} ← {step.value}: {step.error}" for step in refused]),
+        ("changed by others", [f"{w.place}: ours was {w.ours}, found {w.found}" for w in tick.foreign]),
+        ("in this run", [_trouble(trouble) for trouble in tick.troubles[:MAX_TROUBLES]]),
+    ):
+        if rows:
+            yield title, rows
+
+
+def _trouble(found: FileTrouble) -> str:
+    refused = f"refused {found.refused} times, last {found.last_error}" if found.refused else ""
+    foreign = f"changed by others {found.foreign} times" if found.foreign else ""
+    wait = f"next correction in {found.kept_off_seconds:.0f} s" if found.kept_off_seconds else ""
+    return f"{found.place}: {'; '.join(part for part in (refused, foreign, wait) if part)}"
