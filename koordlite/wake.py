@@ -18,7 +18,7 @@ from koordlite.host import sentinel
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
-from koordlite.host.sentinel import Look, Sentinel
+from koordlite.host.sentinel import Sentinel, UsageSample
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse, Reaction, Setting, Way
 from koordlite.observe import glance
@@ -72,7 +72,7 @@ class Waker:
         self._edge: int | None = None
         self._suspect_rate = 0.0
         self._alert_until = 0.0
-        self._surge_began: Look | None = None
+        self._surge_began: UsageSample | None = None
         self._look_cost = 0.0
         self._cost = self._watched = 0.0
         self._samples = self._pressure = self._surges = 0
@@ -121,7 +121,7 @@ class Waker:
         if first is None or self._sentinel is None:
             return None
         try:
-            return sentinel.between(first, self._sentinel.look())
+            return sentinel.between(first, self._sentinel.sample())
         except (OSError, ValueError):
             return None  # The group ended, or shows no number; the tick sees for itself.
 
@@ -173,10 +173,10 @@ class Waker:
     def _confirm(self) -> Wake | None:
         """A surge when use stays above the edge. Measured from a look that lies inside of it, not from before."""
         assert self._seen is not None and self._edge is not None and self._sentinel is not None
-        first = self._sentinel.look()
+        first = self._sentinel.sample()
         if self._clock.wait(CONFIRM_SECONDS):
             return Wake("stop")
-        use = sentinel.between(first, self._sentinel.look())
+        use = sentinel.between(first, self._sentinel.sample())
         self._samples += 2
         others = glance.fresh_others_milli(self._seen.usage, use)
         if others is None or others <= self._edge:
@@ -232,12 +232,12 @@ def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
     if not real and setting == "automatic":
         return Waker(host, why="the machine is not a real one")
     try:
-        looker = Sentinel(host.files, host.cgroups, host.clock)
-        looker.look()
+        sampler = Sentinel(host.files, host.cgroups, host.clock)
+        sampler.sample()
     except (OSError, ValueError) as error:
         return Waker(host, why=str(error), missing=setting == "required")
     trigger, why = _trigger(host) if real else (None, "the machine is not a real one")
-    return Waker(host, sentinel=looker, trigger=trigger, hertz=hertz, why=why)
+    return Waker(host, sentinel=sampler, trigger=trigger, hertz=hertz, why=why)
 
 
 def _trigger(host: Host) -> tuple[PressureTrigger | None, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from descheduler.fit.free_capacity import Booking, Room
 from descheduler.framework import VOLCANO_POLICY, PodView
 from koordlite.formulas import numa_fit
-from koordlite.model.pod.pod import parse_resources
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
+from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 
 

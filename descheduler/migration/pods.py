@@ -6,13 +6,13 @@ import dataclasses
 
 from descheduler.framework import PodView
 from koordlite.model import times
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 
 
 def view(obj: objects.PodObject, now: float) -> PodView:
     """The pod at time `now`; one without a uid has its name instead."""
-    value = pod.from_wire(obj)
+    value = pod_reader.from_wire(obj)
     if not value.uid:
         value = dataclasses.replace(value, uid=value.key)
     made = times.parse_or_none(obj.metadata.creation_timestamp)

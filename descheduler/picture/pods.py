@@ -9,8 +9,8 @@ import msgspec
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"

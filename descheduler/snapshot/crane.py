@@ -12,7 +12,7 @@ import msgspec
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 
 GROUP = "topology.crane.io/"

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from descheduler.picture.pods import TemplateKey
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Packer:
 
     def __init__(self) -> None:
         self._parts: dict[tuple[type, bytes], Any] = {}
-        self._models: dict[tuple[Any, ...], Callable[..., pod.Pod]] = {}
+        self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
         self._templates: dict[bytes, _Template] = {}
         self._conditions = functools.lru_cache(_KEPT)(_conditions)
         self._running = functools.lru_cache(_KEPT)(_running)
@@ -87,18 +88,18 @@ class Packer:
             template=template.key,
         )
 
-    def value(self, obj: PackedPod, priority: int | None) -> pod.Pod:
-        """`koordlite.model.pod.pod.from_wire` of a packed pod, at this priority. Pods of one template share what
+    def value(self, obj: PackedPod, priority: int | None) -> Pod:
+        """`koordlite.model.pod.pod_reader.from_wire` of a packed pod, at this priority. Pods of one template share what
         follows from it.
 
         Containers are left out: they differ from pod to pod, and only the agent of the node asks for them.
         """
         meta, status = obj.metadata, obj.status
         labels, notes = meta.labels or _NONE, meta.annotations or _NONE
-        key = (obj.template, *[notes.get(key) for key in pod.DECISIVE_NOTES], priority, status.qos_class)
+        key = (obj.template, *[notes.get(key) for key in pod_reader.DECISIVE_NOTES], priority, status.qos_class)
         make = self._models.get(key)
         if make is None:
-            first = dataclasses.replace(pod.from_wire(obj), priority=priority, containers=())
+            first = dataclasses.replace(pod_reader.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
             make = self._models[key] = _maker(first)
@@ -241,9 +242,9 @@ def _claims(volume: objects.Volume) -> bool:
     return volume.persistent_volume_claim is not None
 
 
-def _maker(model: pod.Pod) -> Callable[..., pod.Pod]:
+def _maker(model: Pod) -> Callable[..., Pod]:
     shared = {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.name not in _IDENTITY}
-    return functools.partial(pod.Pod, **shared)
+    return functools.partial(Pod, **shared)
 
 
 _IDENTITY = ("namespace", "name", "uid", "labels", "annotations", "phase", "deleting")

@@ -11,8 +11,9 @@ from koordlite.formulas import numa_fit, reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
-from koordlite.model.pod.pod import Pod, parse_resources
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.resources import parse_resources
 
 _SINGLE = "single-numa-node"
 _NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"

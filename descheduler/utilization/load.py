@@ -14,8 +14,8 @@ from descheduler.utilization import classify
 from descheduler.utilization.load_args import NodePool
 from koordlite.formulas import reservation
 from koordlite.model import keys
-from koordlite.model.pod.pod import parse_resources
 from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.resources import parse_resources
 
 Kind = Literal["high", "prodHigh", "low", "prodLow", "bothLow", ""]
 _MEMORY = "memory"

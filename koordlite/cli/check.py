@@ -64,7 +64,7 @@ def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
 def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
     from koordlite.model import node, node_notes
-    from koordlite.model.pod import pod
+    from koordlite.model.pod import pod_reader
 
     view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()
     yield from view.problems
@@ -81,7 +81,7 @@ def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Proble
     owner = f"node/{this_node.name}" if this_node else "node"
     yield from slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner).problems
     for obj in view.pods:
-        yield from pod.from_wire(obj).problems
+        yield from pod_reader.from_wire(obj).problems
 
 
 def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
@@ -99,10 +99,10 @@ def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
 def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
     """Pods that run here but that Koordinator's webhook would refuse in a cluster."""
     from koordlite.formulas import admission
-    from koordlite.model.pod import pod
+    from koordlite.model.pod import pod_reader
 
     for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:
-        found = pod.from_wire(obj)
+        found = pod_reader.from_wire(obj)
         for refusal in admission.refusals(found):
             yield f"pod/{found.key}: Koordinator's webhook refuses it: {refusal}"
 

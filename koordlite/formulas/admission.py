@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.model import keys
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.pod.values import Pod
 
 _QOS_LABEL = f"labels.{keys.QOS_CLASS}"
 _PRIORITY_LABEL = f"labels.{keys.PRIORITY}"

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 
 Bar = Literal["finished", "leaving", "class", "policy", "priority", "label", "sample"]
 """Why a pod is no candidate: it has ended; it is being deleted; it is not BE; its annotation, its priority or its

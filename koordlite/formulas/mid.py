@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from koordlite.formulas import allocatable
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import Colocation
 
 MID_AND_BELOW = (PriorityClass.MID, *allocatable.BATCH_AND_BELOW)

@@ -15,7 +15,7 @@ from koordlite.formulas import allocatable
 from koordlite.formulas.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
 from koordlite.model import nrt
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.wire.objects import Zone

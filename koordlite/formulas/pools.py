@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.node import SystemQoS
 from koordlite.model.picture.kubelet import PodCPUs
-from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.topology import CPU
 
 

@@ -1,8 +1,8 @@
-"""A quick look at who uses the CPU: three counters, cheap enough for fifty looks a second.
+"""Samples of who uses the CPU: three counters, cheap enough to read fifty times a second.
 
-A picture is too dear for that, and /proc/stat too coarse: it counts in hundredths of a second. Cgroups count in
-nanoseconds. A running thread is accounted at each timer interrupt (4 ms at 250 Hz), in all groups above it at once,
-so that the difference of two groups is exact where each of them is not.
+A whole picture costs too much for that. /proc/stat is too coarse: it counts in hundredths of a second, cgroups in
+nanoseconds. A running thread is accounted at each timer interrupt (4 ms at 250 Hz), in all groups above it at once, so
+that the difference of two groups is exact where each of them is not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTES = 4096
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class UsageSample:
     """CPU time used until one moment, in nanoseconds."""
 
     time: float
@@ -40,7 +40,7 @@ class Kept:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def __call__(self) -> bytes:
-        """The content; OSError when the file is gone, also after a look for a new one under its name."""
+        """The content; OSError when the file is gone and there is no new one of its name."""
         try:
             return os.pread(self._fd, _BYTES, 0)
         except OSError:
@@ -50,12 +50,12 @@ class Kept:
             return os.pread(fd, _BYTES, 0)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
 class Sentinel:
-    """Looks at the counters of the node, of all pods, and of best effort."""
+    """Reads the counters of the node, of all pods, and of best effort."""
 
     def __init__(self, files: Files, cgroups: Cgroups, clock: Clock) -> None:
         """OSError where a counter cannot be opened."""
@@ -69,19 +69,19 @@ class Sentinel:
         self._pods, self._best_effort = counters[-2:]
         self._widest = counters[0]
 
-    def look(self) -> Look:
+    def sample(self) -> UsageSample:
         """The counters at this moment; OSError where one cannot be read."""
         usage_ns, time = self._usage_ns, self._now()
         node_ns = usage_ns(self._node()) if self._node else None
-        return Look(time, node_ns, usage_ns(self._pods()), usage_ns(self._best_effort()))
+        return UsageSample(time, node_ns, usage_ns(self._pods()), usage_ns(self._best_effort()))
 
     def others(self) -> tuple[float, int]:
-        """The time, and the CPU time of all but best effort: of the node, on v2 of all pods. The cheapest look."""
+        """The time, and the CPU time of all but best effort: of the node, on v2 of all pods. The cheapest sample."""
         usage_ns = self._usage_ns
         return self._now(), usage_ns(self._widest()) - usage_ns(self._best_effort())
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         while self._kept:
             self._kept.pop().close()
 
@@ -96,8 +96,8 @@ def _counter(files: Files, path: str) -> Callable[[], bytes]:
     return Kept(path) if isinstance(files, RealFiles) else lambda: files.read(path)
 
 
-def between(first: Look, second: Look) -> FreshUse:
-    """Use from one look to the next."""
+def between(first: UsageSample, second: UsageSample) -> FreshUse:
+    """Use between two samples."""
     seconds = second.time - first.time
     node = None
     if first.node_ns is not None and second.node_ns is not None:

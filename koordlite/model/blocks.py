@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import Block, ResourceQOS
 
 ROOT = ""
@@ -58,6 +58,6 @@ def askers(qos: ResourceQOS, pods: Iterable[Pod], groups: Mapping[str, str], bes
         if held.blkio_qos.enable and held.blkio_qos.blocks:
             yield Asker(subject, group, held.blkio_qos.blocks)
     for pod in pods:
-        blocks, _ = requests_by_annotation.blkio_qos(pod)
+        blocks, _ = pod_overrides.blkio_qos(pod)
         if blocks and pod.active and pod.uid in groups:
             yield Asker(f"pod/{pod.key}", groups[pod.uid], blocks, pod.uid)

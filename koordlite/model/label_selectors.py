@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from koordlite.model.reading import declared, given
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.wire import objects
 
 Labels = Mapping[str, str]
@@ -38,7 +38,7 @@ class _Selector:
     match_expressions: tuple[_Requirement, ...] = ()
 
 
-def read(document: Document, value: Any, path: str) -> objects.LabelSelector:
+def read(document: JSONDocument, value: Any, path: str) -> objects.LabelSelector:
     """The selector that stands at `path`; a value of the wrong type spoils the document."""
     members = document.object(value, path, declared.settings(_Selector))
     values, _ = given.read(document, _Selector, members, path, "")

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.pod.pod import parse_resources
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
+from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 
 

@@ -16,7 +16,7 @@ from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, proble
 
 def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:
     """Σ of the allocations with priority koord-batch, by resource; InputError when the annotation cannot be read."""
-    document = Document(owner, keys.THIRD_PARTY_ALLOCATIONS, _KEPT)
+    document = JSONDocument(owner, keys.THIRD_PARTY_ALLOCATIONS, _KEPT)
     root = document.object(document.decode(text), "", ("allocations",)) if text else {}
     total: dict[str, Quantity] = {}
     for index, item in enumerate(document.items(root.get("allocations"), "allocations")):
@@ -77,7 +77,7 @@ def parse_third_party(text: str, owner: str) -> Mapping[str, Quantity]:
 
 def parse_raw_allocatable(text: str, owner: str) -> Mapping[str, Quantity]:
     """`{"cpu":"32","memory":"128Gi"}`; InputError when it cannot be read."""
-    document = Document(owner, keys.RAW_ALLOCATABLE, _KEPT)
+    document = JSONDocument(owner, keys.RAW_ALLOCATABLE, _KEPT)
     return _unless_broken(document, _amounts(document, document.decode(text), "") if text else {})
 
 
@@ -98,7 +98,7 @@ def encode_origin(offered: Mapping[str, int | None]) -> str:
     return msgspec.json.encode({"resources": {name: str(amount) for name, amount in shown.items()}}).decode()
 
 
-def _amounts(document: Document, value: Any, path: str) -> dict[str, Quantity]:
+def _amounts(document: JSONDocument, value: Any, path: str) -> dict[str, Quantity]:
     found: dict[str, Quantity] = {}
     for name, text in document.object(value, path, None).items():
         try:
@@ -110,7 +110,7 @@ def _amounts(document: Document, value: Any, path: str) -> dict[str, Quantity]:
     return found
 
 
-def _unless_broken(document: Document, value: T) -> T:
+def _unless_broken(document: JSONDocument, value: T) -> T:
     if document.broken:
         raise InputError(document.problems)
     return value

@@ -18,8 +18,8 @@ from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, P
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
 from koordlite.model.pressure import Pressure
 from koordlite.model.slo.settings import SLO
 from koordlite.model.status.watch import WatchState

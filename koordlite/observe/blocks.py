@@ -10,7 +10,7 @@ from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
 from koordlite.model.blocks import ROOT, Asker, BlockField, Blocks, askers
 from koordlite.model.picture.groups import PodGroups
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
 from koordlite.ports import Files

@@ -12,7 +12,8 @@ from koordlite.model import cpuset, keys, node_notes
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.pod.pod import Pod, from_wire
+from koordlite.model.pod.pod_reader import from_wire
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.topology import Topology

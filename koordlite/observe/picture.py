@@ -17,8 +17,8 @@ from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.run_state import RunState
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse

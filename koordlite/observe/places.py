@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Cgroup, PodGroups
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.observe.rotation import Rotation
 
 LIMITS_SECONDS = 5.0

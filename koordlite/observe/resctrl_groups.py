@@ -10,7 +10,7 @@ from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod import resctrl_protocol as resctrl
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl import monitoring
 from koordlite.resctrl.monitoring import Counters

@@ -10,7 +10,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups, Process
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.ports import Files
 
 OOM_SCORES = "oom_score_adj"

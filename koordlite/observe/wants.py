@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from koordlite.host.cgroups.fields import NUMBERS
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.strategies import Strategy

@@ -19,7 +19,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import PodCPUs
-from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects

@@ -12,7 +12,7 @@ import errno
 import random
 from collections.abc import Iterator
 
-from koordlite.sandbox.machine.proc_tree import CGROUP_ROOT
+from koordlite.sandbox.proc_tree import CGROUP_ROOT
 from koordlite.sandbox.sandbox import Sandbox
 
 WRITE_ERRORS = (errno.EBUSY, errno.EINVAL, errno.ENOENT, errno.EIO)

@@ -8,18 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Kubelet as KubeletState
 from koordlite.model.wire import objects
+from koordlite.sandbox import proc_tree, sys_tree
 from koordlite.sandbox.cgroups import v1, v2
-from koordlite.sandbox.machine import disks, kernel_settings, proc_tree, shapes, sys_tree
+from koordlite.sandbox.load import cache_traffic, disks, workloads
+from koordlite.sandbox.load.memory import Memory
+from koordlite.sandbox.load.workloads import Stats, Workload, Workloads
+from koordlite.sandbox.machine import kernel_settings, shapes
 from koordlite.sandbox.machine.clock import LONGEST_STEP, SandboxClock
 from koordlite.sandbox.machine.machine import Machine
-from koordlite.sandbox.machine.memory import Memory
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, Tree
-from koordlite.sandbox.pods import kubelet, node_status, workloads
+from koordlite.sandbox.pods import kubelet, node_status
 from koordlite.sandbox.pods.kubelet import Kubelet
-from koordlite.sandbox.pods.workloads import Stats, Workload, Workloads
-from koordlite.sandbox.resctrl import traffic
-from koordlite.sandbox.resctrl.filesystem import Resctrl
+from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 START = 1_767_225_600.0
 """2026-01-01 00:00:00 UTC: a fixed date, so that two runs write the same bytes."""
@@ -52,8 +53,8 @@ class Sandbox:
         self.cgroups = build(self.machine, self._processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
-        self.resctrl = Resctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
-        self._traffic = traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
+        self.resctrl = EmulatedResctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
+        self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = Kubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
         settings = kernel_settings.plant(self.files, self.machine)
         self.memory = Memory(self.machine, self.cgroups, settings, self._killed)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from koordlite.report.history import Row
 from koordlite.report.simulation import Workload
 from koordlite.report.tick import Tick
-from koordlite.sandbox.pods import workloads
+from koordlite.sandbox.load import workloads
 from koordlite.simulation.stage import Stage
 
 _US_PER_CORE_HOUR = 3600e6

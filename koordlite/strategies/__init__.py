@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import CPULimit, Decision
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO

@@ -15,9 +15,9 @@ from koordlite.formulas import blkio
 from koordlite.model.blocks import ROOT, Asker, BlockField, askers
 from koordlite.model.decision import Decision
 from koordlite.model.keys import BLKIO_QOS
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -59,7 +59,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 def _unusable(seen: Snapshot) -> Iterator[Decision]:
     """What nobody can carry out: an annotation that cannot be read, disks for a class without a group of its own."""
     for pod in seen.pods:
-        _, bad = requests_by_annotation.blkio_qos(pod)
+        _, bad = pod_overrides.blkio_qos(pod)
         if bad:
             yield Decision(f"pod/{pod.key}", "refuse", "BadBlockAnnotation", {"annotation": bad.key, "why": bad.why})
     qos = seen.slo.resource_qos

@@ -16,10 +16,10 @@ from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot
 
@@ -63,7 +63,7 @@ def windows(slo: SLO, pods: Sequence[Pod]) -> tuple[int, ...]:
 def _bursts_at_all(slo: SLO, pod: Pod) -> bool:
     if pod.raw_qos in _NOT_SHARED or not pod.active:
         return False
-    return requests_by_annotation.cpu_burst(pod, slo.cpu_burst)[0].policy != "none"
+    return pod_overrides.cpu_burst(pod, slo.cpu_burst)[0].policy != "none"
 
 
 def _limited(pod: Pod) -> bool:
@@ -113,7 +113,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     # Only kernels with group identity take a burst above the quota.
     anolis = _has(seen, "cpu.bvt_warp_ns")
     for pod in _sharing(seen):
-        settings, bad = requests_by_annotation.cpu_burst(pod, seen.slo.cpu_burst)
+        settings, bad = pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)
         yield from _refused(pod, bad)
         if settings.policy != "none":
             terms = _Terms(settings=settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
@@ -127,7 +127,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 
 def _without_burst(seen: Snapshot) -> Iterator[Decision]:
     for pod in _sharing(seen):
-        yield from _refused(pod, requests_by_annotation.cpu_burst(pod, seen.slo.cpu_burst)[1])
+        yield from _refused(pod, pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)[1])
         if _ours(seen, pod):
             yield _released(seen, pod, _ratio(seen, pod))
     yield Decision("node", "hold", "BurstOff", remember={})
@@ -138,7 +138,7 @@ def _sharing(seen: Snapshot) -> Iterator[Pod]:
     yield from (p for p in seen.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in seen.places)
 
 
-def _refused(pod: Pod, bad: requests_by_annotation.Wish | None) -> Iterator[Decision]:
+def _refused(pod: Pod, bad: pod_overrides.UnusableAnnotation | None) -> Iterator[Decision]:
     if bad:
         yield Decision(f"pod/{pod.key}", "refuse", "BadBurstAnnotation", {"annotation": bad.key, "why": bad.why})
 

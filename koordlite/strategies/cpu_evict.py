@@ -13,7 +13,7 @@ from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Usage
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot

@@ -15,8 +15,8 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO

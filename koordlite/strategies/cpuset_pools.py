@@ -18,8 +18,8 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, PodGroups
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot

@@ -15,10 +15,10 @@ from koordlite.formulas.memory_qos import Values
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -82,15 +82,11 @@ def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
 def _settings(seen: Snapshot, pod: Pod) -> MemoryQOS | None:
     """What holds for the pod; None when neither its class nor its annotation has memory QoS."""
     of_class = class_settings(seen.slo.resource_qos, pod.qos_class)
-    return (
-        requests_by_annotation.memory_qos(pod, of_class)[0]
-        if requests_by_annotation.wants_memory_qos(pod, of_class)
-        else None
-    )
+    return pod_overrides.memory_qos(pod, of_class)[0] if pod_overrides.has_memory_qos(pod, of_class) else None
 
 
 def _bad_annotation(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
-    _, bad = requests_by_annotation.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
+    _, bad = pod_overrides.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
     if bad:
         yield Decision(f"pod/{pod.key}", "refuse", "BadMemoryQOSAnnotation", {"annotation": bad.key, "why": bad.why})
 

@@ -13,9 +13,9 @@ from koordlite.changes.oom_score import OOMScoreChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Process
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
@@ -51,7 +51,7 @@ def _pod(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
     told: dict[str, int | float | str] = {}
     for name, group in seen.places[pod.uid].containers.items():
         try:
-            wanted = requests_by_annotation.oom_score_adj(pod, name)
+            wanted = pod_overrides.oom_score_adj(pod, name)
         except ValueError as error:
             yield Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {"container": name, "why": str(error)})
             continue

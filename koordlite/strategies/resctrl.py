@@ -20,8 +20,8 @@ from koordlite.model import keys
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision, Lacking
 from koordlite.model.pod import resctrl_protocol as protocol
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo.settings import RESCTRL_CLASSES
 from koordlite.model.snapshot import Snapshot

@@ -14,7 +14,7 @@ from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Found
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO, System
 from koordlite.model.snapshot import Snapshot

@@ -24,8 +24,8 @@ from koordlite.model.errors import InputError
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import PodCPUs, with_promise
 from koordlite.model.picture.published import Published
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import Snapshot

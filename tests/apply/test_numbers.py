@@ -12,7 +12,7 @@ from koordlite import plan
 from koordlite.apply import Applier, restore, writer
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep

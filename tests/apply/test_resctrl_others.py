@@ -13,7 +13,7 @@ from emulated import BOOT
 from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
 from koordlite.host.journal.journal import Journal
-from koordlite.sandbox.resctrl.filesystem import Resctrl
+from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 OWN = "koordlet-uid-crunch"
 HALF_CACHE = {"llc": {"schemata": {"range": [0, 50]}}}
@@ -32,7 +32,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
         yield held
 
 
-def emulation(node: Node) -> Resctrl:
+def emulation(node: Node) -> EmulatedResctrl:
     assert node.emulated.sandbox.resctrl
     return node.emulated.sandbox.resctrl
 

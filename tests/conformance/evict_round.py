@@ -12,8 +12,8 @@ from typing import Any
 
 from koordlite.formulas import evict_config
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import Threshold
 from tests.conformance.adapters import shapes
 from tests.conformance.adapters.evict import threshold_of

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine, NodeMemory
-from koordlite.sandbox.resctrl.hardware import EVENTS, RDT, Bandwidth, Cache, Monitoring
+from koordlite.sandbox.machine.rdt import EVENTS, RDT, Bandwidth, Cache, Monitoring
 
 MiB = 2**20
 _L3_BYTES = {"intel": 16 * MiB, "amd": 32 * MiB}

@@ -10,9 +10,9 @@ from typing import Any
 from resctrl_vfs import ResctrlVFS
 
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import EVENTS
 from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
-from koordlite.sandbox.resctrl.hardware import EVENTS
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.sandbox.resctrl.state import Caller
 from tests.conformance import recorded_machine
 
@@ -33,7 +33,7 @@ class Twin:
         self._symbols = {str(tid): f"$P{number}" for number, tid in enumerate(moved.tids)} | {str(writer.pid): "$W"}
         self._now = 0.0
         assert machine.rdt
-        self._resctrl = Resctrl(machine, machine.rdt, processes, lambda: self._now)
+        self._resctrl = EmulatedResctrl(machine, machine.rdt, processes, lambda: self._now)
         self._resctrl.caller = Caller(tid=writer.pid)
         self._files = Tree()
         self._files.place(POINT, self._resctrl.folder)

@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 from koordlite.model.cpuset import CPUSet, union
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
 from tests.conformance.adapters import shapes
 
 _UNLIMITED = -1

@@ -11,9 +11,9 @@ from typing import Any
 from resctrl_vfs import ResctrlVFS
 
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT
 from koordlite.sandbox.machine.tree import File, Folder, Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
-from koordlite.sandbox.resctrl.hardware import RDT
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.sandbox.resctrl.state import Caller
 from tests.conformance import recorded_machine, transcript_counters, transcript_view
 from tests.conformance.transcript_threads import Threads
@@ -33,10 +33,10 @@ class Player:
         self.files = Tree()
         self.threads = Threads(Processes(1))
         self.files.place("/sys/fs/present", Folder())
-        self.resctrl: Resctrl | None = None
+        self.resctrl: EmulatedResctrl | None = None
         self.hardware = machine.rdt or RDT()
         if machine.rdt is not None:
-            self.resctrl = Resctrl(machine, machine.rdt, self.threads.processes, lambda: self.now)
+            self.resctrl = EmulatedResctrl(machine, machine.rdt, self.threads.processes, lambda: self.now)
             self.files.place(POINT, self.resctrl.folder)
         self._open: dict[str, File] = {}
         self._lengths: list[int] = []
@@ -69,7 +69,7 @@ class Player:
         }
 
     @property
-    def there(self) -> Resctrl:
+    def there(self) -> EmulatedResctrl:
         """The file system; OSError ENOENT on a machine without it."""
         if self.resctrl is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))

@@ -9,7 +9,7 @@ from descheduler.framework import NodeView, PodView
 from descheduler.picture.templates import gather, place
 from descheduler.rules.anti_affinity_violations import Conflicts
 from koordlite.model import label_selectors, node
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 
 ZONES = {"n0": "a", "n1": "a", "n2": "b", "n3": None}
@@ -39,7 +39,7 @@ def view(number: int, place: str, namespace: str, app: str, terms: list[wire.Pod
     spec = wire.PodSpec(node_name=place, affinity=wire.Affinity(pod_anti_affinity=anti))
     meta = wire.ObjectMeta(name=f"p{number}", namespace=namespace, uid=f"u{number}", labels={"app": app})
     obj = wire.PodObject(metadata=meta, spec=spec)
-    return PodView(pod.from_wire(obj), obj, place, None)
+    return PodView(pod_reader.from_wire(obj), obj, place, None)
 
 
 def counterparts(one: PodView, others: list[PodView]) -> set[str]:

@@ -13,7 +13,7 @@ from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import NodeIndex
 from descheduler.picture.templates import gather
 from koordlite.model import label_selectors, node
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 
 keys, values = st.sampled_from("ab"), st.sampled_from("xyz")
@@ -43,13 +43,13 @@ taints = st.builds(lambda key, effect: wire.Taint(key=key, effect=effect), keys,
 def pods_with(all_labels: list[dict[str, str]]) -> list[PodView]:
     metas = (wire.ObjectMeta(name=f"p{i}", uid=f"p{i}", labels=one) for i, one in enumerate(all_labels))
     objects = [wire.PodObject(metadata=meta) for meta in metas]
-    return [PodView(pod.from_wire(obj), obj, "n", None) for obj in objects]
+    return [PodView(pod_reader.from_wire(obj), obj, "n", None) for obj in objects]
 
 
 def preferring(preferred: tuple[wire.PreferredNodes, ...]) -> PodView:
     affinity = wire.Affinity(node_affinity=wire.NodeAffinity(preferred=preferred))
     obj = wire.PodObject(metadata=wire.ObjectMeta(name="p", uid="p"), spec=wire.PodSpec(affinity=affinity))
-    return PodView(pod.from_wire(obj), obj, "n", None)
+    return PodView(pod_reader.from_wire(obj), obj, "n", None)
 
 
 def nodes_with(all_labels: list[dict[str, str]], all_taints: list[list[wire.Taint]]) -> list[NodeView]:

@@ -20,7 +20,8 @@ from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.model import keys
 from koordlite.model.errors import InputError
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects as wire
 
 TEXT = st.text(alphabet='ab{}[],":\\ \n', max_size=8)
@@ -202,7 +203,7 @@ def test_a_shared_value_is_what_the_reader_makes_of_the_pod(cluster: Any, qos: s
     packer = Packer()
     for name in ("p", "q"):
         obj = decoded(cluster.pod(name, "a", labels={"koordinator.sh/qosClass": qos}))
-        read = pod.from_wire(obj)
+        read = pod_reader.from_wire(obj)
         value = packer.value(packer.small(obj), priority)
         assert (value.qos_class, value.requests, value.kube_qos) == (read.qos_class, read.requests, read.kube_qos)
         assert (value.key, value.uid, value.priority) == (read.key, read.uid, priority)
@@ -231,8 +232,8 @@ def test_a_pod_with_a_label_or_note_of_its_own_is_read_as_if_it_were_alone(clust
         assert packer.value(packer.small(obj), obj.spec.priority) == alone(obj)
 
 
-def alone(obj: wire.PodObject) -> pod.Pod:
-    return dataclasses.replace(pod.from_wire(obj), containers=())
+def alone(obj: wire.PodObject) -> Pod:
+    return dataclasses.replace(pod_reader.from_wire(obj), containers=())
 
 
 def test_what_was_forgotten_is_only_not_shared(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import PodView
 from descheduler.picture.templates import gather, pods_of
 from descheduler.rules.pod_filter import chosen_templates
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects as wire
 
 Object = dict[str, Any]
@@ -81,7 +81,7 @@ def test_pods_that_share_nothing_are_templates_of_their_own(cluster: Any) -> Non
     objects = [
         msgspec.convert(copy.deepcopy(msgspec.to_builtins(p.object)), wire.PodObject) for p in cluster.view().pods()
     ]
-    apart = [PodView(pod.from_wire(obj), obj, obj.spec.node_name, None) for obj in objects]
+    apart = [PodView(pod_reader.from_wire(obj), obj, obj.spec.node_name, None) for obj in objects]
     found = gather(apart)
     assert [names(one.pods) for one in found] == [["z"], ["x"], ["y"]]
     assert pods_of(found) == apart

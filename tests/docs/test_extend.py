@@ -15,7 +15,7 @@ from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.reading import documented
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire import objects

@@ -8,8 +8,8 @@ import pytest
 
 from koordlite.formulas import admission
 from koordlite.model import keys
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 
 QOS = f"labels.{keys.QOS_CLASS}"

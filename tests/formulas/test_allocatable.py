@@ -13,8 +13,8 @@ from koordlite.formulas.allocatable import Sums
 from koordlite.model.node import Node
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation, HostApplication
 

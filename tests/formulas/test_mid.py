@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from koordlite.formulas import mid
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
 

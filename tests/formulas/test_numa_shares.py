@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from koordlite.formulas import allocatable, numa_shares
 from koordlite.formulas.allocatable import NOTHING
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
 from koordlite.model.wire.objects import Zone, ZoneResource

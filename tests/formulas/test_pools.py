@@ -11,8 +11,8 @@ from koordlite.formulas.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.node import SystemQoS
 from koordlite.model.picture.kubelet import PodCPUs
-from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.topology import CPU
 
 

@@ -1,4 +1,4 @@
-"""Quick looks at CPU time."""
+"""Samples of CPU time."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import pathlib
 import pytest
 
 from koordlite.host import sentinel
-from koordlite.host.sentinel import Kept, Look
+from koordlite.host.sentinel import Kept, UsageSample
 from koordlite.model.status.reaction import FreshUse
 
 
 @pytest.mark.parametrize(
     ("second", "use"),
     [
-        pytest.param(Look(10.02, 130_000_000, 60, 0), FreshUse(1500, 0, 0), id="thirty-ms-in-twenty-ms"),
-        pytest.param(Look(10.02, 0, 20_000_050, 40), FreshUse(0, 1000, 0), id="a-counter-that-went-back-is-no-use"),
-        pytest.param(Look(10.02, None, 50, 10_000_040), FreshUse(None, 0, 500), id="v2-has-no-counter-of-the-node"),
+        pytest.param(UsageSample(10.02, 130_000_000, 60, 0), FreshUse(1500, 0, 0), id="thirty-ms-in-twenty-ms"),
+        pytest.param(
+            UsageSample(10.02, 0, 20_000_050, 40), FreshUse(0, 1000, 0), id="a-counter-that-went-back-is-no-use"
+        ),
+        pytest.param(
+            UsageSample(10.02, None, 50, 10_000_040), FreshUse(None, 0, 500), id="v2-has-no-counter-of-the-node"
+        ),
     ],
 )
-def test_between(second: Look, use: FreshUse) -> None:
-    assert sentinel.between(Look(10.0, 100_000_000, 50, 40), second) == use
+def test_between(second: UsageSample, use: FreshUse) -> None:
+    assert sentinel.between(UsageSample(10.0, 100_000_000, 50, 40), second) == use
 
 
 def test_a_kept_descriptor_reads_what_is_written_later(tmp_path: pathlib.Path) -> None:

@@ -17,8 +17,8 @@ from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology

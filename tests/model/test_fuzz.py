@@ -13,7 +13,7 @@ import pytest
 from koordlite.model import duration, keys, node, node_notes, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
-from koordlite.model.pod import pod, qos, resource_spec
+from koordlite.model.pod import pod_reader, qos, resource_spec
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import config as slo_config
 
@@ -117,7 +117,7 @@ READERS: list[tuple[Callable[[str], object], tuple[type[Exception], ...]]] = [
     (lambda text: nrt.decode_cpu_manager_policy(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_pod_cpu_allocs(text, "nrt/n"), (InputError,)),
     (lambda text: nrt.decode_cpu_topology(text, "nrt/n"), (InputError,)),
-    (pod.parse_resource_status, (ValueError,)),
+    (pod_reader.parse_resource_status, (ValueError,)),
     (lambda text: resource_spec.parse(text, "pod/a/b", []), ()),
     (qos.sub_priority, (ValueError,)),
     (CPUSet.parse, (ValueError,)),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordlite.model import label_selectors
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.wire import objects
 
 LABELS = {"pool": "batch", "zone": "a"}
@@ -17,8 +17,8 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def read(value: Any) -> tuple[objects.LabelSelector, Document]:
-    document = Document("configmap/x", "doc", "the last one stays")
+def read(value: Any) -> tuple[objects.LabelSelector, JSONDocument]:
+    document = JSONDocument("configmap/x", "doc", "the last one stays")
     return label_selectors.read(document, value, "nodeSelector"), document
 
 

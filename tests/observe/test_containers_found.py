@@ -8,7 +8,7 @@ import pytest
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import PodGroups
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 from koordlite.observe.places import Places
 
@@ -58,7 +58,7 @@ def found(driver: str, runtime: str) -> PodGroups:
         },
         objects.PodObject,
     )
-    seen = pod.from_wire(obj)
+    seen = pod_reader.from_wire(obj)
     group = cgroup_names.pod_group(names, UID, seen.kube_qos)
     children = [f"{runtime}-abc.scope", f"{runtime}-pause.scope"] if systemd else ["abc", "pause"]
     files = Folders(*(f"/c/{group}/{child}" for child in children))

@@ -11,7 +11,7 @@ from emulated import Emulated
 from koordlite import strategies
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, wants

@@ -19,8 +19,8 @@ from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Snapshot

@@ -17,8 +17,8 @@ from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import Pod, ResourceStatus
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Threshold
 from koordlite.model.snapshot import Snapshot

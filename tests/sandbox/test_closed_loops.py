@@ -12,7 +12,7 @@ from emulated import Emulated
 from koordlite.agent import Agent
 from koordlite.config import Settings
 from koordlite.report.tick import Tick
-from koordlite.sandbox.pods.workloads import Workload
+from koordlite.sandbox.load.workloads import Workload
 
 MiB = 2**20
 ROOT = "/sys/fs/cgroup"

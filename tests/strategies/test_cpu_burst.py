@@ -15,7 +15,7 @@ from koordlite.model import keys
 from koordlite.model.node_notes import NodeNotes
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import ContainerInfo
+from koordlite.model.pod.values import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot

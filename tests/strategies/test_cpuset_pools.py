@@ -15,8 +15,8 @@ from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.picture.published import Published
-from koordlite.model.pod.pod import ResourceStatus
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ResourceStatus
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.strategies import cpuset_pools
 

@@ -11,7 +11,7 @@ from koordlite.changes.eviction import EvictPod
 from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import ContainerInfo
+from koordlite.model.pod.values import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot

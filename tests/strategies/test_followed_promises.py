@@ -10,7 +10,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import ResolvedReservation
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.model.pod.pod import ResourceStatus
+from koordlite.model.pod.values import ResourceStatus
 from koordlite.strategies import cpu_suppress
 
 BE = "kubepods/besteffort"

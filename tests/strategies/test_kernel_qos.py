@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups, Process
-from koordlite.model.pod.pod import ContainerInfo
+from koordlite.model.pod.values import ContainerInfo
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.qos import CPUQOS, ClassQOS, MemoryQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO, System

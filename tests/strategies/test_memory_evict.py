@@ -13,8 +13,8 @@ from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import memory_evict

@@ -19,7 +19,7 @@ from koordlite.model.node import Node, Reservation, ResolvedReservation
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.picture.published import Published
-from koordlite.model.pod.pod import ResourceStatus
+from koordlite.model.pod.values import ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology

@@ -6,7 +6,7 @@ import dataclasses
 import errno
 
 from koordlite.sandbox.machine.tree import File, Folder, Tree, refusal
-from koordlite.sandbox.resctrl.filesystem import Resctrl
+from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 MAGIC = 0x7655821
 LONGEST_NAME = 255
@@ -24,7 +24,7 @@ class Attributes:
 class ResctrlVFS:
     """A tree with resctrl in it, asked as system calls ask. Errors are OSError with the kernel's errno."""
 
-    def __init__(self, files: Tree, resctrl: Resctrl) -> None:
+    def __init__(self, files: Tree, resctrl: EmulatedResctrl) -> None:
         self.files, self.resctrl = files, resctrl
 
     def attributes(self, path: str) -> Attributes:

@@ -39,7 +39,7 @@ _State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[D
 
 
 @dataclasses.dataclass(slots=True)
-class _Asked:
+class _Request:
     """One thing kubelet is asked for, again and again."""
 
     every_seconds: float
@@ -83,8 +83,8 @@ class KubeletState:
         self._config: KubeletConfig | None = None
         self._read: dict[str, tuple[bytes, _State]] = {}
         self._pods = Store("pod", wire.PodObject)
-        self._asked = {"kubelet": _Asked(CONFIG_SECONDS)} | (
-            {"kubelet pods": _Asked(PODS_SECONDS)} if with_pods else {}
+        self._asked = {"kubelet": _Request(CONFIG_SECONDS)} | (
+            {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
         )
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._lock, self._stop, self._asked_once = threading.Lock(), threading.Event(), threading.Event()
@@ -178,7 +178,7 @@ class KubeletState:
         found = held.items() if isinstance(held, Mapping) else ()
         return {key: tuple(_numbered(given)) for key, given in found}
 
-    def _ask(self, what: str, asked: _Asked, http: KubeletHttp) -> None:
+    def _ask(self, what: str, asked: _Request, http: KubeletHttp) -> None:
         asked.requests += 1
         try:
             fresh = http.config() if what == "kubelet" else http.pods()
@@ -190,7 +190,7 @@ class KubeletState:
         else:
             self._took(what, asked, fresh)
 
-    def _took(self, what: str, asked: _Asked, fresh: object) -> None:
+    def _took(self, what: str, asked: _Request, fresh: object) -> None:
         now = self._monotonic()
         with self._lock:
             if isinstance(fresh, KubeletConfig):
@@ -200,7 +200,7 @@ class KubeletState:
             asked.confirmed_at, asked.failures, asked.error, asked.due = now, 0, "", now + asked.every_seconds
         self._note(what, ())
 
-    def _failed(self, asked: _Asked, what: str, problems: tuple[Problem, ...], error: str) -> None:
+    def _failed(self, asked: _Request, what: str, problems: tuple[Problem, ...], error: str) -> None:
         if asked.error != error:
             LOG.warning("asking for %s: %s", what, error)
         with self._lock:
@@ -213,7 +213,7 @@ class KubeletState:
         with self._lock:
             self._problems[about] = problems
 
-    def _shown(self, what: str, asked: _Asked) -> WatchState:
+    def _shown(self, what: str, asked: _Request) -> WatchState:
         age = None if asked.confirmed_at is None else self._monotonic() - asked.confirmed_at
         objects = len(self._pods.objects) if what == "kubelet pods" else int(self._config is not None)
         return WatchState(name=what, age_seconds=age, objects=objects, requests=asked.requests, error=asked.error)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import Device
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

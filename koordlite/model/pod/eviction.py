@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model import keys
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.pod.values import Pod
 
 USED = "podUsed"
 """What is to be released is counted by what pods use."""

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Iterable
 
 from koordlite.model import keys
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.reading import given
 from koordlite.resctrl.shares import Range, Shares
 from koordlite.resctrl.values import MON_GROUPS, PERCENT

@@ -1,4 +1,4 @@
-"""How a pod wants its CPUs: annotation `scheduling.koordinator.sh/resource-spec`, written by its author.
+"""How a pod prefers its CPUs: annotation `scheduling.koordinator.sh/resource-spec`, written by its author.
 
 Source: Koordinator `apis/extension`, `GetResourceSpec`.
 """
@@ -12,7 +12,7 @@ from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.reading import given
 from koordlite.model.reading.declared import OneOf, build, settings
-from koordlite.model.reading.lenient_json import UNKNOWN, Document
+from koordlite.model.reading.lenient_json import UNKNOWN, JSONDocument
 
 BindPolicy = Annotated[str, OneOf(("Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"))]
 ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
@@ -20,24 +20,24 @@ ExclusivePolicy = Annotated[str, OneOf(("None", "PCPULevel", "NUMANodeLevel"))]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceSpec:
-    """What the scheduler is asked for; empty text is no wish."""
+    """What the scheduler is asked for; empty text is no preference."""
 
     required_cpu_bind_policy: BindPolicy = ""
     """Whole cores, or spread over cores; a node that cannot give it is no node for the pod."""
     preferred_cpu_bind_policy: BindPolicy = ""
     preferred_cpu_exclusive_policy: ExclusivePolicy = ""
-    """Not beside the CPUs of pods with the same wish: on no core, or on no NUMA node of theirs."""
+    """Not beside the CPUs of pods that ask for the same: on none of their cores, or none of their NUMA nodes."""
 
 
-NO_WISH = ResourceSpec()
+NO_PREFERENCE = ResourceSpec()
 
 
 def parse(text: str | None, owner: str, problems: list[Problem]) -> ResourceSpec:
-    """The wishes in the annotation of pod `owner`; what cannot be read is no wish, and is added to `problems`."""
+    """The preferences in the annotation of pod `owner`; what cannot be read is none, and is added to `problems`."""
     if not text:
-        return NO_WISH
-    document = Document(owner, keys.RESOURCE_SPEC, "the pod counts as one without wishes")
+        return NO_PREFERENCE
+    document = JSONDocument(owner, keys.RESOURCE_SPEC, "the pod counts as one without preferences")
     members = document.object(document.decode(text), "", settings(ResourceSpec))
     values, _ = given.read(document, ResourceSpec, members, "", "")
     problems += [problem for problem in document.problems if problem.why != UNKNOWN]
-    return NO_WISH if document.broken else build(NO_WISH, values)
+    return NO_PREFERENCE if document.broken else build(NO_PREFERENCE, values)

@@ -138,15 +138,15 @@ _KINDS: Mapping[Any, Kind] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shape:
+class SettingType:
     """How a value is written: one of a leaf's kind, settings, or a list or map of elements."""
 
     kind: Kind | None = None
     bounds: Within | None = None
     words: OneOf | None = None
     group: type | None = None
-    listed: Shape | None = None
-    keyed: Shape | None = None
+    listed: SettingType | None = None
+    keyed: SettingType | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Setting:
     """One field of a dataclass as documents know it."""
 
     attribute: str
-    shape: Shape
+    shape: SettingType
 
 
 def settings(shape: type[Any]) -> Mapping[str, Setting]:
@@ -174,7 +174,7 @@ def camel(name: str) -> str:
     return head + "".join(_UPPER.get(part, part.capitalize()) for part in rest)
 
 
-def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> Shape:
+def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> SettingType:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _shape(arguments[0], (*marks, *arguments[1:]))
@@ -182,14 +182,14 @@ def _shape(hint: Any, marks: tuple[Any, ...] = ()) -> Shape:
         given = [each for each in arguments if each is not types.NoneType]
         return _shape(given[0], marks if len(given) == 1 else (*marks, NUMBER_OR_TEXT))
     if origin is tuple:
-        return Shape(listed=_shape(arguments[0], marks))
+        return SettingType(listed=_shape(arguments[0], marks))
     if origin is collections.abc.Mapping:
-        return Shape(keyed=_shape(arguments[1], marks))
+        return SettingType(keyed=_shape(arguments[1], marks))
     if dataclasses.is_dataclass(hint) and hint is not Quantity:
-        return Shape(group=typing.cast(type, hint))
+        return SettingType(group=typing.cast(type, hint))
     kind = next((mark for mark in marks if isinstance(mark, Kind)), None) or _KINDS[hint]
     bounds = next((mark for mark in marks if isinstance(mark, Within)), None)
-    return Shape(kind, bounds, next((mark for mark in marks if isinstance(mark, OneOf)), None))
+    return SettingType(kind, bounds, next((mark for mark in marks if isinstance(mark, OneOf)), None))
 
 
 def build(base: T, values: Values) -> T:
@@ -244,7 +244,7 @@ def crossed(value: Any) -> Iterator[tuple[str, str]]:
             yield from ((join(name, path), why) for path, why in inner)
 
 
-def _plain(shape: Shape, value: Any) -> Any:
+def _plain(shape: SettingType, value: Any) -> Any:
     if value is None:
         return None
     if shape.group is not None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from koordlite.model.reading.declared import ANYTHING, Path, Shape, Values, build, settings
-from koordlite.model.reading.lenient_json import UNKNOWN, Document, join, printable, word
+from koordlite.model.reading.declared import ANYTHING, Path, SettingType, Values, build, settings
+from koordlite.model.reading.lenient_json import UNKNOWN, JSONDocument, join, printable, word
 
 T = TypeVar("T")
 
 
-def read(document: Document, shape: type, members: Mapping[str, Any], path: str, meanwhile: str) -> tuple[Values, bool]:
+def read(
+    document: JSONDocument, shape: type, members: Mapping[str, Any], path: str, meanwhile: str
+) -> tuple[Values, bool]:
     """What `members`, which stand at `path`, give of `shape`, and whether all of it is within range.
 
     Mistakes are noted in the document; `meanwhile` says what holds in place of values that are out of range.
@@ -22,7 +24,7 @@ def read(document: Document, shape: type, members: Mapping[str, Any], path: str,
 
 def decode(shape: type[T], text: str) -> T:
     """The value of type `shape` that `text` writes; ValueError with every mistake. Unknown names are ignored."""
-    document = Document("", "", "")
+    document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", settings(shape))
     values, in_range = read(document, shape, members, "", "")
     if document.broken or not in_range:
@@ -33,7 +35,7 @@ def decode(shape: type[T], text: str) -> T:
 
 def ignored(shape: type, text: str) -> Iterator[str]:
     """A sentence for each name in the JSON object `text` that `shape` does not have."""
-    document = Document("", "", "")
+    document = JSONDocument("", "", "")
     document.object(document.decode(text), "", settings(shape))
     return (f"{p.field} is an {p.why}: {p.do}" for p in document.problems if p.why == UNKNOWN)
 
@@ -41,7 +43,7 @@ def ignored(shape: type, text: str) -> Iterator[str]:
 class _Reader:
     """One pass over given members; `in_range` turns false at the first value that cannot be used."""
 
-    def __init__(self, document: Document, meanwhile: str) -> None:
+    def __init__(self, document: JSONDocument, meanwhile: str) -> None:
         self.document, self.meanwhile, self.in_range = document, meanwhile, True
 
     def settings(self, group: type, members: Mapping[str, Any], path: str) -> Iterator[tuple[Path, Any]]:
@@ -51,7 +53,7 @@ class _Reader:
                 inner = self._setting(known[name].shape, value, join(path, name))
                 yield from (((name, *rest), each) for rest, each in inner)
 
-    def _setting(self, shape: Shape, value: Any, path: str) -> Iterator[tuple[Path, Any]]:
+    def _setting(self, shape: SettingType, value: Any, path: str) -> Iterator[tuple[Path, Any]]:
         if shape.group is not None:
             members = self.document.object(value, path, settings(shape.group))
             yield from self.settings(shape.group, members, path)
@@ -64,7 +66,7 @@ class _Reader:
             # A field that is empty is left to the layer below; in a map an empty text is a value.
             yield from () if found in (None, "", ()) else (((), found),)
 
-    def _element(self, shape: Shape, value: Any, path: str) -> Any:
+    def _element(self, shape: SettingType, value: Any, path: str) -> Any:
         """A value that stands for itself; None when it is not one."""
         if shape.group is not None:
             members = self.document.object(value, path, settings(shape.group))
@@ -75,7 +77,7 @@ class _Reader:
             return tuple(each for each in found if each is not None)
         return self._leaf(shape, value, path)
 
-    def _leaf(self, shape: Shape, value: Any, path: str) -> Any:
+    def _leaf(self, shape: SettingType, value: Any, path: str) -> Any:
         kind = shape.kind or ANYTHING
         try:
             found = kind.read(value)
@@ -88,7 +90,7 @@ class _Reader:
         self._judge(shape, found, value, path)
         return found
 
-    def _judge(self, shape: Shape, found: Any, value: Any, path: str) -> None:
+    def _judge(self, shape: SettingType, found: Any, value: Any, path: str) -> None:
         bounds, words = shape.bounds, shape.words
         if why := bounds.refused(found) if bounds else "":
             self.in_range = False

@@ -22,7 +22,7 @@ _MOST_GUESSES = 10
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Document:
+class JSONDocument:
     """One JSON text on its way to values; `problems` fills up, `broken` says that it must not be used."""
 
     def __init__(self, owner: str, key: str, meanwhile: str) -> None:

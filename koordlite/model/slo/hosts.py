@@ -12,7 +12,7 @@ from typing import Any
 
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.reading.declared import Values
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.settings import HostApplication
 
 _PRIORITIES = {each.value: each for each in PriorityClass}
@@ -30,7 +30,7 @@ class HostApplications:
     applications: tuple[HostApplication, ...] = ()
 
 
-def read(document: Document, members: Mapping[str, Any], path: str, meanwhile: str) -> tuple[Values, bool]:
+def read(document: JSONDocument, members: Mapping[str, Any], path: str, meanwhile: str) -> tuple[Values, bool]:
     """`applications` as values; a strategy without the list has no applications."""
     del meanwhile  # a mistake costs one application, never the strategy
     where = f"{path}.applications" if path else "applications"
@@ -39,7 +39,7 @@ def read(document: Document, members: Mapping[str, Any], path: str, meanwhile: s
     return {("applications",): tuple(each for each in found if each)}, True
 
 
-def _application(document: Document, item: Any, path: str) -> HostApplication | None:
+def _application(document: JSONDocument, item: Any, path: str) -> HostApplication | None:
     members = document.object(item, path, _NAMES)
     name = document.text(members, "name", path)
     place = _place(document, members.get("cgroupPath"), f"{path}.cgroupPath")
@@ -56,7 +56,7 @@ def _application(document: Document, item: Any, path: str) -> HostApplication | 
     )
 
 
-def _place(document: Document, value: Any, path: str) -> dict[str, str] | None:
+def _place(document: JSONDocument, value: Any, path: str) -> dict[str, str] | None:
     """Where its cgroup is; nothing when not given, None when it leads out of its base."""
     if value is None:
         return {}
@@ -73,7 +73,7 @@ def _place(document: Document, value: Any, path: str) -> dict[str, str] | None:
     return {"base": base if base in _BASES else "CgroupRoot", "parent_dir": parent, "relative_path": relative}
 
 
-def _known(document: Document, members: Mapping[str, Any], path: str, name: str, words: Mapping[str, Any]) -> Any:
+def _known(document: JSONDocument, members: Mapping[str, Any], path: str, name: str, words: Mapping[str, Any]) -> Any:
     text = document.text(members, name, path)
     if text not in words:
         known = ", ".join(word for word in words if word)

@@ -11,7 +11,7 @@ from koordlite.model import label_selectors
 from koordlite.model.errors import Problem
 from koordlite.model.reading import declared, given
 from koordlite.model.reading.declared import Path, Values
-from koordlite.model.reading.lenient_json import Document, printable
+from koordlite.model.reading.lenient_json import JSONDocument, printable
 from koordlite.model.slo.settings import SLO
 
 
@@ -23,7 +23,7 @@ class Layer:
     values: Values
 
 
-Read = Callable[[Document, Mapping[str, Any], str, str], tuple[Values, bool]]
+Read = Callable[[JSONDocument, Mapping[str, Any], str, str], tuple[Values, bool]]
 """Settings among the members of a strategy at a path, told what holds for bad ones; and whether all are usable."""
 
 
@@ -122,7 +122,7 @@ class _Strategies:
         self, reading: Reading, section: Section, meanwhile: str, problems: list[Problem], *, judged: bool = False
     ) -> None:
         self.labels, self.section, self.judged, self.meanwhile = reading.labels, section, judged, meanwhile
-        self.document = Document(reading.owner, section.key, meanwhile)
+        self.document = JSONDocument(reading.owner, section.key, meanwhile)
         self.document.problems = problems
 
     def layers(self, text: str) -> list[Layer] | None:
@@ -184,6 +184,6 @@ class _Strategies:
 
 
 def _declared(
-    shape: type, document: Document, members: Mapping[str, Any], path: str, meanwhile: str
+    shape: type, document: JSONDocument, members: Mapping[str, Any], path: str, meanwhile: str
 ) -> tuple[Values, bool]:
     return given.read(document, shape, members, path, meanwhile)

@@ -15,7 +15,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
 from koordlite.model.reading.declared import settings
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.layers import Layer
 from koordlite.model.slo.settings import Colocation
 
@@ -54,7 +54,7 @@ class NodeLayers:
         text = self._annotations.get(keys.COLOCATION_STRATEGY)
         if not text:
             return []
-        document = Document(self._owner, keys.COLOCATION_STRATEGY, _IGNORED)
+        document = JSONDocument(self._owner, keys.COLOCATION_STRATEGY, _IGNORED)
         document.problems = self.problems
         members = document.object(document.decode(text), "", settings(Colocation))
         values, in_range = given.read(document, Colocation, members, "", _IGNORED)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import ObjectMeta, Shape
+from koordlite.model.wire.objects import ObjectMeta, WireObject
 
 
-class MeasuredResources(Shape, frozen=True):
+class MeasuredResources(WireObject, frozen=True):
     """A measured use."""
 
     resources: dict[str, str | int | float] | None = None
 
 
-class PodMetric(Shape, frozen=True):
+class PodMetric(WireObject, frozen=True):
     """Measured use of one pod."""
 
     name: str = ""
@@ -19,14 +19,14 @@ class PodMetric(Shape, frozen=True):
     pod_usage: MeasuredResources | None = None
 
 
-class NodeUsage(Shape, frozen=True):
+class NodeUsage(WireObject, frozen=True):
     """Measured use of a node; `system_usage` is what neither pods nor host applications use."""
 
     node_usage: MeasuredResources | None = None
     system_usage: MeasuredResources | None = None
 
 
-class NodeMetricStatus(Shape, frozen=True):
+class NodeMetricStatus(WireObject, frozen=True):
     """status of a NodeMetric."""
 
     update_time: str | None = None
@@ -34,28 +34,28 @@ class NodeMetricStatus(Shape, frozen=True):
     pods_metric: tuple[PodMetric, ...] | None = None
 
 
-class NodeMetricObject(Shape, frozen=True):
+class NodeMetricObject(WireObject, frozen=True):
     """A slo.koordinator.sh/v1alpha1 NodeMetric; cluster-scoped, named after its node."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: NodeMetricStatus = NodeMetricStatus()
 
 
-class NodeMetricsObject(Shape, frozen=True):
+class NodeMetricsObject(WireObject, frozen=True):
     """A metrics.k8s.io NodeMetrics: what a node uses just now."""
 
     metadata: ObjectMeta = ObjectMeta()
     usage: dict[str, str | int | float] | None = None
 
 
-class ContainerMetrics(Shape, frozen=True):
+class ContainerMetrics(WireObject, frozen=True):
     """What a container uses just now."""
 
     name: str = ""
     usage: dict[str, str | int | float] | None = None
 
 
-class PodMetricsObject(Shape, frozen=True):
+class PodMetricsObject(WireObject, frozen=True):
     """A metrics.k8s.io PodMetrics."""
 
     metadata: ObjectMeta = ObjectMeta()

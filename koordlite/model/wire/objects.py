@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 
-class Shape(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class WireObject(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """An object or a part of one; what all of them have in common."""
 
 
-class OwnerReference(Shape, frozen=True):
+class OwnerReference(WireObject, frozen=True):
     """Who made an object, and is waited for when it goes."""
 
     kind: str = ""
@@ -26,7 +26,7 @@ class OwnerReference(Shape, frozen=True):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Shape, frozen=True):
+class ObjectMeta(WireObject, frozen=True):
     """metadata of any object."""
 
     name: str = ""
@@ -40,14 +40,14 @@ class ObjectMeta(Shape, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class Resources(Shape, frozen=True):
+class Resources(WireObject, frozen=True):
     """resources of a container; amounts are quantities as text (Kubernetes also accepts JSON numbers)."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
-class ContainerPort(Shape, frozen=True):
+class ContainerPort(WireObject, frozen=True):
     """A port of a container; only host ports matter for placement."""
 
     host_port: int | None = None
@@ -55,7 +55,7 @@ class ContainerPort(Shape, frozen=True):
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
 
 
-class Container(Shape, frozen=True):
+class Container(WireObject, frozen=True):
     """A container of a pod's spec."""
 
     name: str = ""
@@ -65,7 +65,7 @@ class Container(Shape, frozen=True):
     ports: tuple[ContainerPort, ...] | None = None
 
 
-class ContainerStatus(Shape, frozen=True):
+class ContainerStatus(WireObject, frozen=True):
     """State of a container. `state` has one of the keys waiting, running, terminated."""
 
     name: str = ""
@@ -74,7 +74,7 @@ class ContainerStatus(Shape, frozen=True):
     restart_count: int = 0
 
 
-class Toleration(Shape, frozen=True):
+class Toleration(WireObject, frozen=True):
     """A toleration of a pod."""
 
     key: str = ""
@@ -83,7 +83,7 @@ class Toleration(Shape, frozen=True):
     effect: str = ""
 
 
-class LabelRequirement(Shape, frozen=True):
+class LabelRequirement(WireObject, frozen=True):
     """One line of a selector. `operator`: In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt."""
 
     key: str = ""
@@ -91,34 +91,34 @@ class LabelRequirement(Shape, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class LabelSelector(Shape, frozen=True):
+class LabelSelector(WireObject, frozen=True):
     """A label selector: every label and every requirement must hold; an empty one selects everything."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: tuple[LabelRequirement, ...] | None = None
 
 
-class NodeSelectorTerm(Shape, frozen=True):
+class NodeSelectorTerm(WireObject, frozen=True):
     """One term of a node affinity: all its lines must hold; a term without lines matches no node."""
 
     match_expressions: tuple[LabelRequirement, ...] | None = None
     match_fields: tuple[LabelRequirement, ...] | None = None
 
 
-class NodeSelector(Shape, frozen=True):
+class NodeSelector(WireObject, frozen=True):
     """Terms of which one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-class PreferredNodes(Shape, frozen=True):
+class PreferredNodes(WireObject, frozen=True):
     """Nodes a pod would rather be on, and how much rather: 1 to 100."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Shape, frozen=True):
+class NodeAffinity(WireObject, frozen=True):
     """Which nodes a pod must, and would rather, be on."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -127,7 +127,7 @@ class NodeAffinity(Shape, frozen=True):
     )
 
 
-class PodAffinityTerm(Shape, frozen=True):
+class PodAffinityTerm(WireObject, frozen=True):
     """Pods that `label_selector` selects, in the domain of nodes that share the label `topology_key`."""
 
     label_selector: LabelSelector | None = None
@@ -136,7 +136,7 @@ class PodAffinityTerm(Shape, frozen=True):
     topology_key: str = ""
 
 
-class PodAffinity(Shape, frozen=True):
+class PodAffinity(WireObject, frozen=True):
     """The part of a pod affinity that must hold."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
@@ -144,7 +144,7 @@ class PodAffinity(Shape, frozen=True):
     )
 
 
-class PodAntiAffinity(Shape, frozen=True):
+class PodAntiAffinity(WireObject, frozen=True):
     """The part of a pod anti-affinity that must hold."""
 
     required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
@@ -152,7 +152,7 @@ class PodAntiAffinity(Shape, frozen=True):
     )
 
 
-class Affinity(Shape, frozen=True):
+class Affinity(WireObject, frozen=True):
     """Where a pod must, and must not, be placed; of preferences, those for nodes."""
 
     node_affinity: NodeAffinity | None = None
@@ -160,7 +160,7 @@ class Affinity(Shape, frozen=True):
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
-class TopologySpreadConstraint(Shape, frozen=True):
+class TopologySpreadConstraint(WireObject, frozen=True):
     """How evenly the pods that `label_selector` selects must lie over the values of the node label `topology_key`."""
 
     max_skew: int = 0
@@ -177,7 +177,7 @@ class TopologySpreadConstraint(Shape, frozen=True):
     min_domains: int | None = None
 
 
-class Volume(Shape, frozen=True):
+class Volume(WireObject, frozen=True):
     """A volume; only what guards ask: is it local, is it a claim."""
 
     name: str = ""
@@ -186,7 +186,7 @@ class Volume(Shape, frozen=True):
     persistent_volume_claim: dict[str, Any] | None = None
 
 
-class PodSpec(Shape, frozen=True):
+class PodSpec(WireObject, frozen=True):
     """spec of a pod."""
 
     node_name: str = ""
@@ -206,7 +206,7 @@ class PodSpec(Shape, frozen=True):
     resource_claims: tuple[dict[str, Any], ...] | None = None
 
 
-class PodCondition(Shape, frozen=True):
+class PodCondition(WireObject, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
@@ -215,7 +215,7 @@ class PodCondition(Shape, frozen=True):
     last_transition_time: str | None = None
 
 
-class PodStatus(Shape, frozen=True):
+class PodStatus(WireObject, frozen=True):
     """status of a pod."""
 
     phase: str = ""
@@ -229,7 +229,7 @@ class PodStatus(Shape, frozen=True):
     conditions: tuple[PodCondition, ...] | None = None
 
 
-class PodObject(Shape, frozen=True):
+class PodObject(WireObject, frozen=True):
     """A v1 Pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -237,7 +237,7 @@ class PodObject(Shape, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Taint(Shape, frozen=True):
+class Taint(WireObject, frozen=True):
     """A taint of a node."""
 
     key: str = ""
@@ -245,14 +245,14 @@ class Taint(Shape, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(Shape, frozen=True):
+class NodeSpec(WireObject, frozen=True):
     """spec of a node."""
 
     unschedulable: bool | None = None
     taints: tuple[Taint, ...] | None = None
 
 
-class Condition(Shape, frozen=True):
+class Condition(WireObject, frozen=True):
     """One condition of a node."""
 
     type: str = ""
@@ -260,14 +260,14 @@ class Condition(Shape, frozen=True):
     last_heartbeat_time: str | None = None
 
 
-class NodeAddress(Shape, frozen=True):
+class NodeAddress(WireObject, frozen=True):
     """One address of a node; `type` is InternalIP, Hostname …"""
 
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(Shape, frozen=True):
+class NodeStatus(WireObject, frozen=True):
     """status of a node."""
 
     capacity: dict[str, str | int | float] | None = None
@@ -276,7 +276,7 @@ class NodeStatus(Shape, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class NodeObject(Shape, frozen=True):
+class NodeObject(WireObject, frozen=True):
     """A v1 Node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -284,14 +284,14 @@ class NodeObject(Shape, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class ConfigMapObject(Shape, frozen=True):
+class ConfigMapObject(WireObject, frozen=True):
     """A v1 ConfigMap."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
 
 
-class ZoneResource(Shape, frozen=True, omit_defaults=False):
+class ZoneResource(WireObject, frozen=True, omit_defaults=False):
     """One resource of a NUMA zone."""
 
     name: str = ""
@@ -300,7 +300,7 @@ class ZoneResource(Shape, frozen=True, omit_defaults=False):
     available: str | int = "0"
 
 
-class Zone(Shape, frozen=True):
+class Zone(WireObject, frozen=True):
     """A zone of a NodeResourceTopology; `node-0` of type `Node` is NUMA node 0."""
 
     name: str = ""
@@ -311,7 +311,7 @@ class Zone(Shape, frozen=True):
     attributes: tuple[dict[str, str], ...] | None = None
 
 
-class NRTObject(Shape, frozen=True):
+class NRTObject(WireObject, frozen=True):
     """A topology.node.k8s.io NodeResourceTopology; cluster-scoped, named after its node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -320,19 +320,19 @@ class NRTObject(Shape, frozen=True):
     attributes: tuple[dict[str, str], ...] | None = None
 
 
-class PodDisruptionBudgetSpec(Shape, frozen=True):
+class PodDisruptionBudgetSpec(WireObject, frozen=True):
     """spec of a PodDisruptionBudget; a missing selector selects no pod, an empty one every pod of the namespace."""
 
     selector: LabelSelector | None = None
 
 
-class PodDisruptionBudgetStatus(Shape, frozen=True):
+class PodDisruptionBudgetStatus(WireObject, frozen=True):
     """status of a PodDisruptionBudget."""
 
     disruptions_allowed: int = 0
 
 
-class PodDisruptionBudgetObject(Shape, frozen=True):
+class PodDisruptionBudgetObject(WireObject, frozen=True):
     """A policy/v1 PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -340,13 +340,13 @@ class PodDisruptionBudgetObject(Shape, frozen=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class NamespaceObject(Shape, frozen=True):
+class NamespaceObject(WireObject, frozen=True):
     """A v1 Namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class PriorityClassObject(Shape, frozen=True):
+class PriorityClassObject(WireObject, frozen=True):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from koordlite.model.wire.objects import LabelRequirement, NodeSelector, ObjectMeta, Shape
+from koordlite.model.wire.objects import LabelRequirement, NodeSelector, ObjectMeta, WireObject
 
 
-class PersistentVolumeClaimSpec(Shape, frozen=True):
+class PersistentVolumeClaimSpec(WireObject, frozen=True):
     """spec of a PersistentVolumeClaim."""
 
     storage_class_name: str | None = None
@@ -13,39 +13,39 @@ class PersistentVolumeClaimSpec(Shape, frozen=True):
     """The volume it is bound to; missing or empty before that."""
 
 
-class PersistentVolumeClaimObject(Shape, frozen=True):
+class PersistentVolumeClaimObject(WireObject, frozen=True):
     """A v1 PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
 
-class VolumeNodeAffinity(Shape, frozen=True):
+class VolumeNodeAffinity(WireObject, frozen=True):
     """Nodes that reach a volume."""
 
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Shape, frozen=True):
+class PersistentVolumeSpec(WireObject, frozen=True):
     """spec of a PersistentVolume; only from where it can be reached."""
 
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class PersistentVolumeObject(Shape, frozen=True):
+class PersistentVolumeObject(WireObject, frozen=True):
     """A v1 PersistentVolume; cluster-scoped."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologyTerm(Shape, frozen=True):
+class TopologyTerm(WireObject, frozen=True):
     """Labels that a node must have, all of them."""
 
     match_label_expressions: tuple[LabelRequirement, ...] | None = None
 
 
-class StorageClassObject(Shape, frozen=True):
+class StorageClassObject(WireObject, frozen=True):
     """A storage.k8s.io/v1 StorageClass."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from koordlite.model.picture.groups import Layout
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import places
 

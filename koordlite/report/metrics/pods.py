@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import Metric
 
 from koordlite.model import keys
-from koordlite.model.pod.pod import ContainerInfo, Pod
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot

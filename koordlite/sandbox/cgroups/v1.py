@@ -6,10 +6,10 @@ import errno
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox.cgroups import memory_files, rules
+from koordlite.sandbox.cgroups import disk_files, memory_files, rules
 from koordlite.sandbox.cgroups.rules import Attribute
 from koordlite.sandbox.cgroups.trees import IDLE_SHARES, UNLIMITED, Cgroups, Group, Hierarchy
-from koordlite.sandbox.machine import disks, kernel_text
+from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, refusal
@@ -175,7 +175,7 @@ def _memory(_: Hierarchy, machine: Machine) -> Table:
 
 
 def _blkio(_: Hierarchy, machine: Machine) -> Table:
-    return disks.v1(machine.extended)
+    return disk_files.v1(machine.extended)
 
 
 def _limit(group: Group) -> str:

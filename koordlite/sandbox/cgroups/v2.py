@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox.cgroups import memory_files, rules
+from koordlite.sandbox.cgroups import disk_files, memory_files, rules
 from koordlite.sandbox.cgroups.rules import Attribute
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group, Hierarchy
-from koordlite.sandbox.machine import disks, kernel_text
+from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.pressure import NONE
 from koordlite.sandbox.machine.processes import Processes
@@ -30,7 +30,7 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
             **_cpu(),
             **_cpuset(hierarchy, machine),
             **_memory(machine),
-            **disks.v2(),
+            **disk_files.v2(),
             **(_extensions() if machine.extended else {}),
         }
         return rules.files(table, group)

@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 
 from koordlite.model import duration
 from koordlite.model.settings import bounded
+from koordlite.sandbox.load import demand
 from koordlite.sandbox.machine import shapes
-from koordlite.sandbox.pods import demand
 
 LONGEST_SECONDS = 7 * 24 * 3600.0
 Series = Literal["beLimitCores", "beBudgetCores", "beCores", "lsCores", "nodeCores", "batchCores", "batchGiB"]
@@ -84,7 +84,7 @@ class Pod:
     count: int = bounded(1, ge=1, le=500)
     """So many of them, NAME-1, NAME-2 …; a single one is called NAME."""
     cpu: str = _checked(_demand)
-    """A demand, see `sandbox.pods.demand`. Empty: half of its request, all it can get for best effort."""
+    """A demand, see `sandbox.load.demand`. Empty: half of its request, all it can get for best effort."""
     memory: str = _checked(_demand)
     disk_read: str = _checked(_demand)
     cpuset: str = ""

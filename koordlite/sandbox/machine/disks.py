@@ -1,34 +1,16 @@
-"""Disks of the emulated node: their place in /sys, what groups may be told about them, and who reads how much.
-
-Containers read from the first disk as their annotation says, at most what the limits on the way up leave them, and all
-of them together what the disk can do. Rules: `tg_set_limit` and `ioc_qos_write` of the kernel; the cgroup-v2 document,
-"IO Interface Files". Weights and targets are kept, they change nothing here.
-"""
+"""The disks of the emulated node, and their place in /sys."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from koordlite.sandbox.cgroups.rules import Attribute
-from koordlite.sandbox.cgroups.trees import Cgroups, Group
-from koordlite.sandbox.machine import kernel_text
-from koordlite.sandbox.machine.tree import Tree, constant, refusal
-from koordlite.sandbox.pods.workloads import Workload
+from koordlite.sandbox.machine.tree import Tree, constant
 
 NUMBERS: Mapping[str, str] = {"vda": "254:0", "vdb": "254:16"}
 """Every machine has two disks; the first has two partitions."""
 PARTITIONS: Mapping[str, tuple[str, str]] = {"vda1": ("vda", "254:1"), "vda2": ("vda", "254:2")}
 SPEED = 400 * 2**20
 """Bytes a second the first disk can read."""
-READ = "rbps"
-_LIMITS = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}
-_QOS = {"enable": "0", "ctrl": "auto", "rpct": "0.00", "rlat": "0", "wpct": "0.00", "wlat": "0"}
-_MODEL = {"ctrl": "auto", "model": "linear"} | dict.fromkeys(
-    ("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), "1"
-)
-
-Table = dict[str, Attribute]
 
 
 def plant(tree: Tree) -> None:
@@ -38,148 +20,3 @@ def plant(tree: Tree) -> None:
     for name, (disk, number) in PARTITIONS.items():
         tree.place(f"/sys/block/{disk}/{name}/dev", constant(f"{number}\n"))
         tree.place(f"/sys/block/{disk}/{name}/partition", constant(f"{name[-1]}\n"))
-
-
-def v2() -> Table:
-    """io.max, io.weight and io.stat of groups; cost model and targets of the root."""
-    return {
-        "io.max": Attribute(_shown_limits, _set_limits, root=False),
-        "io.weight": Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False),
-        "io.stat": Attribute(lambda group: _served(group, "{0} rbytes={1} wbytes=0 rios={2} wios=0\n")),
-        **_root_files("io."),
-    }
-
-
-def v1(extended: bool) -> Table:
-    """Throttles of every kernel; weight, model and targets of Anolis."""
-    found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
-    found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, "{0} Read {1}\n"))
-    if not extended:
-        return found
-    weight = Attribute(lambda group: f"default 100\n{_lines(group, 'weight')}", _set_weight, root=False)
-    return {**found, "blkio.cost.weight": weight, **_root_files("blkio.")}
-
-
-def step(cgroups: Cgroups, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:
-    """Let containers read for `step_us` at `seconds` after the start."""
-    budgets: dict[int, float] = {}
-    allowed: list[tuple[Group, float]] = []
-    for workload in running:
-        wanted = workload.disk.milli(seconds) / 1000 * workload.share * step_us / 1e6
-        group = cgroups.io.find(workload.group) if wanted else None
-        if group is not None:
-            allowed.append((group, _within_limits(group, wanted, budgets, step_us)))
-    total = sum(amount for _, amount in allowed)
-    part = min(1.0, SPEED * step_us / 1e6 / total) if total else 0.0
-    for group, amount in allowed:
-        for each in group.lineage():
-            each.read_bytes += amount * part
-
-
-def _within_limits(group: Group, wanted: float, budgets: dict[int, float], step_us: int) -> float:
-    """What the limits on the way up leave in this step; it is taken off them."""
-    limited = [(each, limit) for each in group.lineage() if (limit := _limit(each)) is not None]
-    left = [budgets.setdefault(id(each), limit * step_us / 1e6) for each, limit in limited]
-    allowed = min(wanted, *left) if left else wanted
-    for each, _ in limited:
-        budgets[id(each)] -= allowed
-    return allowed
-
-
-def _limit(group: Group) -> int | None:
-    held = group.disks.get(READ, {}).get(NUMBERS["vda"])
-    return int(held) if held else None
-
-
-def _served(group: Group, form: str) -> str:
-    amount = int(group.read_bytes)
-    return form.format(NUMBERS["vda"], amount, amount // 4096) if amount else ""
-
-
-def _lines(group: Group, word: str) -> str:
-    return "".join(f"{device} {value}\n" for device, value in group.disks.get(word, {}).items())
-
-
-def _reader(word: str) -> Callable[[Group], str]:
-    return lambda group: _lines(group, word)
-
-
-def _writer(word: str) -> Callable[[Group, bytes], None]:
-    return lambda group, data: _keep(group, word, *_split(data), unlimited="0")
-
-
-def _split(data: bytes) -> tuple[str, str]:
-    """`MAJOR:MINOR VALUE`: ENODEV for a partition or no disk at all."""
-    device, _, rest = data.decode("latin-1").strip().partition(" ")
-    if device not in NUMBERS.values():
-        raise refusal(errno.ENODEV)
-    return device, rest.strip()
-
-
-def _keep(group: Group, word: str, device: str, value: str, *, unlimited: str) -> None:
-    held = group.disks.setdefault(word, {})
-    if value == unlimited:
-        held.pop(device, None)
-        return
-    number = kernel_text.integer(value.encode(), low=0, high=2**64 - 1)
-    if number == 0:
-        raise refusal(errno.ERANGE)
-    held[device] = str(number)
-
-
-def _shown_limits(group: Group) -> str:
-    text = ""
-    for device in NUMBERS.values():
-        held = {word: group.disks.get(word, {}).get(device, "max") for word in _LIMITS}
-        if set(held.values()) != {"max"}:
-            text += f"{device} {' '.join(f'{word}={value}' for word, value in held.items())}\n"
-    return text
-
-
-def _set_limits(group: Group, data: bytes) -> None:
-    device, rest = _split(data)
-    for pair in rest.split():
-        word, _, value = pair.partition("=")
-        if word not in _LIMITS:
-            raise refusal(errno.EINVAL)
-        _keep(group, word, device, value, unlimited="max")
-
-
-def _set_weight(group: Group, data: bytes) -> None:
-    device, value = _split(data)
-    *_, root = group.lineage()
-    if not any(device in root.disks.get(word, {}) for word in ("qos", "model")):
-        # The policy begins with the first line about its disk (`blkg_conf_prep`).
-        raise refusal(errno.EOPNOTSUPP)
-    if value != "default":
-        kernel_text.integer(value.encode(), low=1, high=10_000)
-    _keep(group, "weight", device, value, unlimited="default")
-
-
-def _root_files(prefix: str) -> Table:
-    return {
-        f"{prefix}cost.qos": Attribute(_reader("qos"), _cost_writer("qos", _QOS)),
-        f"{prefix}cost.model": Attribute(_reader("model"), _cost_writer("model", _MODEL)),
-    }
-
-
-def _cost_writer(word: str, first: Mapping[str, str]) -> Callable[[Group, bytes], None]:
-    def write(group: Group, data: bytes) -> None:
-        if group.parent is not None:
-            raise refusal(errno.EINVAL)
-        device, rest = _split(data)
-        given = _pairs(rest)
-        if not given.keys() <= {*first, "min", "max"}:
-            raise refusal(errno.EINVAL)
-        held = {**first, **_pairs(group.disks.get(word, {}).get(device, ""))}
-        # Numbers are the user's; `ctrl=auto` gives the kernel's own back.
-        numbers = given.keys() - {"enable", "ctrl", "model"}
-        base = {**first, "enable": held["enable"]} if given.get("ctrl") == "auto" and "enable" in first else held
-        merged = {**base, **({"ctrl": "user"} if numbers else {}), **given}
-        group.disks.setdefault(word, {})[device] = " ".join(f"{name}={value}" for name, value in merged.items())
-
-    return write
-
-
-def _pairs(text: str) -> dict[str, str]:
-    return dict(pair.partition("=")[::2] for pair in text.split())

@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from koordlite.sandbox.machine import rdt as resctrl_hardware
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine
-from koordlite.sandbox.resctrl import hardware as resctrl_hardware
-from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring
+from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache, Monitoring
 
 _MILAN, _GENOA, _GAPS = (5, 15), (6, 12), (0, 1, 8, 9)
 

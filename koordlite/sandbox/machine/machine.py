@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox.resctrl.hardware import RDT
+from koordlite.sandbox.machine.rdt import RDT
 
 GiB = 2**30
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from koordlite.sandbox.machine import flavours
 from koordlite.sandbox.machine.machine import GiB, LogicalCPU, Machine, NodeMemory
-from koordlite.sandbox.resctrl.hardware import RDT, amd
+from koordlite.sandbox.machine.rdt import RDT, amd
 
 
 def shapes() -> tuple[str, ...]:

@@ -19,19 +19,19 @@ from koordlite.host.cgroups import names
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import PodCPUs
-from koordlite.model.pod import pod
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.sandbox.cgroups import v1
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
-from koordlite.sandbox.machine import memory
+from koordlite.sandbox.load import memory
+from koordlite.sandbox.load.workloads import Workload, Workloads
 from koordlite.sandbox.machine.clock import BOOTED
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Process, Processes
 from koordlite.sandbox.pods import pod_spec
 from koordlite.sandbox.pods.pod_spec import Behaviour, ContainerSpec
-from koordlite.sandbox.pods.workloads import Workload, Workloads
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
 RESTART_SECONDS = 10.0
@@ -170,7 +170,7 @@ class Kubelet:
         if present is not None and present.source is obj:
             return
         problems: list[Problem] = []
-        described = pod.from_wire(obj)
+        described = pod_reader.from_wire(obj)
         behaviour = pod_spec.behaviour(described, self._seed, problems)
         if present is None:
             group = names.pod_group(self.layout, uid, described.kube_qos)

@@ -11,13 +11,13 @@ from typing import TypeVar
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import pod
 from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.sandbox.cgroups.trees import UNLIMITED
-from koordlite.sandbox.pods import demand
-from koordlite.sandbox.pods.demand import Demand
+from koordlite.sandbox.load import demand
+from koordlite.sandbox.load.demand import Demand
 
 CPU = "sandbox.koordlite.io/cpu"
 MEMORY = "sandbox.koordlite.io/memory"
@@ -59,7 +59,7 @@ class Behaviour:
     cpuset: CPUSet | None
 
 
-def containers(described: pod.Pod) -> tuple[ContainerSpec, ...]:
+def containers(described: Pod) -> tuple[ContainerSpec, ...]:
     """The containers of the pod with their ids, shares and quotas."""
     return tuple(
         ContainerSpec(
@@ -95,7 +95,7 @@ def weight(cpu_shares: int) -> int:
     return 1 + (cpu_shares - 2) * 9999 // 262_142
 
 
-def behaviour(described: pod.Pod, seed: int, problems: list[Problem]) -> Behaviour:
+def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
     """What the pod does; an annotation that cannot be read is added to `problems` and its default holds."""
     read = _Annotations(f"pod/{described.key}", described.annotations, problems)
     wanted = read.get(CPU, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}"))
@@ -109,7 +109,7 @@ def behaviour(described: pod.Pod, seed: int, problems: list[Problem]) -> Behavio
     )
 
 
-def oom_score_adj(described: pod.Pod, asked: int, memory: int) -> int:
+def oom_score_adj(described: Pod, asked: int, memory: int) -> int:
     """1000 for best effort, -997 for guaranteed, between them the less the more memory a container asked for.
 
     `memory` is the machine's. Source: kubelet's GetContainerOOMScoreAdjust.
@@ -161,13 +161,13 @@ class _Annotations:
             return None
 
 
-def _default_demand(described: pod.Pod) -> Demand:
+def _default_demand(described: Pod) -> Demand:
     """Half the request; everything it can get when it has none or is best effort."""
     asked = described.request_milli("cpu")
     return demand.Constant(asked / 2) if asked and not described.is_best_effort else demand.GREEDY
 
 
-def _default_memory(described: pod.Pod) -> int:
+def _default_memory(described: Pod) -> int:
     asked = described.request_value("memory") or described.request_value(keys.BATCH_MEMORY)
     return max(asked // 2, SMALLEST_MEMORY)
 

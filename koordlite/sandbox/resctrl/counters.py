@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
+from koordlite.sandbox.machine.rdt import Monitoring
 from koordlite.sandbox.machine.tree import refusal
-from koordlite.sandbox.resctrl.hardware import Monitoring
 
 Place = tuple[int, int, str]
 """(cache id, RMID as the hardware numbers it, event)."""

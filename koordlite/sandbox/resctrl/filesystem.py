@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT
 from koordlite.sandbox.machine.tree import Folder, refusal
 from koordlite.sandbox.resctrl import cpus, schema
 from koordlite.sandbox.resctrl import groups as resctrl_groups
 from koordlite.sandbox.resctrl.counters import Counters
-from koordlite.sandbox.resctrl.hardware import RDT
 from koordlite.sandbox.resctrl.schema import Schema
 from koordlite.sandbox.resctrl.state import Caller, Group, State
 
@@ -24,7 +24,7 @@ _OPTIONS = ("cdp", "cdpl2", "mba_MBps", "debug")
 """What can be asked for when mounting, in the order of /proc/mounts."""
 
 
-class Resctrl:
+class EmulatedResctrl:
     """The file system, mounted or not; `folder` goes to /sys/fs/resctrl."""
 
     def __init__(

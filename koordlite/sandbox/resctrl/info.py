@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 
 from koordlite.sandbox.machine import kernel_text
+from koordlite.sandbox.machine.rdt import Bandwidth, Cache, Monitoring
 from koordlite.sandbox.machine.tree import Entry, File, Folder, constant, refusal
 from koordlite.sandbox.resctrl import modes
 from koordlite.sandbox.resctrl.files import guarded, refused
-from koordlite.sandbox.resctrl.hardware import Bandwidth, Cache, Monitoring
 from koordlite.sandbox.resctrl.rmids import RMIDs
 from koordlite.sandbox.resctrl.rules import BLANKS, Rejected
 from koordlite.sandbox.resctrl.schema import Schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordlite.sandbox.machine.machine import Machine
-from koordlite.sandbox.resctrl.hardware import RDT
+from koordlite.sandbox.machine.rdt import RDT
 
 
 class Layout:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
+from koordlite.sandbox.machine.rdt import Cache
 from koordlite.sandbox.machine.tree import refusal
-from koordlite.sandbox.resctrl.hardware import Cache
 from koordlite.sandbox.resctrl.rules import Rejected, lowest_run
 from koordlite.sandbox.resctrl.schema import Schema
 from koordlite.sandbox.resctrl.state import Group, State

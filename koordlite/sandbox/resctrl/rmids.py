@@ -11,9 +11,9 @@ import dataclasses
 import errno
 from collections.abc import Callable
 
+from koordlite.sandbox.machine.rdt import RDT, Monitoring
 from koordlite.sandbox.machine.tree import refusal
 from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters
-from koordlite.sandbox.resctrl.hardware import RDT, Monitoring
 from koordlite.sandbox.resctrl.layout import Layout
 
 WORKER_SECONDS = 1.0

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from koordlite.sandbox.resctrl.hardware import Bandwidth, Cache
+from koordlite.sandbox.machine.rdt import Bandwidth, Cache
 
 BLANKS = " \t\n\v\f\r"
 """What the kernel strips around names and values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
-from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache
+from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache
 from koordlite.sandbox.resctrl.layout import Layout
 from koordlite.sandbox.resctrl.rules import NO_LIMIT_MBPS
 

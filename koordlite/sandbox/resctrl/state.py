@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
-from koordlite.sandbox.resctrl.hardware import RDT, driven
+from koordlite.sandbox.machine.rdt import RDT, driven
 from koordlite.sandbox.resctrl.layout import Layout
 from koordlite.sandbox.resctrl.rmids import RMIDs
 from koordlite.sandbox.resctrl.schema import Columns, Schema

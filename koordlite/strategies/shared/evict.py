@@ -16,7 +16,7 @@ from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_walk import Amounts, Task, Walk
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import evict_past

@@ -15,7 +15,7 @@ from koordlite.formulas.evict_order import Candidates
 from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import Evidence, Rule

@@ -12,10 +12,10 @@ from koordlite.model.picture.groups import Cgroup, Found, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.reading.declared import settings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
@@ -99,7 +99,7 @@ def expiry(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cpu_burst.merge_config")
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = Pod(namespace="n", name="p", uid="p", annotations=given["podAnnotation"] or {})
-    found, _ = requests_by_annotation.cpu_burst(pod, _settings(given["nodeConfig"]))
+    found, _ = pod_overrides.cpu_burst(pod, _settings(given["nodeConfig"]))
     # What nobody set is nothing there, and the default here.
     wanted = {name: value for name, value in (expect["config"] or {}).items() if value is not None}
     return {"config": {name: _shown(found, name) for name in wanted}}, {"config": wanted}

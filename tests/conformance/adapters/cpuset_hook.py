@@ -8,7 +8,8 @@ from koordlite.formulas import host_place, pools
 from koordlite.host.cgroups import names
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.pod import pod, qos
+from koordlite.model.pod import pod_reader, qos
+from koordlite.model.pod.values import ResourceStatus
 from koordlite.model.slo.settings import HostApplication
 from tests.conformance.adapters import adapter, shapes
 
@@ -73,8 +74,8 @@ def _application(app: Any) -> HostApplication:
     )
 
 
-def _status(notes: Any) -> pod.ResourceStatus:
-    return pod.parse_resource_status((notes or {}).get(keys.RESOURCE_STATUS) or "{}")
+def _status(notes: Any) -> ResourceStatus:
+    return pod_reader.parse_resource_status((notes or {}).get(keys.RESOURCE_STATUS) or "{}")
 
 
 def _class(label: Any) -> qos.QoSClass:

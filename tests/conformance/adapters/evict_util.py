@@ -13,8 +13,8 @@ from koordlite.model import keys
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.pod import eviction
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.ports import ClusterView
 from tests.conformance.adapters import adapter, shapes

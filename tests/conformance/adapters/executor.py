@@ -18,7 +18,7 @@ from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import settings
 from koordlite.model.wire import objects
@@ -209,7 +209,7 @@ def spec(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("nodemetric.pod_entry")
 def entry(given: Any, expect: Any) -> tuple[Any, Any]:
     """The classes of the pod are judged; its use is the case's own."""
-    seen = pod.from_wire(msgspec.convert(given["pod"], objects.PodObject))
+    seen = pod_reader.from_wire(msgspec.convert(given["pod"], objects.PodObject))
     cores, memory = given["cpuUsageCores"], given["memoryUsedBytes"]
     resources = {"cpu": str(Quantity.of_milli(round(cores * 1000))), "memory": str(memory)}
     names = {"name": seen.name, "namespace": seen.namespace}

@@ -18,7 +18,7 @@ from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Layout
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.slo import config
 from koordlite.model.wire import objects
@@ -267,7 +267,7 @@ def limit(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("metric.be_request_milli")
 def request(given: Any, expect: Any) -> tuple[Any, Any]:
-    pods = [pod.from_wire(msgspec.convert(each, objects.PodObject)) for each in given["pods"] or []]
+    pods = [pod_reader.from_wire(msgspec.convert(each, objects.PodObject)) for each in given["pods"] or []]
     asked = sum(each.request_value(keys.BATCH_CPU) for each in pods if each.raw_qos is QoSClass.BE)
     return {"milliRequest": asked}, expect
 

@@ -8,11 +8,11 @@ from typing import Any
 from koordlite.formulas import memory_qos
 from koordlite.host.cgroups.versions import Version
 from koordlite.model import keys
-from koordlite.model.pod import requests_by_annotation
-from koordlite.model.pod.pod import ContainerInfo, Pod
 from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading.declared import flatten, settings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS
 from koordlite.strategies import memory_qos as strategy
 from tests.conformance.adapters import adapter, shapes
@@ -43,7 +43,7 @@ def page_cache(given: Any, expect: Any) -> tuple[Any, Any]:
 @adapter("cgroup_reconcile.merged_pod_qos")
 def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     node_class = given["nodeClassMemoryQOS"]
-    found, _ = requests_by_annotation.memory_qos(shapes.pod_of(given["pod"]), _settings(node_class))
+    found, _ = pod_overrides.memory_qos(shapes.pod_of(given["pod"]), _settings(node_class))
     shown = {path[0]: value for path, value in flatten(found)}
     wanted = {name: value for name, value in (expect["memoryQOS"] or {}).items() if value is not None}
     return {"memoryQOS": {name: shown[name] for name in wanted}}, {"memoryQOS": wanted}
@@ -84,7 +84,7 @@ class _Judged:
         self.pod, self.allocatable = pod, allocatable
         self.qos = str(pod.raw_qos) or str(pod.qos_class)
         of_class = (written.get(_OF.get(pod.qos_class, "systemClass")) or {}).get("memoryQOS")
-        self.settings, _ = requests_by_annotation.memory_qos(pod, _settings(of_class))
+        self.settings, _ = pod_overrides.memory_qos(pod, _settings(of_class))
         self.given = _named(of_class) | _wished(pod)
         self.resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
         self.containers = [c for c in pod.containers if c.id]
@@ -125,7 +125,7 @@ def _named(settings: Any) -> set[str]:
 
 def _wished(pod: Pod) -> set[str]:
     """What the annotation writes: a policy of its own has a value for everything."""
-    _, bad = requests_by_annotation.memory_qos(pod, MemoryQOS())
+    _, bad = pod_overrides.memory_qos(pod, MemoryQOS())
     wish = json.loads(pod.annotations.get(keys.MEMORY_QOS, "{}")) if not bad else {}
     return set(_SOURCES.values()) if wish.get("policy") in ("auto", "none") else _named(wish)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import admission
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from tests.conformance.adapters import adapter, shapes
 
 

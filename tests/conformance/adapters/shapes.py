@@ -13,7 +13,8 @@ from koordlite.model import node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
 from koordlite.model.picture.usage import Use
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
 from koordlite.model.wire import objects
@@ -38,9 +39,9 @@ def use(resources: dict[str, Any] | None) -> Use:
     return Use(amounts["cpu"].milli if "cpu" in amounts else 0, amounts["memory"].value if "memory" in amounts else 0)
 
 
-def pod_of(given: dict[str, Any]) -> pod.Pod:
+def pod_of(given: dict[str, Any]) -> Pod:
     """A pod from trimmed Kubernetes JSON; its uid is `namespace/name` when it has none."""
-    read = pod.from_wire(msgspec.convert(given or {}, objects.PodObject, strict=False))
+    read = pod_reader.from_wire(msgspec.convert(given or {}, objects.PodObject, strict=False))
     return read if read.uid else dataclasses.replace(read, uid=read.key)
 
 

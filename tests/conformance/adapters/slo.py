@@ -8,7 +8,7 @@ from typing import Any
 from koordlite.model.reading import declared
 from koordlite.model.reading import given as documents
 from koordlite.model.reading.declared import Values
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import config, settings
 from koordlite.model.slo.layers import Reading, Section
 from koordlite.model.slo.settings import SLO, Colocation
@@ -170,14 +170,14 @@ def _layers(section: Section, document: Any) -> list[Values]:
 
 def _written(section: Section, strategy: Any) -> Values:
     """The settings of a strategy in the vector's JSON."""
-    document = Document("", "", "")
+    document = JSONDocument("", "", "")
     members = document.object(strategy, "", section.names)
     return section.settings(document, members, "", "")[0]
 
 
 def _named(found: Any, wanted: Values) -> tuple[Values, Values]:
     """Both sides, cut to the settings that the vector names."""
-    ours, _ = documents.read(Document("", "", ""), type(found), declared.plain(found), "", "")
+    ours, _ = documents.read(JSONDocument("", "", ""), type(found), declared.plain(found), "", "")
     return {path: ours.get(path) for path in wanted}, wanted
 
 

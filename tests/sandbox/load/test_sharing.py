@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.model.cpuset import CPUSet
-from koordlite.sandbox.pods import sharing
+from koordlite.sandbox.load import sharing
 
 
 @pytest.mark.parametrize(

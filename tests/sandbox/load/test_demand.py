@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.sandbox.pods import demand
+from koordlite.sandbox.load import demand
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.machine import shapes
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd
 from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
-from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring, amd
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.sandbox.resctrl.schema import closids
 
 NAMES = st.sampled_from(["a", "b"])
@@ -51,7 +51,7 @@ class Anything(RuleBasedStateMachine):
         self.now, self.reopened = 0.0, False
         self.processes = Processes(100)
         self.processes.spawn("p", threads=3, now=0)
-        self.resctrl = Resctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
+        self.resctrl = EmulatedResctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
         self.options = options
         self.tree = Tree()
         self.tree.place(POINT, self.resctrl.folder)

@@ -1,117 +1,20 @@
-"""A pod as the rules see it, made once from the wire shape."""
+"""A pod from its object on the wire, made once; what cannot be read becomes its problems."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from koordlite.model import keys
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod import qos, resource_spec
-from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.pod.values import ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
+from koordlite.model.resources import add_resources, parse_resources
 from koordlite.model.wire import objects
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResourceStatus:
-    """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
-
-    cpuset: CPUSet = EMPTY
-    numa_nodes: tuple[int, ...] = ()
-    numa_cpu: bool = True
-    """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerInfo:
-    """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
-
-    name: str
-    id: str
-    running: bool
-    requests: Mapping[str, Quantity]
-    limits: Mapping[str, Quantity]
-    one_shot: bool = False
-    """An init container that ends before the others start, unlike a sidecar."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pod:
-    """Identity, classes and requests of one pod. `problems` lists annotations that could not be read."""
-
-    namespace: str
-    name: str
-    uid: str
-    phase: str = "Running"
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    raw_qos: qos.QoSClass = qos.QoSClass.NONE
-    kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
-    priority: int | None = None
-    sub_priority: int = 0
-    """Order among pods of one priority class, from label `koordinator.sh/priority`."""
-    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
-    """Effective request by resource name, as the scheduler counts it."""
-    containers: tuple[ContainerInfo, ...] = ()
-    resource_status: ResourceStatus = ResourceStatus()
-    resource_spec: ResourceSpec = resource_spec.NO_WISH
-    numa_policy: str = ""
-    """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
-    deleting: bool = False
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-    @functools.cached_property
-    def qos_class(self) -> qos.QoSClass:
-        """QoS class with default."""
-        return qos.with_default(self.raw_qos, self.kube_qos)
-
-    @functools.cached_property
-    def priority_class(self) -> qos.PriorityClass:
-        """Priority band with default."""
-        return qos.priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority, self.qos_class)
-
-    @property
-    def raw_priority_class(self) -> qos.PriorityClass:
-        """Priority band by label or number alone."""
-        return qos.raw_priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority)
-
-    @property
-    def priority_value(self) -> int:
-        """Priority number with default."""
-        return qos.priority_value(self.priority, self.priority_class)
-
-    @property
-    def finished(self) -> bool:
-        """Its containers have ended for good."""
-        return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def active(self) -> bool:
-        """Running or Pending."""
-        return self.phase in ("Running", "Pending")
-
-    @property
-    def is_best_effort(self) -> bool:
-        """Lives in the besteffort cgroup, or says it is BE: not protected by CPU suppression."""
-        return self.raw_qos is qos.QoSClass.BE or self.kube_qos is qos.KubeQoS.BEST_EFFORT
-
-    def request_milli(self, resource: str = "cpu") -> int:
-        """Requested thousandths of `resource` (millicores for cpu), 0 when none."""
-        return self.requests[resource].milli if resource in self.requests else 0
-
-    def request_value(self, resource: str) -> int:
-        """Requested whole units of `resource` (bytes for memory), 0 when none."""
-        return self.requests[resource].value if resource in self.requests else 0
-
 
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
 DECISIVE_NOTES = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
@@ -142,45 +45,6 @@ def from_wire(obj: objects.PodObject) -> Pod:
         deleting=obj.metadata.deletion_timestamp is not None,
         problems=tuple(problems),
     )
-
-
-def parse_resources(
-    texts: Mapping[str, str | int | float] | None, owner: str, field: str, problems: list[Problem]
-) -> dict[str, Quantity]:
-    """Quantities by resource name; one that cannot be read is left out and added to `problems`.
-
-    A deprecated name of an extended resource becomes the one of today, which wins where both are given.
-    """
-    parsed: dict[str, Quantity] = {}
-    for resource, text in (texts or {}).items():
-        try:
-            parsed[resource] = _countable(Quantity.parse(text))
-        except ValueError as error:
-            do = "write a quantity; counted as 0"
-            problems.append(Problem(owner, f"{field}.{resource}", str(text), str(error), do))
-    for old, new in keys.DEPRECATED_RESOURCES.items():
-        if old in parsed:
-            amount = parsed.pop(old)
-            parsed.setdefault(new, amount)
-    return parsed
-
-
-_BEYOND = 10**100
-"""Nano-units that nobody has: percentages of so much cannot be worked out."""
-
-
-def _countable(amount: Quantity) -> Quantity:
-    if abs(amount.nano) >= _BEYOND:
-        raise ValueError("it is beyond all that can be counted")
-    return amount
-
-
-def add_resources(into: dict[str, Quantity], more: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Add `more` to `into`, key by key."""
-    for name, amount in more.items():
-        held = into.get(name)
-        into[name] = Quantity(held.nano + amount.nano, held.format) if held else amount
-    return into
 
 
 def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
@@ -318,8 +182,3 @@ def _container(
     running = status is not None and "running" in (status.state or {})
     limits = parse_resources(resources.limits, owner, "limits", [])
     return ContainerInfo(spec.name, (status and status.container_id) or "", running, _requests(spec, owner, []), limits)
-
-
-def find(pods: Iterable[Pod], uid: str) -> Pod | None:
-    """The pod with this uid."""
-    return next((pod for pod in pods if pod.uid == uid), None)

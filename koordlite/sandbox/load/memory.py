@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.sandbox.load.workloads import Workload
 from koordlite.sandbox.machine.kernel_settings import Settings
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.pressure import Pressure, Waits
-from koordlite.sandbox.pods.workloads import Workload
 
 KERNEL_MEMORY = 2**30
 """What the kernel and the processes outside Kubernetes keep."""

@@ -11,10 +11,10 @@ import collections
 from collections.abc import Iterator
 
 from koordlite.sandbox.cgroups.trees import Cgroups
+from koordlite.sandbox.load.workloads import Workload, Workloads
 from koordlite.sandbox.machine.machine import Machine
-from koordlite.sandbox.pods.workloads import Workload, Workloads
 from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters
-from koordlite.sandbox.resctrl.filesystem import Resctrl
+from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 from koordlite.sandbox.resctrl.state import Group
 
 BYTES_PER_BUSY_US = 2_000
@@ -35,7 +35,7 @@ class Traffic:
     """Turns the CPU time of each step into bytes, by cache, NUMA node and group."""
 
     def __init__(
-        self, machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: Resctrl, counters: Counters
+        self, machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl, counters: Counters
     ) -> None:
         self._machine, self._cgroups, self._workloads, self._resctrl = machine, cgroups, workloads, resctrl
         self._counters, self._unit = counters, counters.unit_bytes
@@ -121,7 +121,7 @@ class Traffic:
         return spot[0], self._resctrl.hardware_rmid(group, spot[0], spot[1])
 
 
-def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: Resctrl | None) -> Traffic | None:
+def of(machine: Machine, cgroups: Cgroups, workloads: Workloads, resctrl: EmulatedResctrl | None) -> Traffic | None:
     """What lets the counters of this machine run; None where nothing is counted."""
     if resctrl is None or resctrl.counters is None:
         return None

@@ -11,9 +11,9 @@ from resctrl_vfs import ResctrlVFS
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.machine import shapes
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT, Cache, Monitoring
 from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
-from koordlite.sandbox.resctrl.hardware import RDT, Cache, Monitoring
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 from koordlite.sandbox.resctrl.state import Caller
 
 Attempt = Callable[[Tree, str, str], str]
@@ -28,7 +28,7 @@ class Node:
         self.now = 0.0
         self.processes = Processes(500)
         self.first, self.second, self.third = self.processes.spawn("p", threads=3, now=0).tids
-        self.resctrl = Resctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
+        self.resctrl = EmulatedResctrl(shapes.machine("intel-2s-ht"), rdt, self.processes, lambda: self.now)
         self.files = Tree()
         self.files.place(POINT, self.resctrl.folder)
 
@@ -181,7 +181,7 @@ def test_lines_in_a_cache_keep_its_rmid_in_limbo() -> None:
 )
 def test_limbo_by_kernel_and_caches(kernel: tuple[int, int], caches: int, answer: str) -> None:
     rdt = RDT(kernel=kernel, monitoring=Monitoring(rmids=2))
-    resctrl = Resctrl(shapes.machine("intel-1s" if caches == 1 else "intel-2s-ht"), rdt, Processes(1))
+    resctrl = EmulatedResctrl(shapes.machine("intel-1s" if caches == 1 else "intel-2s-ht"), rdt, Processes(1))
     tree = Tree()
     tree.place(POINT, resctrl.folder)
     tree.mkdir(f"{POINT}/g")

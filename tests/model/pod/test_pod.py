@@ -10,16 +10,16 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
-from koordlite.model.pod import pod
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.wire import objects
 
 
 def read(**given: Any) -> Pod:
     metadata = {"namespace": "shop", "name": "cart", "uid": "u1", **given.pop("metadata", {})}
     text = json.dumps({"metadata": metadata, **given})
-    return pod.from_wire(msgspec.json.decode(text, type=objects.PodObject))
+    return pod_reader.from_wire(msgspec.json.decode(text, type=objects.PodObject))
 
 
 def container(name: str = "main", **resources: Any) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_promises_are_read_as_go_reads_them() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"cpuset":"0-"}', '{"numaNodeResources":[{"resources":{"cpu":"1C"}}]}'])
 def test_a_bad_promise_is_a_problem_of_the_pod(text: str) -> None:
     found = read(metadata={"annotations": {keys.RESOURCE_STATUS: text}})
-    assert found.resource_status == pod.ResourceStatus()
+    assert found.resource_status == ResourceStatus()
     (problem,) = found.problems
     assert (problem.object, problem.field, problem.value) == ("pod/shop/cart", keys.RESOURCE_STATUS, text)
 

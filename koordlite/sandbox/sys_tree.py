@@ -6,15 +6,15 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import Cgroups
 from koordlite.sandbox.machine import disks
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine, NodeMemory
-from koordlite.sandbox.machine.proc_tree import CGROUP_ROOT
 from koordlite.sandbox.machine.tree import File, Link, Tree, constant
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.proc_tree import CGROUP_ROOT
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 
 _CPUS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node"
 
 
-def plant(tree: Tree, machine: Machine, cgroups: Cgroups, resctrl: Resctrl | None) -> None:
+def plant(tree: Tree, machine: Machine, cgroups: Cgroups, resctrl: EmulatedResctrl | None) -> None:
     """Put /sys into the tree."""
     for cpu in machine.cpus:
         _plant_cpu(tree, machine, cpu)
@@ -37,7 +37,7 @@ def plant(tree: Tree, machine: Machine, cgroups: Cgroups, resctrl: Resctrl | Non
     _plant_mounts(tree, cgroups, resctrl)
 
 
-def _plant_mounts(tree: Tree, cgroups: Cgroups, resctrl: Resctrl | None) -> None:
+def _plant_mounts(tree: Tree, cgroups: Cgroups, resctrl: EmulatedResctrl | None) -> None:
     for hierarchy in cgroups.hierarchies:
         point = f"{CGROUP_ROOT}/{hierarchy.point}".rstrip("/")
         tree.place(point, hierarchy.root.folder)

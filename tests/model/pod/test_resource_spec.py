@@ -6,7 +6,7 @@ import pytest
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
-from koordlite.model.pod import pod, resource_spec
+from koordlite.model.pod import pod_reader, resource_spec
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.wire import objects
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_read_is_no_wish_and_is_told(text: str) -> None:
     spec, problems = read(text)
     assert spec == ResourceSpec()
     assert [problem.object for problem in problems] == ["pod/a/b"]
-    assert "without wishes" in problems[0].do
+    assert "without preferences" in problems[0].do
 
 
 def test_an_unknown_word_is_told() -> None:
@@ -54,5 +54,5 @@ def test_an_unknown_word_is_told() -> None:
 
 def test_a_pod_has_its_wishes() -> None:
     notes = {keys.RESOURCE_SPEC: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
-    found = pod.from_wire(objects.PodObject(metadata=objects.ObjectMeta(annotations=notes)))
+    found = pod_reader.from_wire(objects.PodObject(metadata=objects.ObjectMeta(annotations=notes)))
     assert found.resource_spec.required_cpu_bind_policy == "FullPCPUs"

@@ -9,9 +9,9 @@ import pytest
 
 from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
+from koordlite.sandbox.machine.rdt import Monitoring
 from koordlite.sandbox.resctrl.counters import Counters
 from koordlite.sandbox.resctrl.filesystem import POINT
-from koordlite.sandbox.resctrl.hardware import Monitoring
 
 MakePod = Callable[..., objects.PodObject]
 

@@ -10,7 +10,7 @@ import pytest
 
 from koordlite.model.reading import declared, given
 from koordlite.model.reading.declared import OneOf, Within
-from koordlite.model.reading.lenient_json import MOST_PROBLEMS, Document
+from koordlite.model.reading.lenient_json import MOST_PROBLEMS, JSONDocument
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,8 +21,8 @@ class Sample:
     mode: Annotated[str, OneOf(("calm", "fast"))] = "calm"
 
 
-def read(text: str) -> tuple[dict[str, Any] | None, Document]:
-    document = Document("configmap/x", "doc", "the last one stays")
+def read(text: str) -> tuple[dict[str, Any] | None, JSONDocument]:
+    document = JSONDocument("configmap/x", "doc", "the last one stays")
     members = document.object(document.decode(text), "", declared.settings(Sample))
     values, usable = given.read(document, Sample, members, "", "skipped")
     return {path[0]: value for path, value in values.items()} if usable else None, document

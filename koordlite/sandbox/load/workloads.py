@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
+from koordlite.sandbox.load import sharing
+from koordlite.sandbox.load.demand import NOTHING, Demand
 from koordlite.sandbox.machine.pressure import Pressure, Waits
 from koordlite.sandbox.machine.processes import Process
-from koordlite.sandbox.pods import sharing
-from koordlite.sandbox.pods.demand import NOTHING, Demand
 
 
 @dataclasses.dataclass(eq=False, slots=True)

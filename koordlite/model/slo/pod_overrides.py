@@ -12,11 +12,11 @@ import re
 from typing import Annotated, Any
 
 from koordlite.model import keys
-from koordlite.model.pod.pod import Pod
 from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.reading import given
 from koordlite.model.reading.declared import OneOf, Values, build, settings
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import qos as slo_qos
 from koordlite.model.slo.qos import BlkioQOS, Block, MemoryQOS
 from koordlite.model.slo.settings import CPUBurst
@@ -26,7 +26,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class UnusableAnnotation:
     """Why an annotation cannot be used."""
 
     key: str
@@ -35,13 +35,13 @@ class Wish:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryWish(MemoryQOS):
+class PodMemoryQOS(MemoryQOS):
     """The members of annotation `koordinator.sh/memoryQOS`."""
 
     policy: Annotated[str, OneOf(("default", "none", "auto"))] = "default"
 
 
-def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, Wish | None]:
+def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, UnusableAnnotation | None]:
     """The node's burst settings with those of annotation `koordinator.sh/cpuBurst` on top.
 
     The threshold of the share pool stays the node's: it is no pod's business.
@@ -51,13 +51,13 @@ def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, Wish | None]:
     return build(of_node, values), bad
 
 
-def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, Wish | None]:
+def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnotation | None]:
     """What annotation `koordinator.sh/memoryQOS` makes of the settings of the pod's class.
 
     none: nothing, whatever the class has; auto: Koordinator's own settings for the class of the pod; default: the
     settings of the class. Fields that are given come on top of that, and count also where the class is off.
     """
-    values, bad = _values(MemoryWish, pod, keys.MEMORY_QOS)
+    values, bad = _values(PodMemoryQOS, pod, keys.MEMORY_QOS)
     policy = values.pop(("policy",), "default")
     if policy == "none":
         return MemoryQOS(), bad
@@ -65,16 +65,16 @@ def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, Wish | None]:
     return build(base, values), bad
 
 
-def wants_memory_qos(pod: Pod, of_class: MemoryQOS) -> bool:
+def has_memory_qos(pod: Pod, of_class: MemoryQOS) -> bool:
     """Whether memory QoS is kept for this pod at all: its class has it, or the pod asks for itself."""
-    values, _ = _values(MemoryWish, pod, keys.MEMORY_QOS)
+    values, _ = _values(PodMemoryQOS, pod, keys.MEMORY_QOS)
     policy = values.pop(("policy",), "default")
     if policy == "none" or values.get(("enable",)) is False:
         return False
     return of_class.enable or policy == "auto" or bool(values)
 
 
-def blkio_qos(pod: Pod) -> tuple[tuple[Block, ...], Wish | None]:
+def blkio_qos(pod: Pod) -> tuple[tuple[Block, ...], UnusableAnnotation | None]:
     """The disks that annotation `koordinator.sh/blkioQOS` names, with what the pod is to have of each."""
     values, bad = _values(BlkioQOS, pod, keys.BLKIO_QOS)
     return build(BlkioQOS(), values).blocks, bad
@@ -106,7 +106,7 @@ def oom_score_adj(pod: Pod, container: str) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _by_container(text: str) -> dict[str, int]:
-    document = Document("", "", "")
+    document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", None)
     wrong = [name for name, value in members.items() if isinstance(value, bool) or not isinstance(value, int)]
     if document.broken or wrong:
@@ -115,18 +115,18 @@ def _by_container(text: str) -> dict[str, int]:
     return members
 
 
-def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, Wish | None]:
+def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, UnusableAnnotation | None]:
     text = pod.annotations.get(key, "")
     if not text:
         return {}, None
     found, why = _parsed(shape, text)
-    return dict(found), Wish(key, text, why) if why else None
+    return dict(found), UnusableAnnotation(key, text, why) if why else None
 
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], ...], str]:
     """What the text gives, or why it cannot be used. Kept: an annotation is looked at in every tick."""
-    document = Document("", "", "")
+    document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", settings(shape))
     values, in_range = given.read(document, shape, members, "", "")
     if document.broken or not in_range:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import declared
 from koordlite.model.reading import given as documents
-from koordlite.model.reading.lenient_json import Document
+from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.qos import ResourceQOS
 from koordlite.model.slo.settings import (
     Colocation,
@@ -27,7 +27,7 @@ SHAPES = (Colocation, Threshold, CPUBurst, System, CPUNormalization, ResourceAmp
 
 
 def values(shape: type, text: str) -> declared.Values:
-    document = Document("configmap/x", "doc", "the last one stays")
+    document = JSONDocument("configmap/x", "doc", "the last one stays")
     members = document.object(document.decode(text), "", declared.settings(shape))
     return documents.read(document, shape, members, "", "")[0]
 

@@ -9,16 +9,16 @@ import pytest
 from koordlite.sandbox import shapes
 from koordlite.sandbox.machine import shapes as machines
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache, Monitoring, amd, flags
 from koordlite.sandbox.machine.tree import Tree
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
-from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache, Monitoring, amd, flags
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 
 Attempt = Callable[[Tree, str, str], str]
 
 
 def files_of(rdt: RDT, shape: str = "intel-2s-ht", options: str = "") -> Tree:
     """The machine of that shape with other hardware, mounted with these options."""
-    resctrl = Resctrl(machines.machine(shape), rdt, Processes(10))
+    resctrl = EmulatedResctrl(machines.machine(shape), rdt, Processes(10))
     resctrl.umount()
     resctrl.mount(options)
     tree = Tree()

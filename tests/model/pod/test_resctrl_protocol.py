@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from koordlite.model import keys
-from koordlite.model.pod import pod
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod import resctrl_protocol as protocol
-from koordlite.model.pod.pod import Pod
+from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.resctrl import Shares
 
@@ -20,7 +20,7 @@ def read(qos: str, kube: str, annotation: str | None = None) -> Pod:
     annotations = {} if annotation is None else {keys.POD_RESCTRL: annotation}
     metadata = {"namespace": "shop", "name": "cart", "uid": "u1", "labels": labels, "annotations": annotations}
     text = json.dumps({"metadata": metadata, "status": {"phase": "Running", "qosClass": kube}})
-    return pod.from_wire(msgspec.json.decode(text, type=objects.PodObject))
+    return pod_reader.from_wire(msgspec.json.decode(text, type=objects.PodObject))
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable
 
 from koordlite.sandbox.cgroups.trees import Cgroups
+from koordlite.sandbox.load.memory import KERNEL_MEMORY, Memory
+from koordlite.sandbox.load.workloads import Workloads
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine
-from koordlite.sandbox.machine.memory import KERNEL_MEMORY, Memory
 from koordlite.sandbox.machine.pressure import NONE
 from koordlite.sandbox.machine.processes import TICKS_PER_SECOND, Process, Processes
 from koordlite.sandbox.machine.tree import Entry, File, Folder, Tree, constant
-from koordlite.sandbox.pods.workloads import Workloads
-from koordlite.sandbox.resctrl.filesystem import POINT, Resctrl
+from koordlite.sandbox.resctrl.filesystem import POINT, EmulatedResctrl
 
 CGROUP_ROOT = "/sys/fs/cgroup"
 
@@ -29,7 +29,7 @@ class Node:
     processes: Processes
     workloads: Workloads
     memory: Memory
-    resctrl: Resctrl | None
+    resctrl: EmulatedResctrl | None
     uptime: Callable[[], float]
     seed: int
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from koordlite.sandbox import Sandbox
 from koordlite.sandbox.machine import shapes
 from koordlite.sandbox.machine.processes import Processes
+from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache
 from koordlite.sandbox.machine.tree import Tree
 from koordlite.sandbox.resctrl import rules
-from koordlite.sandbox.resctrl.filesystem import Resctrl
-from koordlite.sandbox.resctrl.hardware import RDT, Bandwidth, Cache
+from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 Attempt = Callable[[Tree, str, str], str]
 
@@ -40,7 +40,7 @@ def amd() -> Tree:
 def files_of(rdt: RDT) -> Tree:
     """A machine with other cache hardware."""
     tree = Tree()
-    tree.place(ROOT, Resctrl(shapes.machine("intel-2s-ht"), rdt, Processes(10)).folder)
+    tree.place(ROOT, EmulatedResctrl(shapes.machine("intel-2s-ht"), rdt, Processes(10)).folder)
     return tree
 
 

@@ -1,0 +1,111 @@
+"""A pod as the rules see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.pod import qos, resource_spec
+from koordlite.model.pod.resource_spec import ResourceSpec
+from koordlite.model.quantity import Quantity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """What the scheduler promised in annotation `scheduling.koordinator.sh/resource-status`."""
+
+    cpuset: CPUSet = EMPTY
+    numa_nodes: tuple[int, ...] = ()
+    numa_cpu: bool = True
+    """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerInfo:
+    """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
+
+    name: str
+    id: str
+    running: bool
+    requests: Mapping[str, Quantity]
+    limits: Mapping[str, Quantity]
+    one_shot: bool = False
+    """An init container that ends before the others start, unlike a sidecar."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pod:
+    """Identity, classes and requests of one pod. `problems` lists annotations that could not be read."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str = "Running"
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    raw_qos: qos.QoSClass = qos.QoSClass.NONE
+    kube_qos: qos.KubeQoS = qos.KubeQoS.BEST_EFFORT
+    priority: int | None = None
+    sub_priority: int = 0
+    """Order among pods of one priority class, from label `koordinator.sh/priority`."""
+    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """Effective request by resource name, as the scheduler counts it."""
+    containers: tuple[ContainerInfo, ...] = ()
+    resource_status: ResourceStatus = ResourceStatus()
+    resource_spec: ResourceSpec = resource_spec.NO_PREFERENCE
+    numa_policy: str = ""
+    """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
+    deleting: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @functools.cached_property
+    def qos_class(self) -> qos.QoSClass:
+        """QoS class with default."""
+        return qos.with_default(self.raw_qos, self.kube_qos)
+
+    @functools.cached_property
+    def priority_class(self) -> qos.PriorityClass:
+        """Priority band with default."""
+        return qos.priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority, self.qos_class)
+
+    @property
+    def raw_priority_class(self) -> qos.PriorityClass:
+        """Priority band by label or number alone."""
+        return qos.raw_priority_class(self.labels.get(keys.PRIORITY_CLASS), self.priority)
+
+    @property
+    def priority_value(self) -> int:
+        """Priority number with default."""
+        return qos.priority_value(self.priority, self.priority_class)
+
+    @property
+    def finished(self) -> bool:
+        """Its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def active(self) -> bool:
+        """Running or Pending."""
+        return self.phase in ("Running", "Pending")
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Lives in the besteffort cgroup, or says it is BE: not protected by CPU suppression."""
+        return self.raw_qos is qos.QoSClass.BE or self.kube_qos is qos.KubeQoS.BEST_EFFORT
+
+    def request_milli(self, resource: str = "cpu") -> int:
+        """Requested thousandths of `resource` (millicores for cpu), 0 when none."""
+        return self.requests[resource].milli if resource in self.requests else 0
+
+    def request_value(self, resource: str) -> int:
+        """Requested whole units of `resource` (bytes for memory), 0 when none."""
+        return self.requests[resource].value if resource in self.requests else 0
