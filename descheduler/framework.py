@@ -163,7 +163,7 @@ class Handle(Protocol):
         """Nodes to judge, by name: ready, and chosen by the policy's nodeSelector. `view.nodes` are all there are."""
 
     @property
-    def recalled(self) -> object:
+    def remembered(self) -> object:
         """What this plugin said to `Remember` in the last cycle; None the first time."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.arguments.pacing import CALM, Calm
+from descheduler.arguments.pacing import DEFAULT_PACING, Pacing
 from descheduler.filters.limits import Limits
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
@@ -46,9 +46,9 @@ class Setup:
     """How long evicted pods get to stop; None leaves it to the pod."""
     fit: Literal["plan", "snapshot"] = "plan"
     """What `nodeFit` counts on: nodes as this plan leaves them, or as the picture has them (upstream)."""
-    tell_failures: bool = False
+    failure_events: bool = False
     """Write Events about evictions that failed, or that a limit kept from being tried."""
-    calm: Calm = CALM
+    pacing: Pacing = DEFAULT_PACING
     """Windows, pauses and ends of loops, beyond the limits of one cycle."""
     spare_the_only_node: bool = False
     """Where fewer than two nodes are ready, a running pod has to fit whatever `nodeFit` says. Upstream does nothing at

@@ -25,7 +25,7 @@ LOOPS = Loops()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Calm:
+class Pacing:
     """All of it, as a policy asks for it."""
 
     windows: tuple[Window, ...] = ()
@@ -34,5 +34,5 @@ class Calm:
     """Least time between two evictions among the pods of one owner."""
 
 
-CALM = Calm()
+DEFAULT_PACING = Pacing()
 """No windows, no pauses, and loops end as by default."""

@@ -116,9 +116,9 @@ def _run_explain(args: argparse.Namespace) -> int:
 def _run_check(args: argparse.Namespace) -> int:
     from descheduler.policy import reader
 
-    told: list[Problem] = []
-    policy = reader.load(args.file, told)
-    source.notices(told)
+    found: list[Problem] = []
+    policy = reader.load(args.file, found)
+    source.notices(found)
     for profile in reader.setup(policy).profiles:
         names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
         print(f"{args.file}: profile {profile.name}: plugins {names}")

@@ -23,7 +23,7 @@ LOG = logging.getLogger("descheduler")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Wishes:
+class _LeaseOptions:
     """The Lease and its times, as they are written."""
 
     lease_duration: str = "137s"
@@ -33,7 +33,7 @@ class _Wishes:
     resource_namespace: str = "kube-system"
 
 
-_UPSTREAM = _Wishes()
+_UPSTREAM = _LeaseOptions()
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "what is not given is taken from a DeschedulerConfiguration's leaderElection, else it is upstream's default",
     )
     group.add_argument("--leader-elect", action="store_true", help="evict only while holding a Lease")
-    for field in dataclasses.fields(_Wishes):
+    for field in dataclasses.fields(_LeaseOptions):
         metavar = {"resource_name": "NAME", "resource_namespace": "NAMESPACE"}.get(field.name, "TIME")
         group.add_argument(_option(field.name), metavar=metavar, help=f"default {field.default}")
 
@@ -94,16 +94,16 @@ def _settings(args: argparse.Namespace, written: LeaderElection | None) -> Lease
     from koordlite.kube.client.lease import LeaseSettings
     from koordlite.model import duration
 
-    def said(name: str) -> str:
+    def setting(name: str) -> str:
         return str(getattr(args, f"leader_elect_{name}") or getattr(written or _UPSTREAM, name))
 
     def seconds(name: str) -> float:
-        return duration.of_option(said(name), _option(name))
+        return duration.of_option(setting(name), _option(name))
 
     try:
         return LeaseSettings(
-            namespace=said("resource_namespace"),
-            name=said("resource_name"),
+            namespace=setting("resource_namespace"),
+            name=setting("resource_name"),
             identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
             duration_seconds=round(seconds("lease_duration")),
             renew_seconds=seconds("renew_deadline"),

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
-    from descheduler.cli.source import Pictures
-    from descheduler.evictors.executor import Carrier
-    from descheduler.history.memory import Recall
+    from descheduler.cli.source import PictureSource
+    from descheduler.evictors.executor import PlanExecutor
+    from descheduler.history.memory import CycleMemory
     from descheduler.policy.watched_file import PolicyFile
-    from descheduler.serve.loop import Round, Tell
+    from descheduler.serve.loop import CycleResult, Tell
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger("descheduler")
@@ -103,7 +103,7 @@ class Wakeable:
 
 def run(args: argparse.Namespace) -> int:
     """Cycles until told to stop; 0, or 1 when the only cycle failed."""
-    from descheduler.cli.source import Pictures
+    from descheduler.cli.source import PictureSource
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Loop
     from koordlite.clock import RealClock
@@ -117,33 +117,35 @@ def run(args: argparse.Namespace) -> int:
     _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
-    pictures = Pictures(args)
-    _tell_notices(policy.notices)
+    pictures = PictureSource(args)
+    _log_notices(policy.notices)
     with contextlib.ExitStack() as stack:
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
         evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
-        recall = _recall(args, pictures, leads, single=not interval)
+        memory = _memory(args, pictures, leads, single=not interval)
         moving = evict.moving if evict is not None else frozenset
         clock = RealClock(wakeable.stop)
-        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, recall=recall, moving=moving)
+        loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
         tell = stack.enter_context(_listeners(args, pictures, interval))
         if interval:
             guard = FaultGuard()
             loop.run(tell, interval_seconds=interval, wait=wakeable.wait, around=_without_collection, guard=guard)
             return 0
-        told = _without_collection(loop.once)
-        tell(told)
-        return FAILED if told.error else 0
+        result = _without_collection(loop.once)
+        tell(result)
+        return FAILED if result.error else 0
 
 
-def _recall(args: argparse.Namespace, pictures: Pictures, leads: Callable[[], bool], *, single: bool) -> Recall:
+def _memory(
+    args: argparse.Namespace, pictures: PictureSource, leads: Callable[[], bool], *, single: bool
+) -> CycleMemory:
     """What cycles remember: on the cluster when they evict, else as long as this process lasts."""
-    from descheduler.history.configmap import Store
-    from descheduler.history.memory import Recall
+    from descheduler.history.configmap import ConfigMapStore
+    from descheduler.history.memory import CycleMemory
 
     evicts = args.dry_run == "false"
-    store = Store(pictures.api, args.memory_namespace) if evicts and pictures.api else None
-    return Recall(store, leads=leads, single=single)
+    store = ConfigMapStore(pictures.api, args.memory_namespace) if evicts and pictures.api else None
+    return CycleMemory(store, leads=leads, single=single)
 
 
 def _check(args: argparse.Namespace, interval: float) -> None:
@@ -170,7 +172,7 @@ def _start_log(args: argparse.Namespace) -> None:
     logging.getLogger("urllib3").setLevel(logging.INFO)
 
 
-def _tell_notices(notices: list[Problem]) -> None:
+def _log_notices(notices: list[Problem]) -> None:
     from descheduler.serve.log import line
 
     for notice in notices:
@@ -179,7 +181,7 @@ def _tell_notices(notices: list[Problem]) -> None:
 
 @contextlib.contextmanager
 def _elected(
-    args: argparse.Namespace, pictures: Pictures, wakeable: Wakeable, policy: PolicyFile, interval: float
+    args: argparse.Namespace, pictures: PictureSource, wakeable: Wakeable, policy: PolicyFile, interval: float
 ) -> Iterator[Callable[[], bool]]:
     """Whether this process leads, asked at any moment."""
     from descheduler.cli import leader_election
@@ -194,47 +196,47 @@ def _elected(
 @contextlib.contextmanager
 def _evictor(
     args: argparse.Namespace,
-    pictures: Pictures,
+    pictures: PictureSource,
     wakeable: Wakeable,
     leads: Callable[[], bool],
     policy: PolicyFile,
     *,
     single: bool,
-) -> Iterator[Carrier | None]:
+) -> Iterator[PlanExecutor | None]:
     """Evicts by the API, or by migration jobs, which are worked on until the end; None in a dry run."""
     if args.dry_run == "true":
         yield None
         return
-    from descheduler.evictors.executor import Carrier
+    from descheduler.evictors.executor import PlanExecutor
     from descheduler.evictors.leader_api import LeaderApi, waiting
     from descheduler.policy import reader
-    from descheduler.serve.log import Lines
+    from descheduler.serve.log import JobLog
     from koordlite.clock import RealClock
 
     assert pictures.api is not None
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
     rules = reader.setup(policy.document).migration
     stopped = wakeable.stop.is_set
-    carrier = Carrier(gate, wait, wall=RealClock().wall, tell=Lines().job, rules=rules, stopped=stopped)
+    executor = PlanExecutor(gate, wait, wall=RealClock().wall, tell=JobLog().job, rules=rules, stopped=stopped)
     if single:
-        yield carrier
-        carrier.settle()
+        yield executor
+        executor.settle()
         return
-    carrier.start()
+    executor.start()
     try:
-        yield carrier
+        yield executor
     finally:
-        carrier.stop()
+        executor.stop()
 
 
 @contextlib.contextmanager
-def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) -> Iterator[Tell]:
+def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: float) -> Iterator[Tell]:
     """Everybody who is told of a round, one after the other."""
     from descheduler.serve import report_folder as folder
-    from descheduler.serve.log import Narrator
+    from descheduler.serve.log import CycleLog
 
     with contextlib.ExitStack() as stack:
-        listeners: list[Tell] = [Narrator().tell]
+        listeners: list[Tell] = [CycleLog().tell]
         if args.report:
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
@@ -243,9 +245,9 @@ def _listeners(args: argparse.Namespace, pictures: Pictures, interval: float) ->
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
-        def tell(told: Round) -> None:
+        def tell(result: CycleResult) -> None:
             for listener in listeners:
-                listener(told)
+                listener(result)
 
         yield tell
 
@@ -274,9 +276,9 @@ def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
         do = "choose another port, 0 for any free one, or off"
         raise InputError(Problem("command line", "--listen", listen, why, do)) from error
 
-    def tell(told: Round) -> None:
-        metrics.observe(told)
-        endpoints.publish(told)
+    def tell(result: CycleResult) -> None:
+        metrics.observe(result)
+        endpoints.publish(result)
 
     server.start()
     LOG.info("listening on %s", server.url)
@@ -287,7 +289,7 @@ def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
 
 
 @contextlib.contextmanager
-def _events(pictures: Pictures) -> Iterator[Tell]:
+def _events(pictures: PictureSource) -> Iterator[Tell]:
     from descheduler.serve import events
     from koordlite.clock import RealClock
     from koordlite.kube.publish.events import Events
@@ -300,8 +302,8 @@ def _events(pictures: Pictures) -> Iterator[Tell]:
     )
     publisher.start()
 
-    def tell(told: Round) -> None:
-        for event in events.events(told):
+    def tell(result: CycleResult) -> None:
+        for event in events.events(result):
             publisher.tell(event)
 
     try:
@@ -310,7 +312,7 @@ def _events(pictures: Pictures) -> Iterator[Tell]:
         publisher.stop()
 
 
-def _without_collection(once: Callable[[], Round]) -> Round:
+def _without_collection(once: Callable[[], CycleResult]) -> CycleResult:
     from descheduler.cli import source
 
     with source.no_collection():

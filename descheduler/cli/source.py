@@ -51,7 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-class Pictures:
+class PictureSource:
     """`loop.Source` for the command line: the files are read, or the cluster is asked, anew each time."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -108,12 +108,12 @@ def make(args: argparse.Namespace) -> EvictionPlan:
     from descheduler.cycle import planner
     from descheduler.policy import reader
 
-    told: list[Problem] = []
-    document = reader.load(args.policy, told) if args.policy else reader.default()
-    notices(told)
+    found: list[Problem] = []
+    document = reader.load(args.policy, found) if args.policy else reader.default()
+    notices(found)
     setup = reader.setup(document)
     with no_collection():
-        return planner.plan(Pictures(args).view(document, setup), setup)
+        return planner.plan(PictureSource(args).view(document, setup), setup)
 
 
 @contextlib.contextmanager
@@ -128,9 +128,9 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def notices(told: Iterable[Problem]) -> None:
+def notices(found: Iterable[Problem]) -> None:
     """Tell what is no mistake in a policy, but worth a look."""
-    for notice in told:
+    for notice in found:
         print(f"descheduler: note: {notice}", file=sys.stderr)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
-from descheduler.fit.search import Rooms
+from descheduler.fit.search import FitSearch
 from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, View
 
 NOT_MEASURED = Usage(absent="nobody measured it: the picture holds no such usage")
@@ -21,11 +21,11 @@ class ProfileHandle:
     view: View
     args: Args
     more_args: tuple[Args, ...] = ()
-    rooms: Rooms
+    fit: FitSearch
     nodes: NodeGroup
     taken: Collection[str]
     """uids of the pods that the plan takes; grows while the plan is made."""
-    recalled: object = None
+    remembered: object = None
     shared_guards: default_evictor.Guards | None = None
     """Guards that remember, shared by the plugins of the profile; without them the handle has its own."""
 
@@ -45,21 +45,21 @@ class ProfileHandle:
         """The questions that are asked last have no objection either."""
         if default_evictor.late_refusals(pod, self.view, self.args):
             return False
-        return not self.args.node_fit or self.rooms.fits(pod, self.args.node_selector)
+        return not self.args.node_fit or self.fit.fits(pod, self.args.node_selector)
 
     def fits(self, pod: PodView, nodes: Iterable[NodeView]) -> bool:
         """It would fit on one of the nodes."""
         group = nodes if isinstance(nodes, NodeGroup) else NodeGroup(nodes)
-        return self.rooms.fits_on(pod, group.names)
+        return self.fit.fits_on(pod, group.names)
 
     def first_fit(self, pod: PodView, nodes: Iterable[NodeView]) -> NodeView | None:
         """The first of the nodes that it would fit on."""
-        found = self.rooms.first_fit(pod, (node.name for node in nodes))
+        found = self.fit.first_fit(pod, (node.name for node in nodes))
         return self.view.nodes[found] if found else None
 
     def kind(self, pod: PodView) -> object | None:
         """What pods are alike to nodes."""
-        return self.rooms.kind(pod)
+        return self.fit.kind(pod)
 
     def going(self, pod: PodView) -> bool:
         """The plan takes it already."""

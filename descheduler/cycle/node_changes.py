@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from descheduler.fit.free_capacity import Room
-from descheduler.fit.search import Rooms
+from descheduler.fit.free_capacity import FreeCapacity
+from descheduler.fit.search import FitSearch
 from descheduler.framework import View
 from descheduler.plan import Load, NodeChange, Outcome, ZoneChange, ZoneLoad
 from koordlite.model import cpuset
@@ -14,7 +14,7 @@ from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import NUMANode
 
 
-def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterator[NodeChange]:
+def changes(view: View, decided: Mapping[str, Outcome], fit: FitSearch) -> Iterator[NodeChange]:
     """The nodes that lose a pod, get one, or keep one that a plugin named; by name."""
     misplaced = [o for o in decided.values() if o.main.severity == "hard" and not o.pod.pod.finished]
     wrong = Counter(o.pod.node for o in misplaced)
@@ -23,7 +23,7 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
     concerned = {o.pod.node for o in decided.values() if o.pod.containers}
     concerned |= {o.target for o in decided.values() if o.target and o.pod.containers}
     for name in sorted(touched):
-        before, after = Room.of(view.nodes[name]), rooms.by_node[name]
+        before, after = FreeCapacity.of(view.nodes[name]), fit.by_node[name]
         cpu, memory = (after.allocatable.get(resource) for resource in ("cpu", "memory"))
         yield NodeChange(
             node=name,
@@ -35,11 +35,11 @@ def changes(view: View, decided: Mapping[str, Outcome], rooms: Rooms) -> Iterato
         )
 
 
-def _load(room: Room, wrong: int) -> Load:
+def _load(capacity: FreeCapacity, wrong: int) -> Load:
     return Load(
-        pods=room.count,
-        cpu_milli=room.requested.get("cpu", 0) // 10**6,
-        memory=room.requested.get("memory", 0) // NANO,
+        pods=capacity.count,
+        cpu_milli=capacity.requested.get("cpu", 0) // 10**6,
+        memory=capacity.requested.get("memory", 0) // NANO,
         wrong=wrong,
     )
 
@@ -47,12 +47,12 @@ def _load(room: Room, wrong: int) -> Load:
 _ZERO = Quantity(0)
 
 
-def zones(before: Room, after: Room) -> tuple[ZoneChange, ...]:
+def zones(before: FreeCapacity, after: FreeCapacity) -> tuple[ZoneChange, ...]:
     """One for each NUMA node; empty where nobody reports them."""
     return tuple(_zone_changes(before, after))
 
 
-def _zone_changes(before: Room, after: Room) -> Iterator[ZoneChange]:
+def _zone_changes(before: FreeCapacity, after: FreeCapacity) -> Iterator[ZoneChange]:
     for zone in before.node.topology.nodes:
         reserved = zone.cpus & before.node.reserved.known
         yield ZoneChange(
@@ -64,13 +64,13 @@ def _zone_changes(before: Room, after: Room) -> Iterator[ZoneChange]:
         )
 
 
-def _zone_load(room: Room, zone: NUMANode) -> ZoneLoad:
+def _zone_load(capacity: FreeCapacity, zone: NUMANode) -> ZoneLoad:
     """Successors count with what was booked for them: which CPUs they will get, nobody knows yet."""
-    usable = zone.cpus - room.node.reserved.known
-    held = cpuset.union(pod.pinned for pod in room.residents) & usable
-    booked = [amounts for _, bookings in room.arrivals for number, amounts in bookings if number == zone.id]
+    usable = zone.cpus - capacity.node.reserved.known
+    held = cpuset.union(pod.pinned for pod in capacity.residents) & usable
+    booked = [amounts for _, bookings in capacity.arrivals for number, amounts in bookings if number == zone.id]
     exclusive = len(held) + sum(amounts.get("cpu", _ZERO).value for amounts in booked)
-    reported = (c.memory_by_numa.get(zone.id, 0) for pod in room.residents for c in pod.containers)
+    reported = (c.memory_by_numa.get(zone.id, 0) for pod in capacity.residents for c in pod.containers)
     return ZoneLoad(
         exclusive=exclusive,
         shared=max(0, len(usable) - exclusive),

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from descheduler.arguments import windows
-from descheduler.arguments.pacing import Calm
+from descheduler.arguments.pacing import Pacing
 from descheduler.framework import Finding, PodView, Refusal
 from descheduler.history import past_evictions
 from koordlite.model import duration, times
 
 
-class Restraint:
+class Pacer:
     """Asked for each pod while a plan is made; knows what the plan has taken."""
 
-    def __init__(self, calm: Calm, history: past_evictions.History, now: float) -> None:
+    def __init__(self, pacing: Pacing, history: past_evictions.History, now: float) -> None:
         """`now`: the picture's time, in seconds since the epoch."""
-        self._calm, self._history, self._now = calm, history, now
+        self._args, self._history, self._now = pacing, history, now
         self._closed = self._outside()
         self._owners: set[str] = set()
 
     def refusals(self, pod: PodView, findings: Iterable[Finding]) -> tuple[Refusal, ...]:
         """Why it should stay for now; empty when it may go."""
-        return tuple(self._said(pod, findings))
+        return tuple(self._reasons(pod, findings))
 
     def take(self, pod: PodView) -> None:
         """The plan takes the pod."""
         self._owners.add(pod.owner)
 
-    def _said(self, pod: PodView, findings: Iterable[Finding]) -> Iterator[Refusal]:
+    def _reasons(self, pod: PodView, findings: Iterable[Finding]) -> Iterator[Refusal]:
         if self._closed:
             yield self._closed
-        known = past_evictions.refusal(pod, findings, self._history, self._calm.loops, now=self._now)
+        known = past_evictions.refusal(pod, findings, self._history, self._args.loops, now=self._now)
         if known:
             yield known
         soon = self._too_soon(pod)
@@ -39,14 +39,14 @@ class Restraint:
             yield soon
 
     def _outside(self) -> Refusal | None:
-        asked = self._calm.windows
+        asked = self._args.windows
         if windows.is_open(asked, self._now):
             return None
         opens = times.show(windows.next_opening(asked, self._now))
         return Refusal("OutsideWindow", f"no window for evictions is open; the next one opens at {opens}")
 
     def _too_soon(self, pod: PodView) -> Refusal | None:
-        delay = self._calm.owner_delay_seconds
+        delay = self._args.owner_delay_seconds
         if not delay or not pod.owner:
             return None
         shown = f"minDelayPerOwner is {duration.brief(delay)}"

@@ -18,10 +18,10 @@ from descheduler.cycle import candidate
 from descheduler.cycle.candidate import Candidate
 from descheduler.cycle.handle import ProfileHandle
 from descheduler.cycle.node_changes import changes
-from descheduler.cycle.pacing import Restraint
+from descheduler.cycle.pacing import Pacer
 from descheduler.filters import default_evictor, limits
 from descheduler.filters.limits import Budget
-from descheduler.fit.search import Place, Rooms, Search
+from descheduler.fit.search import FitSearch, Place, Search
 from descheduler.framework import (
     POINTS,
     Conversation,
@@ -102,9 +102,9 @@ class _Draft:
         self._past = past
         self._remembered: dict[tuple[str, str], object] = {}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
-        self._rooms = Rooms(view)
+        self._fit = FitSearch(view)
         now = times.parse(view.time)
-        self._restraint = Restraint(setup.calm, past.history, now)
+        self._pacer = Pacer(setup.pacing, past.history, now)
         self._expect(past_evictions.outstanding(past.history, view.unbound, now))
         self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
         self._decided: dict[str, Outcome] = {}
@@ -116,9 +116,9 @@ class _Draft:
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
         """Places that earlier evictions counted on, whose successors still wait for a node, are not free."""
         for pod, move in coming if self._setup.fit == "plan" else ():
-            if move.target in self._rooms.by_node:
+            if move.target in self._fit.by_node:
                 booked = [(zone, {n: Quantity.parse(t) for n, t in amounts.items()}) for zone, amounts in move.booked]
-                self._rooms.move(pod, Place(move.target, bookings=tuple(booked)))
+                self._fit.move(pod, Place(move.target, bookings=tuple(booked)))
 
     def _work(self, judge: _Judge, point: Point) -> None:
         """Let the profile's plugins of this point judge."""
@@ -141,42 +141,42 @@ class _Draft:
             view=self._view,
             args=profile.args,
             more_args=profile.more_args,
-            rooms=self._rooms,
+            fit=self._fit,
             nodes=judge.nodes,
             taken=self._taken,
-            recalled=self._past.memory.get((profile.name, plugin.name)),
+            remembered=self._past.memory.get((profile.name, plugin.name)),
             shared_guards=judge.guards,
         )
 
     def _converse(self, judge: _Judge, plugin: Plugin, conversation: Conversation) -> None:
         verdict: Verdict | None = None
-        while (said := _next(conversation, verdict)) is not None:
+        while (message := _next(conversation, verdict)) is not None:
             verdict = None
-            if isinstance(said, Finding):
-                finding = dataclasses.replace(said, plugin=plugin.name)
+            if isinstance(message, Finding):
+                finding = dataclasses.replace(message, plugin=plugin.name)
                 verdict = self._answer(judge, self._view.by_uid[finding.pod], (finding,))
             else:
-                self._keep(judge.profile, plugin, said)
+                self._keep(judge.profile, plugin, message)
 
     def _together(self, judge: _Judge, entries: Iterable[tuple[Plugin, Any]]) -> None:
         """Plugins without an order of their own: all that they found is sorted, and a pod is decided on once."""
         findings: dict[str, list[Finding]] = defaultdict(list)
         for plugin, config in entries:
-            for said in self._conversation(judge, plugin, config):
-                if isinstance(said, Finding):
-                    findings[said.pod].append(dataclasses.replace(said, plugin=plugin.name))
+            for message in self._conversation(judge, plugin, config):
+                if isinstance(message, Finding):
+                    findings[message.pod].append(dataclasses.replace(message, plugin=plugin.name))
                 else:
-                    self._keep(judge.profile, plugin, said)
+                    self._keep(judge.profile, plugin, message)
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
             self._answer(judge, self._view.by_uid[uid], tuple(findings[uid]))
 
-    def _keep(self, profile: Profile, plugin: Plugin, said: Note | Remember | Cordon) -> None:
-        if isinstance(said, Note):
-            self._notes.append(dataclasses.replace(said, plugin=plugin.name))
-        elif isinstance(said, Cordon):
-            self._cordons.append(said.node)
+    def _keep(self, profile: Profile, plugin: Plugin, message: Note | Remember | Cordon) -> None:
+        if isinstance(message, Note):
+            self._notes.append(dataclasses.replace(message, plugin=plugin.name))
+        elif isinstance(message, Cordon):
+            self._cordons.append(message.node)
         else:
-            self._remembered[(profile.name, plugin.name)] = said.value
+            self._remembered[(profile.name, plugin.name)] = message.value
 
     def _answer(self, judge: _Judge, pod: PodView, findings: tuple[Finding, ...]) -> Verdict:
         before = self._decided.get(pod.uid)
@@ -200,7 +200,7 @@ class _Draft:
         if reason == limits.TOTAL:
             # Nothing goes after this, so where it would fit is not worth asking every node.
             return asked.spared((Refusal(reason, text),))
-        found = self._rooms.search(pod, profile.args.node_selector)
+        found = self._fit.search(pod, profile.args.node_selector)
         home = asked.home
         if home == "elsewhere":
             found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))
@@ -216,14 +216,14 @@ class _Draft:
         if pod.uid in self._past.background:
             return (Refusal("EvictionInBackground", "its eviction was asked for and goes on in the background"),)
         unripe = asked.unripe()
-        said = guards.refusals(pod)
+        early = guards.refusals(pod)
         late = default_evictor.late_refusals(pod, self._view, args)
-        return ((unripe,) if unripe else ()) + said + late + self._restraint.refusals(pod, asked.findings)
+        return ((unripe,) if unripe else ()) + early + late + self._pacer.refusals(pod, asked.findings)
 
     def _take(self, asked: Candidate, found: Search) -> Outcome:
         pod, place = asked.pod, found.places[0] if found.places else None
         self._budget.take(pod)
-        self._restraint.take(pod)
+        self._pacer.take(pod)
         if self._setup.fit == "plan":
             self._go(pod, place)
         target = place.node if place else ""
@@ -232,9 +232,9 @@ class _Draft:
     def _go(self, pod: PodView, place: Place | None) -> None:
         # A pod that has ended was replaced when it did: nobody comes for it, and it takes no room anywhere.
         if place and pod.pod.active:
-            self._rooms.move(pod, place)
+            self._fit.move(pod, place)
         else:
-            self._rooms.leave(pod)
+            self._fit.leave(pod)
 
     def finished(self) -> EvictionPlan:
         """The plan, once every profile's plugins have judged."""
@@ -250,7 +250,7 @@ class _Draft:
             evict=tuple(o for o in decided.values() if o.verdict == "evict"),
             spare=tuple(o for o in decided.values() if o.verdict == "spare"),
             notes=tuple(dict.fromkeys(self._notes)),
-            nodes=tuple(changes(self._view, decided, self._rooms)),
+            nodes=tuple(changes(self._view, decided, self._fit)),
             plugins=tuple(dict.fromkeys(plugin.name for p in self._setup.profiles for plugin, _ in p.plugins)),
             grace_period_seconds=self._setup.grace_period_seconds,
             memory=self._remembered,

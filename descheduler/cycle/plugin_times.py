@@ -42,9 +42,9 @@ class Stopwatch:
         while True:
             began = self._monotonic()
             try:
-                said = conversation.send(verdict)
+                message = conversation.send(verdict)
             except StopIteration:
                 return
             finally:
                 self._spent[name] += self._monotonic() - began
-            verdict = yield said
+            verdict = yield message

@@ -29,7 +29,7 @@ Rules = Mapping[str, MigrationControllerArgs]
 """By profile."""
 
 
-class Carrier:
+class PlanExecutor:
     """`loop.Evict`, and the work on jobs that comes after it."""
 
     def __init__(
@@ -105,12 +105,12 @@ class Carrier:
         with self._lock:
             for name, controller in self._controllers.items():
                 try:
-                    told = controller.work(self._wall())
+                    steps = controller.work(self._wall())
                 except (ApiError, ApiUnreachable) as error:
                     self._tell(Progress("", "", "Failed", f"jobs of profile {name} cannot be read: {error}"))
                     pause = min(pause, _FAILED_SECONDS)
                     continue
-                for progress in told:
+                for progress in steps:
                     self._tell(progress)
                 if controller.open:
                     interval = duration.seconds(controller.args.arbitration_args.interval)

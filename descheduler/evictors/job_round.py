@@ -28,7 +28,7 @@ from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import times
 from koordlite.model.wire import objects as wire
 
-Told = tuple[str, str, str, str]
+JobEvent = tuple[str, str, str, str]
 """Job, pod, word, sentence."""
 
 
@@ -42,21 +42,21 @@ class Round:
         self._traffic = Traffic()
         self._guards = Guards(_bare_view(cluster, args, now), (args.evictor_args(),))
 
-    def run(self, jobs: Iterable[MigrationJob]) -> list[Told]:
+    def run(self, jobs: Iterable[MigrationJob]) -> list[JobEvent]:
         """Everything that can be done now."""
         self._jobs = {job.name: job for job in jobs}
-        told = [*self._safely(self._swept(), "")]
+        events = [*self._safely(self._swept(), "")]
         held = self._cluster.reservations()
         for job in list(self._jobs.values()):
-            told += self._safely(self._released(job, held), job.name)
-        told += self._safely(self._arbitrated(), "")
+            events += self._safely(self._released(job, held), job.name)
+        events += self._safely(self._arbitrated(), "")
         for job in list(self._jobs.values()):
             if job.finished or (job.pending and not job.passed and self._args.arbitration_args.enabled):
                 continue
-            told += self._safely(self._advanced(job, held), job.name)
-        return told
+            events += self._safely(self._advanced(job, held), job.name)
+        return events
 
-    def _safely(self, work: Iterator[Told], job: str) -> Iterator[Told]:
+    def _safely(self, work: Iterator[JobEvent], job: str) -> Iterator[JobEvent]:
         """What is told, and at last what went wrong: a refusal, or a server that does not answer."""
         try:
             yield from work
@@ -66,25 +66,25 @@ class Round:
         except ApiUnreachable as error:
             yield job, "", "Failed", str(error)
 
-    def _swept(self) -> Iterator[Told]:
+    def _swept(self) -> Iterator[JobEvent]:
         for job in [one for one in self._jobs.values() if job_requests.outlived(one, self._now)]:
             yield from self._safely(self._removed(job), job.name)
 
-    def _removed(self, job: MigrationJob) -> Iterator[Told]:
+    def _removed(self, job: MigrationJob) -> Iterator[JobEvent]:
         if job.reservation:
             self._cluster.delete_reservation(job.reservation)
         self._cluster.delete_job(job)
         del self._jobs[job.name]
         yield job.name, job.pod.key, "Removed", "its time to be kept is over"
 
-    def _released(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Told]:
+    def _released(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[JobEvent]:
         """A job that failed keeps no place."""
         place = held.get(job.reservation) if job.status.phase == objects.FAILED and job.reservation else None
         if place is not None and place.bound is None:
             self._cluster.delete_reservation(job.reservation)
             yield job.name, job.pod.key, "ReservationReleased", f"{job.reservation} is not needed any more"
 
-    def _arbitrated(self) -> Iterator[Told]:
+    def _arbitrated(self) -> Iterator[JobEvent]:
         """Let waiting jobs through, in their order, as long as the limits allow it."""
         waiting = [job for job in self._jobs.values() if job.pending and not job.passed and not job.spec.paused]
         if not waiting or not self._args.arbitration_args.enabled:
@@ -111,7 +111,7 @@ class Round:
     def _pod_of_no_uid(self, job: MigrationJob) -> PodView | None:
         return next((pod for pod in self._pods.values() if not job.pod.uid and pod.key == job.pod.key), None)
 
-    def _ruled(self, entry: Waiting) -> Iterator[Told]:
+    def _ruled(self, entry: Waiting) -> Iterator[JobEvent]:
         job, pod = entry.job, entry.pod
         if reconcile.timed_out(job, self._now):
             yield from self._write(job, reconcile.step(job, Seen(now=self._now)).job)
@@ -131,9 +131,9 @@ class Round:
         yield job.name, job.pod.key, "PassedArbitration", "its turn has come"
 
     def _permanent(self, pod: PodView) -> str:
-        said = self._guards.refusals(pod)
-        if said:
-            return said[0].text
+        refusals = self._guards.refusals(pod)
+        if refusals:
+            return refusals[0].text
         refusal = filters.permanent(pod, self._find(pod), self._args)
         return refusal.text if refusal else ""
 
@@ -141,7 +141,7 @@ class Round:
         refusal = filters.passing(pod, self._traffic, self._find(pod), self._args)
         return f"{refusal.reason}: {refusal.text}" if refusal else ""
 
-    def _advanced(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[Told]:
+    def _advanced(self, job: MigrationJob, held: Mapping[str, Reservation]) -> Iterator[JobEvent]:
         """One step with a job."""
         seen = self._seen(job, held)
         step = reconcile.step(job, seen)
@@ -149,7 +149,7 @@ class Round:
             self._cluster.create_reservation(step.create)
         yield from self._write(job, step.job)
         if step.evict:
-            yield from self._asked(step, seen)
+            yield from self._evicted(step, seen)
         if step.remove:
             self._cluster.delete_reservation(step.remove)
 
@@ -177,14 +177,14 @@ class Round:
             self._args, self._jobs.values(), pod=view, workload=self._find(view), now=self._now
         )
 
-    def _write(self, before: MigrationJob, after: MigrationJob) -> Iterator[Told]:
+    def _write(self, before: MigrationJob, after: MigrationJob) -> Iterator[JobEvent]:
         if after == before:
             return
         self._jobs[after.name] = self._cluster.write_job(before, after)
         status = after.status
         yield after.name, after.pod.key, status.reason or status.status or status.phase, status.message
 
-    def _asked(self, step: Step, seen: Seen) -> Iterator[Told]:
+    def _evicted(self, step: Step, seen: Seen) -> Iterator[JobEvent]:
         """Ask for the eviction. What the server refuses is noted on the job; without an answer nobody knows."""
         job, pod = self._jobs[step.job.name], seen.pod
         assert pod is not None, "a step that evicts has seen the pod"
@@ -212,13 +212,13 @@ class Round:
         """Note on the pod that it should go; whoever watches for that deletes it."""
         if objects.SOFT_EVICTION in (pod.metadata.annotations or {}):
             return
-        told: dict[str, Any] = {
+        request: dict[str, Any] = {
             "timestamp": times.show(self._now),
             "deleteOptions": job.spec.delete_options,
             "initiator": job.annotations.get(objects.EVICT_TRIGGER, ""),
             "reason": job.reason,
         }
-        text = json.dumps({key: value for key, value in told.items() if value})
+        text = json.dumps({key: value for key, value in request.items() if value})
         self._cluster.annotate_pod(job.pod, {objects.SOFT_EVICTION: text})
 
 

@@ -53,7 +53,7 @@ def check(view: View, args: Args) -> None:
 
 _Question = tuple[int, str, Args]
 """Its number, the protection that is asked, and with which arguments."""
-_Said = list[tuple[int, Refusal]]
+_Found = list[tuple[int, Refusal]]
 """Refusals, by the number of the question."""
 
 
@@ -69,7 +69,7 @@ class Guards:
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
-        self._shared: dict[tuple[object, ...], _Said] = {}
+        self._shared: dict[tuple[object, ...], _Found] = {}
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
@@ -80,23 +80,23 @@ class Guards:
                 return always
         if EVICT in notes:
             return ()
-        said = self._said_of_template(pod)
+        found = self._template_refusals(pod)
         if self._of_pods:
-            said = sorted(said + self._say(pod, self._of_pods), key=lambda one: one[0])
-        return tuple(dict.fromkeys([refusal for _, refusal in said])) if said else ()
+            found = sorted(found + self._ask_each(pod, self._of_pods), key=lambda one: one[0])
+        return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
 
-    def _said_of_template(self, pod: PodView) -> _Said:
+    def _template_refusals(self, pod: PodView) -> _Found:
         """The key holds all that the protections look at, but for those that are `_PERSONAL`."""
         notes, value = pod.pod.annotations, pod.pod
         key = (pod.template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
         known = self._shared.get(key)
         if known is None:
-            known = self._shared[key] = self._say(pod, self._of_templates)
+            known = self._shared[key] = self._ask_each(pod, self._of_templates)
         return known
 
-    def _say(self, pod: PodView, questions: Iterable[_Question]) -> _Said:
-        said = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
-        return [(number, Refusal(reason, text)) for number, reason, text in said if text]
+    def _ask_each(self, pod: PodView, questions: Iterable[_Question]) -> _Found:
+        found = [(number, reason, _PROTECTIONS[reason](pod, self._view, args)) for number, reason, args in questions]
+        return [(number, Refusal(reason, text)) for number, reason, text in found if text]
 
 
 def _on(reason: str, args: Args) -> bool:

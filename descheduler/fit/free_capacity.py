@@ -1,6 +1,6 @@
 """What is free on a node while a plan is made: resources, pod slots, host ports, and whole CPUs by NUMA node.
 
-A `Room` is a value. A pod that leaves or arrives makes another one, so that ten pods never count on one free place.
+A `FreeCapacity` is a value. A pod that leaves or arrives makes another one, so that ten pods never count on one place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Port = tuple[str, int, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Room:
+class FreeCapacity:
     """A node, the pods on it that stay, and those the plan sends there."""
 
     node: NodeView
@@ -29,26 +29,26 @@ class Room:
     arrivals: tuple[tuple[PodView, tuple[Booking, ...]], ...] = ()
 
     @classmethod
-    def of(cls, node: NodeView) -> Room:
+    def of(cls, node: NodeView) -> FreeCapacity:
         """The node as it is."""
         return cls(node, node.pods)
 
-    def without(self, pod: PodView) -> Room:
+    def without(self, pod: PodView) -> FreeCapacity:
         """After `pod` has left."""
         gone = pod.uid
         staying = tuple([resident for resident in self.residents if resident.pod.uid != gone])
-        room = Room(self.node, staying, self.arrivals)
+        capacity = FreeCapacity(self.node, staying, self.arrivals)
         if len(staying) < len(self.residents):
-            self._pass_on(room, pod, -1)
-        return room
+            self._pass_on(capacity, pod, -1)
+        return capacity
 
-    def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> Room:
+    def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> FreeCapacity:
         """After a pod like `pod` was started here."""
-        room = Room(self.node, self.residents, (*self.arrivals, (pod, bookings)))
-        self._pass_on(room, pod, 1)
-        return room
+        capacity = FreeCapacity(self.node, self.residents, (*self.arrivals, (pod, bookings)))
+        self._pass_on(capacity, pod, 1)
+        return capacity
 
-    def _pass_on(self, other: Room, pod: PodView, sign: int) -> None:
+    def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
         """What was summed up here holds there but for the one pod: nobody sums up thirty pods anew."""
         if "requested" in self.__dict__:
             total = dict(self.requested)

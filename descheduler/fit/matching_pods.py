@@ -25,7 +25,7 @@ class Selected:
     """How often it has changed."""
 
 
-class Crowd:
+class MatchingPods:
     """Every pod that has not ended, by namespace; indexed when somebody first asks."""
 
     def __init__(self, view: View) -> None:

@@ -7,7 +7,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
-from descheduler.fit.node_rules import Shape
+from descheduler.fit.node_rules import EligibleNodes
 from descheduler.fit.topology_spread import Rule
 from descheduler.framework import NodeView
 
@@ -27,42 +27,42 @@ class Orders:
 
     def __init__(self, nodes: Mapping[str, NodeView], fullness: Callable[[str], float]) -> None:
         self._nodes, self._fullness = nodes, fullness
-        self._kept: dict[tuple[Shape, str], dict[str | None, _Order]] = {}
+        self._kept: dict[tuple[EligibleNodes, str], dict[str | None, _Order]] = {}
         """By shape and label; without a label there is one domain."""
 
-    def emptiest(self, shape: Shape) -> Iterator[str]:
+    def emptiest(self, eligible: EligibleNodes) -> Iterator[str]:
         """All nodes of the shape."""
-        domains = self._domains(shape, "")
-        order = domains[None] if domains else self._sorted(shape)
+        domains = self._domains(eligible, "")
+        order = domains[None] if domains else self._sorted(eligible)
         return (name for _, name in order)
 
-    def open_to(self, shape: Shape, rule: Rule) -> Iterator[str]:
+    def open_to(self, eligible: EligibleNodes, rule: Rule) -> Iterator[str]:
         """The nodes of the shape without those of domains that the rule closes, where that is quicker to say."""
-        domains = self._domains(shape, rule.key)
+        domains = self._domains(eligible, rule.key)
         if domains is None or len(domains) > _MOST_DOMAINS:
-            return self.emptiest(shape)
+            return self.emptiest(eligible)
         return (name for _, name in heapq.merge(*(o for value, o in domains.items() if not rule.closes(value))))
 
     def changed(self, name: str, before: float, after: float) -> None:
         """A node is fuller or emptier than it was."""
-        for (shape, key), domains in self._kept.items():
-            order = domains.get(self._value(name, key)) if name in shape.names else None
+        for (eligible, key), domains in self._kept.items():
+            order = domains.get(self._value(name, key)) if name in eligible.names else None
             if order:
                 del order[bisect.bisect_left(order, (before, name))]
                 bisect.insort(order, (after, name))
 
-    def _domains(self, shape: Shape, key: str) -> dict[str | None, _Order] | None:
+    def _domains(self, eligible: EligibleNodes, key: str) -> dict[str | None, _Order] | None:
         """None when the shape is too small, or there are too many shapes, to keep an order."""
-        known = self._kept.get((shape, key))
+        known = self._kept.get((eligible, key))
         if known is None:
-            if len(shape.names) * _FEW < len(self._nodes) or len(self._kept) >= _KEPT:
+            if len(eligible.names) * _FEW < len(self._nodes) or len(self._kept) >= _KEPT:
                 return None
-            known = self._kept[(shape, key)] = self._made(shape, key)
+            known = self._kept[(eligible, key)] = self._made(eligible, key)
         return known
 
-    def _made(self, shape: Shape, key: str) -> dict[str | None, _Order]:
+    def _made(self, eligible: EligibleNodes, key: str) -> dict[str | None, _Order]:
         found: dict[str | None, _Order] = defaultdict(list)
-        for entry in self._sorted(shape):
+        for entry in self._sorted(eligible):
             found[self._value(entry[1], key)].append(entry)
         if len(found) > _MOST_DOMAINS:
             return {value: [] for value in found}
@@ -71,5 +71,5 @@ class Orders:
     def _value(self, name: str, key: str) -> str | None:
         return self._nodes[name].node.labels.get(key) if key else None
 
-    def _sorted(self, shape: Shape) -> _Order:
-        return sorted((self._fullness(name), name) for name in shape.names)
+    def _sorted(self, eligible: EligibleNodes) -> _Order:
+        return sorted((self._fullness(name), name) for name in eligible.names)

@@ -19,9 +19,9 @@ _Key = tuple[object, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class EligibleNodes:
     """Nodes that may take pods of one kind as far as they themselves go, and what the others say. Equal to itself
-    alone: `Shapes` makes one for all pods with the same rules."""
+    alone: `NodeRules` makes one for all pods with the same rules."""
 
     names: Mapping[str, None]
     """Nodes that have nothing against them, by name; a set that keeps its order."""
@@ -33,15 +33,15 @@ class Shape:
     """Nodes whose taints the pod tolerates, whatever else they say."""
 
 
-class Shapes:
+class NodeRules:
     """Static answers for a picture."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._shapes: dict[_Key, Shape] = {}
+        self._node_rules: dict[_Key, EligibleNodes] = {}
         self._by_keys: dict[tuple[str, ...], list[tuple[NodeView, list[str]]]] = {}
 
-    def of(self, pod: PodView, inside: objects.LabelSelector) -> tuple[_Key, Shape]:
+    def of(self, pod: PodView, inside: objects.LabelSelector) -> tuple[_Key, EligibleNodes]:
         """The shape of `pod` among the nodes that `inside` selects, with the key that like pods share."""
         spec = pod.object.spec
         affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -53,9 +53,9 @@ class Shapes:
             volumes,
             label_selectors.key(inside),
         )
-        if key not in self._shapes:
-            self._shapes[key] = self._shape(spec, volumes, inside)
-        return key, self._shapes[key]
+        if key not in self._node_rules:
+            self._node_rules[key] = self._eligible_for(spec, volumes, inside)
+        return key, self._node_rules[key]
 
     def _volumes(self, pod: PodView) -> Iterator[objects.NodeSelector]:
         """Where each volume of the pod can be reached."""
@@ -63,9 +63,9 @@ class Shapes:
             name = (volume.persistent_volume_claim or {}).get("claimName")
             yield from self._view.volume_nodes.get(f"{pod.pod.namespace}/{name}", ()) if name else ()
 
-    def _shape(
+    def _eligible_for(
         self, spec: objects.PodSpec, volumes: tuple[objects.NodeSelector, ...], inside: objects.LabelSelector
-    ) -> Shape:
+    ) -> EligibleNodes:
         names: list[str] = []
         refusals: dict[str, str] = {}
         allowed: list[str] = []
@@ -82,7 +82,9 @@ class Shapes:
                 refusals.update(dict.fromkeys(members, why))
             else:
                 names += members
-        return Shape(dict.fromkeys(sorted(names)), refusals, dict.fromkeys(sorted(allowed)), frozenset(tolerated))
+        return EligibleNodes(
+            dict.fromkeys(sorted(names)), refusals, dict.fromkeys(sorted(allowed)), frozenset(tolerated)
+        )
 
     def _buckets(self, keys: tuple[str, ...]) -> list[tuple[NodeView, list[str]]]:
         """Nodes that agree in these labels, their taints and their state, each group with one that stands for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from descheduler.fit.free_capacity import Booking, Room
+from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import VOLCANO_POLICY, PodView
 from koordlite.formulas import numa_fit
 from koordlite.model.pod.qos import KubeQoS
@@ -11,20 +11,20 @@ from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 
 
-def answer(pod: PodView, room: Room, wanted: numa_fit.Ask) -> tuple[str, tuple[Booking, ...]]:
+def answer(pod: PodView, capacity: FreeCapacity, wanted: numa_fit.Ask) -> tuple[str, tuple[Booking, ...]]:
     """Can the node keep the pod's promise, or pass kubelet's own admission? (why not, what it would take)."""
-    unlike = _other_policy(pod, room)
+    unlike = _other_policy(pod, capacity)
     if unlike:
         return unlike, ()
-    strict = room.node.topology_policy == "single-numa-node"
+    strict = capacity.node.topology_policy == "single-numa-node"
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
-    if not room.zones:
+    if not capacity.zones:
         return ("nobody reports the node's NUMA nodes", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:
-        return _pieces_anywhere(pod, room)
-    scope = room.node.topology_scope if strict else _scope(pod)
-    found = numa_fit.align(wanted, zones=room.zones, allocatable=room.allocatable, scope=scope)
+        return _pieces_anywhere(pod, capacity)
+    scope = capacity.node.topology_scope if strict else _scope(pod)
+    found = numa_fit.align(wanted, zones=capacity.zones, allocatable=capacity.allocatable, scope=scope)
     return (f"no single NUMA node is free: {found.why_not}", ()) if found.why_not else ("", found.parts)
 
 
@@ -39,9 +39,9 @@ def asked_policy(pod: PodView) -> str:
     return "" if asked == "none" else asked
 
 
-def _other_policy(pod: PodView, room: Room) -> str:
+def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
     """Source: Volcano numa-aware, which places such a pod only where kubelet runs the very policy."""
-    asked, node = asked_policy(pod), room.node
+    asked, node = asked_policy(pod), capacity.node
     if not asked or (node.topology_policy == asked and node.cpu_manager.policy == "static"):
         return ""
     if not node.topology_policy:
@@ -72,11 +72,11 @@ def _scope(pod: PodView) -> str:
     return "pod" if any(c.scope == "pod" for c in pod.containers) else "container"
 
 
-def _pieces_anywhere(pod: PodView, room: Room) -> tuple[str, tuple[Booking, ...]]:
+def _pieces_anywhere(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ...]]:
     """Whole CPUs of its own, from any NUMA nodes: the lowest first."""
     left = pod.pod.requests.get("cpu", Quantity(0)).nano
     bookings: list[Booking] = []
-    for zone, amounts in room.zones.items():
+    for zone, amounts in capacity.zones.items():
         taken = min(left, amounts.get("cpu", Quantity(0)).nano)
         if taken > 0:
             bookings.append((zone, {"cpu": Quantity(taken)}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler.fit.matching_pods import Crowd, Selected
+from descheduler.fit.matching_pods import MatchingPods, Selected
 from descheduler.fit.pod_anti_affinity import namespace_counts
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import TemplateKey
@@ -23,17 +23,17 @@ Wanted = list[tuple[str, frozenset[str] | None]]
 def terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     """The required affinity terms of a pod."""
     affinity = pod.object.spec.affinity
-    company = affinity.pod_affinity if affinity else None
-    return (company.required or ()) if company else ()
+    together = affinity.pod_affinity if affinity else None
+    return (together.required or ()) if together else ()
 
 
-class Company:
+class PodAffinity:
     """Where the pods are that others have to be with."""
 
-    def __init__(self, view: View, crowd: Crowd) -> None:
+    def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
-        self._crowd = crowd
-        self._stood: dict[TemplateKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
+        self._matching_pods = matching_pods
+        self._by_template: dict[TemplateKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
         """uids by value of each term's label, with the versions of the selections they were made of, by template."""
 
     def wanted(self, pod: PodView) -> Wanted:
@@ -43,7 +43,7 @@ class Company:
             return []
         found = [
             (term.topology_key, frozenset(value for value, uids in held.items() if uids - {pod.uid}))
-            for term, held in zip(asked, self._standing(pod, asked), strict=True)
+            for term, held in zip(asked, self._holders_by_value(pod, asked), strict=True)
         ]
         if any(values for _, values in found) or not self._selects_itself(pod, asked):
             return list(found)
@@ -57,24 +57,26 @@ class Company:
             for term in asked
         )
 
-    def _standing(self, pod: PodView, asked: tuple[objects.PodAffinityTerm, ...]) -> list[Mapping[str, set[str]]]:
+    def _holders_by_value(
+        self, pod: PodView, asked: tuple[objects.PodAffinityTerm, ...]
+    ) -> list[Mapping[str, set[str]]]:
         """For each of the pod's terms the uids of pods that all terms select, by value of its label."""
         own = pod.pod.namespace
         selected = [list(self._selected(term, own)) for term in asked]
         versions = tuple([one.version for several in selected for one in several])
-        known = self._stood.get(pod.template)
+        known = self._by_template.get(pod.template)
         if known is None or known[0] != versions:
             where = [{uid: node for one in several for uid, node in one.where.items()} for several in selected]
             common = set(where[0]).intersection(*where[1:])
             held = [self._by_value(term.topology_key, {uid: where[0][uid] for uid in common}) for term in asked]
-            known = self._stood[pod.template] = versions, held
+            known = self._by_template[pod.template] = versions, held
         return known[1]
 
     def _selected(self, term: objects.PodAffinityTerm, own: str) -> Iterator[Selected]:
         only_own = not term.namespaces and term.namespace_selector is None
-        for name in (own,) if only_own else sorted(self._crowd.namespaces):
+        for name in (own,) if only_own else sorted(self._matching_pods.namespaces):
             if namespace_counts(term, own, name, self._view.namespaces):
-                yield self._crowd.selected(name, term.label_selector)
+                yield self._matching_pods.selected(name, term.label_selector)
 
     def _by_value(self, key: str, where: Mapping[str, str]) -> Mapping[str, set[str]]:
         found: dict[str, set[str]] = defaultdict(set)

@@ -10,7 +10,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from descheduler.fit.matching_pods import Crowd
+from descheduler.fit.matching_pods import MatchingPods
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import TemplateKey, anti_affinity_terms
 from koordlite.model import label_selectors
@@ -31,25 +31,25 @@ class _Held:
     """uids by value of the topology label."""
 
 
-class Rivals:
+class PodAntiAffinity:
     """Who may not stand beside whom."""
 
-    def __init__(self, view: View, crowd: Crowd) -> None:
+    def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
-        self._crowd = crowd
+        self._matching_pods = matching_pods
         self._labelled: dict[str, Mapping[str, str]] = {}
         self._held: dict[Hashable, _Held] = {}
         self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
         self._unlabelled: list[_Held] = []
         self._against: dict[Hashable, tuple[_Held, ...]] = {}
-        self._stood: dict[tuple[TemplateKey, int], tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
+        self._by_template: dict[tuple[TemplateKey, int], tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
         """Where the pods are that a term selects, with the versions of the selections it was made of, by template and
         number of the term."""
         for template in view.templates:
             for term in anti_affinity_terms(template.first):
                 held = self._held_for(term, template.namespace)
                 for pod in template.pods:
-                    self._stand(held, pod, pod.node)
+                    self._hold(held, pod, pod.node)
 
     def concerned(self, pod: PodView) -> bool:
         """Has the pod terms of its own, or somebody one against it?"""
@@ -70,7 +70,7 @@ class Rivals:
     def came(self, pod: PodView, node: str) -> None:
         """Note that a pod like `pod` is expected on `node`."""
         for term in anti_affinity_terms(pod):
-            self._stand(self._held_for(term, pod.pod.namespace), pod, node)
+            self._hold(self._held_for(term, pod.pod.namespace), pod, node)
 
     def _held_for(self, term: objects.PodAffinityTerm, namespace: str) -> _Held:
         key = _key(term, namespace)
@@ -80,7 +80,7 @@ class Rivals:
             self._file(held)
         return held
 
-    def _stand(self, held: _Held, pod: PodView, node: str) -> None:
+    def _hold(self, held: _Held, pod: PodView, node: str) -> None:
         value = self._value(node, held.term.topology_key)
         if value is not None:
             held.holders[value].add(pod.uid)
@@ -124,14 +124,14 @@ class Rivals:
 
     def _by_itself(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
         for number, term in enumerate(anti_affinity_terms(pod)):
-            yield term.topology_key, _elsewhere(self._standing(pod, number, term).items(), pod.uid)
+            yield term.topology_key, _elsewhere(self._holders_by_value(pod, number, term).items(), pod.uid)
 
-    def _standing(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> Mapping[str, set[str]]:
+    def _holders_by_value(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> Mapping[str, set[str]]:
         """uids of the pods that this term of the pod selects, by value of its topology label."""
         own, key = pod.pod.namespace, (pod.template, number)
-        selected = [self._crowd.selected(name, term.label_selector) for name in self._namespaces(term, own)]
+        selected = [self._matching_pods.selected(name, term.label_selector) for name in self._namespaces(term, own)]
         versions = tuple([one.version for one in selected])
-        known = self._stood.get(key)
+        known = self._by_template.get(key)
         if known is None or known[0] != versions:
             found: dict[str, set[str]] = defaultdict(set)
             values = self._values(term.topology_key)
@@ -139,13 +139,13 @@ class Rivals:
                 value = values.get(node)
                 if value is not None:
                     found[value].add(uid)
-            known = self._stood[key] = versions, found
+            known = self._by_template[key] = versions, found
         return known[1]
 
     def _namespaces(self, term: objects.PodAffinityTerm, own: str) -> Iterable[str]:
         if not term.namespaces and term.namespace_selector is None:
             return (own,)
-        return [n for n in self._crowd.namespaces if namespace_counts(term, own, n, self._view.namespaces)]
+        return [n for n in self._matching_pods.namespaces if namespace_counts(term, own, n, self._view.namespaces)]
 
 
 def _elsewhere(holders: Iterable[tuple[str, set[str]]], uid: str) -> frozenset[str]:

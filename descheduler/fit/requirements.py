@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from descheduler.fit import free_capacity as rooms_module
+from descheduler.fit import free_capacity, pod_affinity, pod_anti_affinity, topology_spread
 from descheduler.fit import numa as fit_numa
-from descheduler.fit import pod_affinity, pod_anti_affinity, topology_spread
 from descheduler.fit.free_capacity import Port
-from descheduler.fit.matching_pods import Crowd
-from descheduler.fit.node_rules import Shape, Shapes
-from descheduler.fit.pod_affinity import Company
-from descheduler.fit.pod_anti_affinity import Rivals
+from descheduler.fit.matching_pods import MatchingPods
+from descheduler.fit.node_rules import EligibleNodes, NodeRules
+from descheduler.fit.pod_affinity import PodAffinity
+from descheduler.fit.pod_anti_affinity import PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import anti_affinity_terms
@@ -26,7 +25,7 @@ class Question:
     """All that a pod asks of nodes."""
 
     pod: PodView
-    shape: Shape
+    eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     """Nano-units by resource."""
     blocked: pod_anti_affinity.Blocked
@@ -42,21 +41,21 @@ class Question:
     @property
     def resources_only(self) -> Question:
         """What remains when only resources are asked for: where that fits nowhere, the pod does not either."""
-        return Question(self.pod, self.shape, self.needs, [], [], [], (), None, self.key, True)
+        return Question(self.pod, self.eligible, self.needs, [], [], [], (), None, self.key, True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Kind:
     """What all pods of one template ask."""
 
-    shape_key: object
-    shape: Shape
+    eligible_key: object
+    eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     ports: tuple[Port, ...]
     numa: numa_fit.Ask | None
     key: object
-    has_rivals: bool
-    has_company: bool
+    has_anti_affinity: bool
+    has_affinity: bool
     spreads: bool
 
 
@@ -65,35 +64,35 @@ class Questions:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._shapes = Shapes(view)
+        self._node_rules = NodeRules(view)
         self._kinds: dict[tuple[object, ...], _Kind] = {}
 
     @functools.cached_property
-    def crowd(self) -> Crowd:
+    def matching_pods(self) -> MatchingPods:
         """Where pods are that selectors select."""
-        return Crowd(self._view)
+        return MatchingPods(self._view)
 
     @functools.cached_property
-    def rivals(self) -> Rivals:
+    def anti_affinity(self) -> PodAntiAffinity:
         """Who may not stand beside whom."""
-        return Rivals(self._view, self.crowd)
+        return PodAntiAffinity(self._view, self.matching_pods)
 
     @functools.cached_property
-    def _company(self) -> Company:
-        return Company(self._view, self.crowd)
+    def _affinity(self) -> PodAffinity:
+        return PodAffinity(self._view, self.matching_pods)
 
     @functools.cached_property
     def _spread(self) -> Spread:
-        return Spread(self._view, self.crowd)
+        return Spread(self._view, self.matching_pods)
 
     def of(self, pod: PodView, inside: str) -> Question:
         """What the pod asks at this moment of the plan."""
         kind = self._kind(pod, inside)
-        blocked = self.rivals.blocked(pod) if kind.has_rivals else []
-        wanted = self._company.wanted(pod) if kind.has_company else []
-        rules = self._spread.rules(pod, kind.shape_key, kind.shape) if kind.spreads else []
+        blocked = self.anti_affinity.blocked(pod) if kind.has_anti_affinity else []
+        wanted = self._affinity.wanted(pod) if kind.has_affinity else []
+        rules = self._spread.rules(pod, kind.eligible_key, kind.eligible) if kind.spreads else []
         plain = not (blocked or wanted or rules or kind.ports or kind.numa)
-        return Question(pod, kind.shape, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
+        return Question(pod, kind.eligible, kind.needs, blocked, wanted, rules, kind.ports, kind.numa, kind.key, plain)
 
     def _kind(self, pod: PodView, inside: str) -> _Kind:
         needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
@@ -104,16 +103,16 @@ class Questions:
         return kind
 
     def _made(self, pod: PodView, inside: str, needs: tuple[tuple[str, int], ...]) -> _Kind:
-        shape_key, shape = self._shapes.of(pod, _parsed(inside))
+        eligible_key, eligible = self._node_rules.of(pod, _parsed(inside))
         return _Kind(
-            shape_key=shape_key,
-            shape=shape,
+            eligible_key=eligible_key,
+            eligible=eligible,
             needs=needs,
-            ports=tuple(rooms_module.host_ports(pod)),
+            ports=tuple(free_capacity.host_ports(pod)),
             numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
-            key=(shape_key, needs),
-            has_rivals=bool(anti_affinity_terms(pod)) or self.rivals.concerned(pod),
-            has_company=bool(pod_affinity.terms(pod)),
+            key=(eligible_key, needs),
+            has_anti_affinity=bool(anti_affinity_terms(pod)) or self.anti_affinity.concerned(pod),
+            has_affinity=bool(pod_affinity.terms(pod)),
             spreads=bool(topology_spread.constraints(pod)),
         )
 

@@ -13,9 +13,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from descheduler.fit import free_capacity as rooms_module
-from descheduler.fit import numa
-from descheduler.fit.free_capacity import Booking, Room
+from descheduler.fit import free_capacity, numa
+from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.fit.node_order import Orders
 from descheduler.fit.requirements import Question, Questions
 from descheduler.framework import PodView, View
@@ -45,10 +44,10 @@ class Search:
     """Where a pod would fit, best place first, and why not elsewhere."""
 
     places: tuple[Place, ...]
-    said: Mapping[str, str]
+    refusals: Mapping[str, str]
     """What each node said that would take such pods and does not fit."""
     never: Mapping[str, str]
-    """What each node said that takes no such pods. Shared with others of the kind, as `said` may be."""
+    """What each node said that takes no such pods. Shared with others of the kind, as `refusals` may be."""
     own: str = ""
     """The node it is on, when that was not asked."""
     unasked: int = 0
@@ -57,7 +56,7 @@ class Search:
     @property
     def by_node(self) -> Mapping[str, str]:
         """What each node that does not fit said."""
-        return {name: why for name, why in (*self.never.items(), *self.said.items()) if name != self.own}
+        return {name: why for name, why in (*self.never.items(), *self.refusals.items()) if name != self.own}
 
     @property
     def why_not(self) -> Mapping[str, int]:
@@ -77,16 +76,16 @@ class _Nowhere:
 
     since: int
     """As of how many changes."""
-    said: Mapping[str, str]
+    refusals: Mapping[str, str]
     unasked: frozenset[str]
     """The node that the pod was on: to others of its kind it might say something else."""
 
 
-class Rooms:
+class FitSearch:
     """Every node's room, kept up to date while a plan is made."""
 
     def __init__(self, view: View) -> None:
-        self.by_node = {name: Room.of(node) for name, node in view.nodes.items()}
+        self.by_node = {name: FreeCapacity.of(node) for name, node in view.nodes.items()}
         self._questions = Questions(view)
         self._changed: list[str] = []
         self._nowhere: dict[object, _Nowhere] = {}
@@ -98,11 +97,11 @@ class Rooms:
         """Ask the nodes that `inside` selects, and say what they said. The pod's own node is asked only when a new
         start there could cure a broken promise."""
         question = self._question(pod, inside)
-        names = question.shape.names
-        places, said = self._ask(question, len(names) if len(names) <= ASK_ALL else ENOUGH)
+        names = question.eligible.names
+        places, refusals = self._ask(question, len(names) if len(names) <= ASK_ALL else ENOUGH)
         own = pod.node if not pod.promised else ""
-        unasked = len(names) - len(places) - len(said) - (own in names and own not in said)
-        return Search(tuple(places), said, question.shape.refusals, own, unasked)
+        unasked = len(names) - len(places) - len(refusals) - (own in names and own not in refusals)
+        return Search(tuple(places), refusals, question.eligible.refusals, own, unasked)
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
         """Does `search` find a place? Much faster, because it stops at the first."""
@@ -111,13 +110,13 @@ class Rooms:
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
         """Would it fit on one of these nodes, its own included?"""
         question = self._question(pod, "")
-        few, many = sorted((names, question.shape.names), key=len)
+        few, many = sorted((names, question.eligible.names), key=len)
         return any(not self._answer(question, name, moved=False)[0] for name in few if name in many)
 
     def first_fit(self, pod: PodView, names: Iterable[str]) -> str:
         """The first of these nodes, its own aside, that it would fit on; empty when there is none."""
         question = self._question(pod, "")
-        others = (name for name in names if name in question.shape.names and name != pod.node)
+        others = (name for name in names if name in question.eligible.names and name != pod.node)
         return next((name for name in others if not self._answer(question, name)[0]), "")
 
     def kind(self, pod: PodView) -> object | None:
@@ -131,36 +130,36 @@ class Rooms:
         Resources are not asked of its own node, as upstream has it: it is there already.
         """
         question = self._question(pod, "")
-        return question.shape.refusals.get(node) or self._answer(question, node, moved=False)[0]
+        return question.eligible.refusals.get(node) or self._answer(question, node, moved=False)[0]
 
     def move(self, pod: PodView, place: Place) -> None:
         """Note that the plan takes `pod` away, and that its successor is expected at `place`."""
         self._leave(pod)
         self._set(place.node, self.by_node[place.node].with_arrival(pod, place.bookings))
-        self._questions.crowd.move(pod, place.node)
-        self._questions.rivals.came(pod, place.node)
+        self._questions.matching_pods.move(pod, place.node)
+        self._questions.anti_affinity.came(pod, place.node)
 
     def leave(self, pod: PodView) -> None:
         """Note that the plan takes `pod` away, to nowhere we know of."""
         self._leave(pod)
-        self._questions.crowd.move(pod, "")
+        self._questions.matching_pods.move(pod, "")
 
     def _leave(self, pod: PodView) -> None:
         if pod.node in self.by_node:
             self._set(pod.node, self.by_node[pod.node].without(pod))
-            self._questions.rivals.left(pod, pod.node)
+            self._questions.anti_affinity.left(pod, pod.node)
 
-    def _set(self, name: str, room: Room) -> None:
+    def _set(self, name: str, capacity: FreeCapacity) -> None:
         before = self.by_node[name]
-        self.by_node[name] = room
-        self._orders.changed(name, before.fullness, room.fullness)
+        self.by_node[name] = capacity
+        self._orders.changed(name, before.fullness, capacity.fullness)
         self._changed.append(name)
 
     def _in_turn(self, question: Question, most: int) -> Iterator[str]:
         """Nodes of the pod's shape in the order in which they are asked."""
-        if question.rules and most < len(question.shape.names):
-            return self._orders.open_to(question.shape, question.rules[0])
-        return self._orders.emptiest(question.shape)
+        if question.rules and most < len(question.eligible.names):
+            return self._orders.open_to(question.eligible, question.rules[0])
+        return self._orders.emptiest(question.eligible)
 
     def _question(self, pod: PodView, inside: str) -> Question:
         """The last question is kept: whether a pod fits is asked by its plugin, and then again by the cycle."""
@@ -175,32 +174,32 @@ class Rooms:
         known = None if pod.promised else self._known_nowhere(question)
         if known is not None:
             return [], known
-        places, said = self._asked_in_turn(question, self._in_turn(question, most), most)
+        places, refusals = self._asked_in_turn(question, self._in_turn(question, most), most)
         if not places and question.rules:  # All that is left is to say why.
-            places, said = self._asked_in_turn(question, self._orders.emptiest(question.shape), most)
+            places, refusals = self._asked_in_turn(question, self._orders.emptiest(question.eligible), most)
         if places or pod.promised:
-            return places, said
+            return places, refusals
         if question.plain:
-            self._nowhere[question.key] = _Nowhere(len(self._changed), said, frozenset((pod.node,)))
-            return places, said
+            self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, frozenset((pod.node,)))
+            return places, refusals
         # Too little room for anybody of its kind? That is remembered for all of them, and said instead.
         places, plainly = self._ask(question.resources_only, 1)
-        return [], said if places else plainly
+        return [], refusals if places else plainly
 
     def _asked_in_turn(self, question: Question, names: Iterable[str], most: int) -> tuple[list[Place], dict[str, str]]:
         pod = question.pod
-        places, said = list[Place](), dict[str, str]()
+        places, refusals = list[Place](), dict[str, str]()
         for name in names:
             if name == pod.node and not pod.promised:
                 continue
             why, bookings = self._answer(question, name)
             if why:
-                said[name] = why
+                refusals[name] = why
                 continue
             places.append(Place(name, name == pod.node, bookings))
             if len(places) == most:
                 break
-        return places, said
+        return places, refusals
 
     def _known_nowhere(self, question: Question) -> Mapping[str, str] | None:
         """What nodes said to a pod like this, when none of them takes it even now; None when that is not known."""
@@ -208,30 +207,30 @@ class Rooms:
         if found is None:
             return None
         question = question if question.plain else question.resources_only
-        open_ = {name for name in (*self._changed[found.since :], *found.unasked) if name in question.shape.names}
+        open_ = {name for name in (*self._changed[found.since :], *found.unasked) if name in question.eligible.names}
         own = frozenset((question.pod.node,)) & open_
         answers = {name: self._answer(question, name)[0] for name in open_ - own}
         if not all(answers.values()):
             return None
-        said = {**found.said, **answers} if answers else found.said
-        self._nowhere[question.key] = _Nowhere(len(self._changed), said, own)
-        return said
+        refusals = {**found.refusals, **answers} if answers else found.refusals
+        self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, own)
+        return refusals
 
     def _answer(self, question: Question, name: str, *, moved: bool = True) -> Answer:
         """What a node of the pod's shape says. `moved`: the pod would start there anew, even where it is already."""
-        room, pod = self.by_node[name], question.pod
+        capacity, pod = self.by_node[name], question.pod
         here = name == pod.node
         if here:
-            room = room.without(pod)
-        why = _refusal(question, room, resources=moved or not here)
+            capacity = capacity.without(pod)
+        why = _refusal(question, capacity, resources=moved or not here)
         if why or question.numa is None:
             return why, ()
-        return numa.answer(pod, room, question.numa)
+        return numa.answer(pod, capacity, question.numa)
 
 
-def _refusal(question: Question, room: Room, *, resources: bool) -> str:
+def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> str:
     """The first objection but for NUMA nodes, the quickest to find first: asked hundreds of thousands of times."""
-    labels = room.node.node.labels
+    labels = capacity.node.node.labels
     for key, values in question.blocked:
         if labels.get(key) in values:
             return "pod matches inter-pod anti-affinity rule of other pod on node"
@@ -242,19 +241,19 @@ def _refusal(question: Question, room: Room, *, resources: bool) -> str:
         why = rule.refusal(labels)
         if why:
             return why
-    why = _resource_refusal(question, room) if resources else ""
-    return why or (_port_refusal(question, room) if question.ports else "")
+    why = _resource_refusal(question, capacity) if resources else ""
+    return why or (_port_refusal(question, capacity) if question.ports else "")
 
 
-def _resource_refusal(question: Question, room: Room) -> str:
+def _resource_refusal(question: Question, capacity: FreeCapacity) -> str:
     """`insufficient <resource>` for the first of the pod's requests that is more than is free."""
-    free = room.unrequested
+    free = capacity.unrequested
     for name, nano in question.needs:
         if nano > free.get(name, 0):
             return f"insufficient {name}"
-    return "insufficient pods" if room.free_slots is not None and room.free_slots < 1 else ""
+    return "insufficient pods" if capacity.free_slots is not None and capacity.free_slots < 1 else ""
 
 
-def _port_refusal(question: Question, room: Room) -> str:
-    taken = next((p for p in question.ports if rooms_module.clashes(p, room.ports)), None)
+def _port_refusal(question: Question, capacity: FreeCapacity) -> str:
+    taken = next((p for p in question.ports if free_capacity.clashes(p, capacity.ports)), None)
     return f"host port {taken[1]}/{taken[0]} is in use" if taken else ""

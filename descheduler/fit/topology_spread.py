@@ -9,8 +9,8 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler.fit.matching_pods import Crowd, Selected
-from descheduler.fit.node_rules import Shape
+from descheduler.fit.matching_pods import MatchingPods, Selected
+from descheduler.fit.node_rules import EligibleNodes
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
@@ -47,29 +47,29 @@ class Rule:
 class Spread:
     """What constraints say in a picture, as the plan has left it."""
 
-    def __init__(self, view: View, crowd: Crowd) -> None:
+    def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
-        self._crowd = crowd
+        self._matching_pods = matching_pods
         self._known_domains: dict[object, tuple[Mapping[str, str], Mapping[str, int]]] = {}
         self._counted: dict[object, tuple[int, Mapping[str, str], Counter[str]]] = {}
 
-    def rules(self, pod: PodView, shape_key: object, shape: Shape) -> list[Rule]:
+    def rules(self, pod: PodView, eligible_key: object, eligible: EligibleNodes) -> list[Rule]:
         """Every constraint of the pod, worked out."""
         wanted = constraints(pod)
         keys = tuple(one.topology_key for one in wanted)
-        return [self._rule(pod, one, keys, (shape_key, shape)) for one in wanted]
+        return [self._rule(pod, one, keys, (eligible_key, eligible)) for one in wanted]
 
     def _rule(
         self,
         pod: PodView,
         constraint: objects.TopologySpreadConstraint,
         keys: tuple[str, ...],
-        shaped: tuple[object, Shape],
+        eligible_with_key: tuple[object, EligibleNodes],
     ) -> Rule:
         selector = label_selectors.with_label_keys(constraint, pod.pod.labels)
-        selected = self._crowd.selected(pod.pod.namespace, selector)
+        selected = self._matching_pods.selected(pod.pod.namespace, selector)
         own = label_selectors.labels_match(selector, pod.pod.labels)
-        eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, shaped)
+        eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, eligible_with_key)
         counts, here = dict(known), selected.where.get(pod.uid, "")
         if here in eligible:
             counts[eligible[here]] -= 1
@@ -84,40 +84,50 @@ class Spread:
         constraint: objects.TopologySpreadConstraint,
         selected: Selected,
         keys: tuple[str, ...],
-        shaped: tuple[object, Shape],
+        eligible_with_key: tuple[object, EligibleNodes],
     ) -> tuple[Mapping[str, str], Counter[str]]:
         """Domain by node, and pods by domain; worked out once for all pods that have the constraint, until one of
         those it selects moves."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
-        about = (namespace, label_selectors.key(selected.selector), constraint.topology_key, keys, policies, shaped[0])
+        about = (
+            namespace,
+            label_selectors.key(selected.selector),
+            constraint.topology_key,
+            keys,
+            policies,
+            eligible_with_key[0],
+        )
         known = self._counted.get(about)
         if known is None or known[0] != selected.version:
-            eligible, empty = self._domains(constraint, keys, shaped)
+            eligible, empty = self._domains(constraint, keys, eligible_with_key)
             counts = Counter(empty)
             counts.update([eligible[node] for node in selected.where.values() if node in eligible])
             known = self._counted[about] = (selected.version, eligible, counts)
         return known[1:]
 
     def _domains(
-        self, constraint: objects.TopologySpreadConstraint, keys: tuple[str, ...], shaped: tuple[object, Shape]
+        self,
+        constraint: objects.TopologySpreadConstraint,
+        keys: tuple[str, ...],
+        eligible_with_key: tuple[object, EligibleNodes],
     ) -> tuple[Mapping[str, str], Mapping[str, int]]:
         """Domain by node, of the nodes that count, and an empty count of each domain."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
-        about = (constraint.topology_key, keys, policies, shaped[0])
+        about = (constraint.topology_key, keys, policies, eligible_with_key[0])
         if about not in self._known_domains:
-            names = self._eligible(constraint, keys, shaped[1])
+            names = self._eligible(constraint, keys, eligible_with_key[1])
             domains = {name: self._domain(name, constraint.topology_key) for name in names}
             self._known_domains[about] = (domains, dict.fromkeys(domains.values(), 0))
         return self._known_domains[about]
 
     def _eligible(
-        self, constraint: objects.TopologySpreadConstraint, keys: Iterable[str], shape: Shape
+        self, constraint: objects.TopologySpreadConstraint, keys: Iterable[str], eligible: EligibleNodes
     ) -> Iterator[str]:
         """Nodes that make up the domains."""
-        names: Iterable[str] = self._view.nodes if constraint.node_affinity_policy == "Ignore" else shape.allowed
+        names: Iterable[str] = self._view.nodes if constraint.node_affinity_policy == "Ignore" else eligible.allowed
         for name in names:
             labels = self._view.nodes[name].node.labels
-            counted = constraint.node_taints_policy != "Honor" or name in shape.tolerated
+            counted = constraint.node_taints_policy != "Honor" or name in eligible.tolerated
             if counted and all(key in labels for key in keys):
                 yield name
 

@@ -125,7 +125,7 @@ def _path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
 
 
-class Store:
+class ConfigMapStore:
     """The ConfigMap, read when a process begins to lead, written when there is something new."""
 
     def __init__(self, api: Api, namespace: str) -> None:

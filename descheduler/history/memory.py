@@ -33,7 +33,7 @@ class Store(Protocol):
         """Keep it; KoordliteError or OSError when that failed."""
 
 
-class Recall:
+class CycleMemory:
     """Given to each cycle, and told what it did."""
 
     def __init__(

@@ -107,9 +107,9 @@ def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: 
     if not past or now - past.seen > duration.seconds(rules.forget_after):
         return None
     plugins = dict.fromkeys(f.plugin for f in findings if f.severity == "hard")
-    said = [_refusal(pod, plugin, past, rules, now) for plugin in plugins]
+    refusals = [_refusal(pod, plugin, past, rules, now) for plugin in plugins]
     # A finding that has no such past is a reason of its own.
-    return said[0] if said and all(said) else None
+    return refusals[0] if refusals and all(refusals) else None
 
 
 def _refusal(pod: PodView, plugin: str, past: Past, rules: Loops, now: float) -> Refusal | None:

@@ -15,7 +15,7 @@ SOURCE = "KubernetesMetrics"
 """Its name in `View.usage`."""
 OLD_TENTHS = 9
 """How many tenths of the old value stay when a new one comes. Source: upstream `metricscollector`."""
-NOBODY = "the metrics API says nothing of any node"
+NO_NODES = "the metrics API says nothing of any node"
 
 
 def usage(
@@ -26,7 +26,7 @@ def usage(
     """Use of nodes and pods as measured just now."""
     of_nodes = {obj.metadata.name: _amounts(obj.usage, f"nodemetrics/{obj.metadata.name}", problems) for obj in nodes}
     of_pods = {f"{obj.metadata.namespace}/{obj.metadata.name}": _of_pod(obj, problems) for obj in pods}
-    return Usage(of_nodes, of_pods, absent="" if of_nodes else NOBODY)
+    return Usage(of_nodes, of_pods, absent="" if of_nodes else NO_NODES)
 
 
 def _of_pod(obj: metrics.PodMetricsObject, problems: list[Problem]) -> dict[str, int]:
@@ -56,7 +56,7 @@ class Smoothed:
         for name, measured in sample.nodes.items():
             self._nodes[name] = _mixed(self._nodes.get(name), measured)
         nodes = {name: dict(use) for name, use in self._nodes.items()}
-        return Usage(nodes, sample.pods, absent="" if nodes else sample.absent or NOBODY)
+        return Usage(nodes, sample.pods, absent="" if nodes else sample.absent or NO_NODES)
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget nodes that are no more."""

@@ -94,8 +94,8 @@ def passing(pod: PodView, traffic: Traffic, workload: Workload | None, args: Mig
     return _first({word: guard(pod, traffic, workload, args) for word, guard in _PASSING.items()})
 
 
-def _first(said: Mapping[str, str]) -> Refusal | None:
-    return next((Refusal(reason, text) for reason, text in said.items() if text), None)
+def _first(objections: Mapping[str, str]) -> Refusal | None:
+    return next((Refusal(reason, text) for reason, text in objections.items() if text), None)
 
 
 def job_exists(pod: PodView, traffic: Traffic) -> str:

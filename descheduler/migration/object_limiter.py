@@ -60,8 +60,8 @@ def refusal(
     paces = [(of_namespace(args), {"namespace": pod.pod.namespace})]
     if uid and workload is not None:
         paces.append((of_workload(args, workload.replicas), {"controller": uid}))
-    said = (rate.refusal(job_requests.evicted_at(jobs, **whose), now) for rate, whose in paces if rate is not None)
-    return next((text for text in said if text), "")
+    refusals = (rate.refusal(job_requests.evicted_at(jobs, **whose), now) for rate, whose in paces if rate is not None)
+    return next((text for text in refusals if text), "")
 
 
 def of_workload(args: MigrationControllerArgs, replicas: int) -> Rate | None:

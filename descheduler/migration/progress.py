@@ -44,16 +44,16 @@ def noted(
     now: float,
     reason: str = "",
     message: str = "",
-    anew: bool = False,
+    refresh: bool = False,
 ) -> MigrationJob:
     """The job with a condition. The status speaks of what changed last.
 
-    Unchanged when it says so already, except where it is said `anew`: then the time of the last look is this one.
+    Unchanged when it says so already, except where it is said `refresh`: then the time of the last look is this one.
     """
     value: Literal["True", "False"] = "True" if met else "False"
     old = condition(job, kind)
     same = old is not None and (old.status, old.reason, old.message) == (value, reason, message)
-    if same and not anew:
+    if same and not refresh:
         return job
     moment = times.show(now)
     since = old.last_transition_time if old is not None and old.status == value else moment

@@ -191,7 +191,7 @@ def _evict(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     if seen.turn_seconds > 0:
         return Step(job=job, again_seconds=seen.turn_seconds)
     text = f'Pod "{job.pod.key}" evicted from node "{seen.pod.spec.node_name}" by the reason "{job.reason}"'
-    job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, anew=True)
+    job = noted(job, "Eviction", False, now=seen.now, reason="Evicting", message=text, refresh=True)
     return Step(job=job, evict=True, again_seconds=AGAIN_SECONDS)
 
 

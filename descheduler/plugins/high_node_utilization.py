@@ -77,7 +77,7 @@ def _named(level: Level, config: Config) -> dict[str, float]:
 
 def _drain(config: Config, measure: Measure, takers: list[Level], tracked: frozenset[str]) -> drain.Drain:
     return drain.Drain(
-        room=drain.room_of(takers, tracked),
+        headroom=drain.headroom_of(takers, tracked),
         taints={level.node.object.spec.taints or () for level in takers},
         pod_use=measure.pod_use,
         counts_down=True,

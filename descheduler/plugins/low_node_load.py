@@ -29,7 +29,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     if config.paused:
         yield Note(node="", reason="Paused", text="LowNodeLoad is paused")
         return
-    memory = _Memory.recall(handle.recalled, times.parse(view.time), config)
+    memory = _Memory.recall(handle.remembered, times.parse(view.time), config)
     processed: set[str] = set()
     for pool in config.pools:
         nodes = [node for node in handle.nodes if node.name not in processed and _chosen(pool, node)]
@@ -157,22 +157,24 @@ class _Pool:
         names = load.resources(self.pool)
         both = by_kind["bothLow"]
         node_targets = by_kind["low"] + both
-        of_nodes = self._pass(node_targets, load.room(node_targets, prod=False, names=names), prod=False)
+        of_nodes = self._pass(node_targets, load.headroom(node_targets, prod=False, names=names), prod=False)
         if node_targets:
             yield from self._run(of_nodes, abnormal["high"])
-        left = {n: min(amount, of_nodes.room[n]) for n, amount in load.room(both, prod=False, names=names).items()}
-        shared = {n: min(amount, left[n]) for n, amount in load.room(both, prod=True, names=names).items()}
-        alone = load.room(by_kind["prodLow"], prod=True, names=names)
+        left = {
+            n: min(amount, of_nodes.headroom[n]) for n, amount in load.headroom(both, prod=False, names=names).items()
+        }
+        shared = {n: min(amount, left[n]) for n, amount in load.headroom(both, prod=True, names=names).items()}
+        alone = load.headroom(by_kind["prodLow"], prod=True, names=names)
         targets = by_kind["prodLow"] + both
         if targets:
-            room = {name: alone[name] + shared[name] for name in names}
-            yield from self._run(self._pass(targets, room, prod=True), abnormal["prodHigh"])
+            headroom = {name: alone[name] + shared[name] for name in names}
+            yield from self._run(self._pass(targets, headroom, prod=True), abnormal["prodHigh"])
 
-    def _pass(self, targets: list[Load], room: dict[str, int], *, prod: bool) -> Pass:
+    def _pass(self, targets: list[Load], headroom: dict[str, int], *, prod: bool) -> Pass:
         return Pass(
             prod=prod,
             targets=tuple(targets),
-            room=room,
+            headroom=headroom,
             weights=self.pool.resource_weights,
             node_fit=self.config.node_fit,
             dry_run=self.config.dry_run,

@@ -67,15 +67,15 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
     low, high = _limits(config, measure)
     for level in measure.levels:
         level.ceiling = classify.ceilings(tracked=level.used, limits=high, capacity=level.capacity)
-    roomy = [level for level in measure.levels if level.schedulable and classify.within(level.percent, low)]
-    names = {level.node.name for level in roomy}
+    underutilized = [level for level in measure.levels if level.schedulable and classify.within(level.percent, low)]
+    names = {level.node.name for level in underutilized}
     full = [x for x in measure.levels if x.node.name not in names and classify.beyond(x.percent, high)]
-    idle = _why_nothing(config, len(roomy), len(full), len(measure.levels))
+    idle = _why_nothing(config, len(underutilized), len(full), len(measure.levels))
     if idle:
         yield idle
         return
     full.sort(key=lambda level: (-_fullness(level, high), level.node.name))
-    yield from _drain(config, measure, roomy, high).run(full, handle)
+    yield from _drain(config, measure, underutilized, high).run(full, handle)
 
 
 def _measure(config: Config, handle: Handle) -> Measure:
@@ -96,13 +96,13 @@ def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapp
     return low, classify.around(average, config.target_thresholds, sign=1)
 
 
-def _why_nothing(config: Config, roomy: int, full: int, nodes: int) -> Note | None:
-    if not roomy:
+def _why_nothing(config: Config, underutilized: int, full: int, nodes: int) -> Note | None:
+    if not underutilized:
         return _idle("NoNodeHasRoom", "no node is at or below all thresholds, so pods would have nowhere to go")
-    if roomy <= config.number_of_nodes:
-        few = f"{roomy} nodes have room; numberOfNodes asks for more than {config.number_of_nodes}"
+    if underutilized <= config.number_of_nodes:
+        few = f"{underutilized} nodes have room; numberOfNodes asks for more than {config.number_of_nodes}"
         return _idle("TooFewNodesHaveRoom", few)
-    if roomy == nodes:
+    if underutilized == nodes:
         return _idle("EveryNodeHasRoom", f"all {nodes} nodes are at or below all thresholds")
     return None if full else _idle("NoNodeTooFull", "no node is above a target threshold")
 
@@ -120,14 +120,14 @@ def _fullness(level: Level, high: Mapping[str, float]) -> float:
     return max((percent[name] - limit for name, limit in high.items() if name in percent), default=0.0)
 
 
-def _drain(config: Config, measure: Measure, roomy: list[Level], high: Mapping[str, float]) -> drain.Drain:
-    tracked = dict.fromkeys(name for level in roomy for name in level.used)
+def _drain(config: Config, measure: Measure, underutilized: list[Level], high: Mapping[str, float]) -> drain.Drain:
+    tracked = dict.fromkeys(name for level in underutilized for name in level.used)
     most = config.eviction_limits.node
     if not measure.counts_down and most is None:
         most = 1
     return drain.Drain(
-        room=drain.room_of(roomy, tracked),
-        taints={level.node.object.spec.taints or () for level in roomy},
+        headroom=drain.headroom_of(underutilized, tracked),
+        taints={level.node.object.spec.taints or () for level in underutilized},
         pod_use=measure.pod_use,
         counts_down=measure.counts_down,
         too_full=lambda level: bool(level.excess),

@@ -77,7 +77,7 @@ def _owners(view: View, config: Config, handle: Handle) -> dict[_Owner, list[_By
     for key, templates in alike.items():
         for owner in _owners_of(key):
             groups[owner].append(templates)
-    return {owner: list(map(_by_node, found)) for owner, found in groups.items() if any(map(_crowded, found))}
+    return {owner: list(map(_by_node, found)) for owner, found in groups.items() if any(map(_two_on_a_node, found))}
 
 
 def _key(template: Template) -> _Alike:
@@ -91,7 +91,7 @@ def _owners_of(key: _Alike) -> Iterator[_Owner]:
     return ((namespace, kind, name, images) for kind, name in owners)
 
 
-def _crowded(templates: list[Template]) -> bool:
+def _two_on_a_node(templates: list[Template]) -> bool:
     """Are two of the pods on one node? Of most owners no two are, and these are not looked at any closer."""
     nodes = [pod.node for template in templates for pod in template.pods]
     return len(set(nodes)) < len(nodes)

@@ -11,7 +11,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from descheduler.fit.free_capacity import Room
+from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, View
 from descheduler.picture import pod_states
 from koordlite.model import duration, times
@@ -61,8 +61,8 @@ def _piles(node: NodeView, config: Config, now: float) -> Iterator[tuple[str, li
 
 def _reason(pod: PodView, reasons: Sequence[str]) -> str:
     """Why kubelet refused it. Kubelet writes `UnexpectedAdmissionError` and the like with and without spaces."""
-    said = (pod.object.status.reason or "").replace(" ", "")
-    return next((reason for reason in reasons if reason == said), "")
+    reported = (pod.object.status.reason or "").replace(" ", "")
+    return next((reason for reason in reasons if reason == reported), "")
 
 
 def _note(node: NodeView, owner: str, pile: Sequence[PodView], config: Config) -> Note:
@@ -75,7 +75,7 @@ def _note(node: NodeView, owner: str, pile: Sequence[PodView], config: Config) -
 
 def _free(node: NodeView) -> str:
     """What each NUMA node has left for pods with CPUs of their own."""
-    zones = Room.of(node).zones
+    zones = FreeCapacity.of(node).zones
     policy = f"kubelet's topology policy is {node.topology_policy or 'unknown'}"
     if not zones:
         return f"{policy}, and nobody reports the node's NUMA nodes"

@@ -22,7 +22,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 _CONNECTION: Mapping[str, str] = {"qPS": "qps", "QPS": "qps"}
 
 
-class Spellings:
+class Aliases:
     """Rewrites one document; `notices` tells which keys were rewritten."""
 
     def __init__(self, source: str) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 from descheduler import plugins
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.arguments.pacing import Calm
+from descheduler.arguments.pacing import Pacing
 from descheduler.filters.limits import Limits
 from descheduler.plan import Profile, Setup
-from descheduler.policy.aliases import Spellings, kind_of
+from descheduler.policy.aliases import Aliases, kind_of
 from descheduler.policy.koordinator import PROFILE, Configuration, ProfileConfiguration
 from descheduler.policy.upstream import (
     EVICTOR,
@@ -37,9 +37,9 @@ from koordlite.model import duration, label_selectors
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import strict
 
-__all__ = ["Configuration", "Document", "PluginConfig", "Policy", "default", "load", "notices", "parse", "setup"]
+__all__ = ["Configuration", "PluginConfig", "Policy", "PolicyDocument", "default", "load", "notices", "parse", "setup"]
 
-Document = Policy | Configuration
+PolicyDocument = Policy | Configuration
 """Either kind of file."""
 ON_BY_DEFAULT = ("NUMAAlignment", "ReservedCPUs", "TopologyAffinityErrors")
 """What judges without a policy file: rules that a cluster breaks only by mistake, whatever its operator prefers."""
@@ -59,34 +59,34 @@ def default() -> Policy:
     )
 
 
-def load(path: str, told: list[Problem] | None = None) -> Document:
-    """The policy in the file at `path`; ConfigError lists every mistake in it. `told` receives the notices."""
+def load(path: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
+    """The policy in the file at `path`; ConfigError lists every mistake in it. `found_notices` receives the notices."""
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(Problem(path, "$", "", str(error), "name a readable YAML file")) from error
-    return parse(text, path, told)
+    return parse(text, path, found_notices)
 
 
-def parse(text: str, source: str, told: list[Problem] | None = None) -> Document:
-    """The policy that `text` writes; `told` receives what is no mistake but worth a look."""
+def parse(text: str, source: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
+    """The policy that `text` writes; `found_notices` receives what is no mistake but worth a look."""
     version, kind, place = kind_of(text)
     if version == "descheduler/v1alpha1":
         why = "this version is no longer understood, upstream dropped it in 0.30"
         do = "write descheduler/v1alpha2: every strategy becomes a plugin of a profile, its params become args"
         raise ConfigError(Problem(f"{source}:{place}", "$.apiVersion", version, why, do))
-    spellings = Spellings(source)
-    shape: type[Document] = Configuration if kind == "DeschedulerConfiguration" else Policy
-    document = strict.load(text, shape, source, spellings.prepare)
+    aliases = Aliases(source)
+    shape: type[PolicyDocument] = Configuration if kind == "DeschedulerConfiguration" else Policy
+    document = strict.load(text, shape, source, aliases.prepare)
     mistakes = list(_missing_arguments(document, source))
     if mistakes:
         raise ConfigError(mistakes)
-    if told is not None:
-        told += [*spellings.notices, *notices(document, source)]
+    if found_notices is not None:
+        found_notices += [*aliases.notices, *notices(document, source)]
     return document
 
 
-def _missing_arguments(document: Document, source: str) -> Iterator[Problem]:
+def _missing_arguments(document: PolicyDocument, source: str) -> Iterator[Problem]:
     for i, profile in enumerate(_profiles(document)):
         given = {entry.name for entry in profile.plugin_config if entry.args is not None}
         for plugin in plugins_of(profile.plugins.judging):
@@ -96,7 +96,7 @@ def _missing_arguments(document: Document, source: str) -> Iterator[Problem]:
                 yield Problem(source, f"$.profiles[{i}].pluginConfig", plugin.name, missing, do)
 
 
-def notices(document: Document, source: str) -> Iterator[Problem]:
+def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
     """What is no mistake but hardly meant: nothing to judge, arguments that nobody reads, limits that limit nothing."""
     if not any(profile.plugins.judging for profile in document.profiles):
         do = f"enable one of {', '.join(plugins.discover())} at profiles[].plugins"
@@ -117,11 +117,11 @@ def _is_idle(entry: PluginConfig, judging: Sequence[str]) -> bool:
     return plugin is not None and entry.name not in judging and entry.args != default_args(plugin.config)
 
 
-def _profiles(document: Document) -> Sequence[ProfilePolicy | ProfileConfiguration]:
+def _profiles(document: PolicyDocument) -> Sequence[ProfilePolicy | ProfileConfiguration]:
     return document.profiles
 
 
-def setup(document: Document) -> Setup:
+def setup(document: PolicyDocument) -> Setup:
     """What the policy asks of a cycle."""
     return _of_policy(document) if isinstance(document, Policy) else _of_configuration(document)
 
@@ -133,16 +133,16 @@ def _of_policy(policy: Policy) -> Setup:
         node_selector=label_selectors.parse(policy.node_selector) if policy.node_selector else None,
         grace_period_seconds=policy.grace_period_seconds,
         fit=policy.fit,
-        calm=_calm(policy),
-        tell_failures=policy.eviction_failure_event_notification,
+        pacing=_pacing(policy),
+        failure_events=policy.eviction_failure_event_notification,
         spare_the_only_node=True,
     )
 
 
-def _calm(policy: Policy) -> Calm:
+def _pacing(policy: Policy) -> Pacing:
     delay = policy.min_delay_per_owner
     seconds = duration.seconds(delay) if delay else 0.0
-    return Calm(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds)
+    return Pacing(windows=policy.windows, loops=policy.loops, owner_delay_seconds=seconds)
 
 
 def _of_configuration(document: Configuration) -> Setup:
@@ -155,7 +155,7 @@ def _of_configuration(document: Configuration) -> Setup:
     )
 
 
-def _limits(document: Document) -> Limits:
+def _limits(document: PolicyDocument) -> Limits:
     return Limits(
         total=document.max_no_of_pods_to_evict_total,
         per_node=document.max_no_of_pods_to_evict_per_node,

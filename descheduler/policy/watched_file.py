@@ -6,7 +6,7 @@ import pathlib
 
 from descheduler.policy import reader
 from descheduler.policy.koordinator import LeaderElection
-from descheduler.policy.reader import Configuration, Document
+from descheduler.policy.reader import Configuration, PolicyDocument
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, Problem
 
@@ -27,7 +27,7 @@ class PolicyFile:
         """Why the file as it is does not hold; empty when it does."""
         self._text: str | None = self._read()
         """What was read last; None when it could not be read."""
-        self.document: Document = self._parsed(self._text)
+        self.document: PolicyDocument = self._parsed(self._text)
         """The policy that holds."""
 
     @property
@@ -68,11 +68,11 @@ class PolicyFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(Problem(self._path, "$", "", str(error), "name a readable YAML file")) from error
 
-    def _parsed(self, text: str) -> Document:
+    def _parsed(self, text: str) -> PolicyDocument:
         if self._path is None:
             return reader.default()
-        told: list[Problem] = []
-        document = reader.parse(text, self._path, told)
+        notices: list[Problem] = []
+        document = reader.parse(text, self._path, notices)
         reader.setup(document)
-        self.notices = told
+        self.notices = notices
         return document

@@ -14,7 +14,7 @@ def render(plan: EvictionPlan, name: str) -> str:
     """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
     found = [pod for pod in _all(plan.view) if name in (pod.key, pod.pod.name)]
     if not found:
-        raise InputError(_nobody(plan.view, name))
+        raise InputError(_unknown_pod(plan.view, name))
     return "\n".join(line for pod in found for line in _pod(plan, pod)) + "\n"
 
 
@@ -24,7 +24,7 @@ def _all(view: View) -> Iterator[PodView]:
     yield from view.unbound
 
 
-def _nobody(view: View, name: str) -> Problem:
+def _unknown_pod(view: View, name: str) -> Problem:
     bare = name.rpartition("/")[2]
     close = sorted(pod.key for pod in _all(view) if bare in pod.key)[:3]
     do = f"did you mean {', '.join(close)}?" if close else "write namespace/name as in the snapshot"

@@ -114,7 +114,7 @@ def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]
     about += [] if pod.age_seconds is None else [f"{duration.brief(pod.age_seconds)} old"]
     pairs: list[tuple[str, Child]] = [("pod", ", ".join(about))]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
-        pairs += _finding(finding, told=before is not None and before.promise == finding.promise)
+        pairs += _finding(finding, repeated=before is not None and before.promise == finding.promise)
     pairs += [("cure", cure) for cure in outcome.cures if cure]
     pairs += [("spared", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
     if outcome.search:
@@ -125,11 +125,11 @@ def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]
     return pairs
 
 
-def _finding(finding: Finding, *, told: bool) -> list[tuple[str, Child]]:
-    """`told`: the finding above was about the same promise."""
+def _finding(finding: Finding, *, repeated: bool) -> list[tuple[str, Child]]:
+    """`repeated`: the finding above was about the same promise."""
     where = "" if finding.container == "*" else f" in container {finding.container}"
     head = [page.badge(finding.reason, _TONES[finding.severity]), f" {finding.severity}, {finding.plugin}{where}"]
-    promise: list[tuple[str, Child]] = [("promise", finding.promise)] if finding.promise and not told else []
+    promise: list[tuple[str, Child]] = [("promise", finding.promise)] if finding.promise and not repeated else []
     evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items())
     return [
         ("wrong", head),
@@ -154,8 +154,8 @@ def _places(outcome: Outcome, search: Search) -> list[Child]:
 
 
 def _notes(plan: EvictionPlan) -> Markup | None:
-    said = [note.line for note in plan.notes]
-    lines = [*said, *plan.view.notes, *map(str, plan.view.problems)]
+    notes = [note.line for note in plan.notes]
+    lines = [*notes, *plan.view.notes, *map(str, plan.view.problems)]
     items = [el("li", line) for line in lines[:PODS_SHOWN]]
     listing = el("ul", items, style="font-size:14px;overflow-wrap:anywhere;padding-left:20px")
     return page.section("Notes and problems", listing, _more(lines, "plan.json")) if lines else None

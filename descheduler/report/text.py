@@ -31,10 +31,10 @@ def render(
 ) -> str:
     """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it;
     `failure`: why a later cycle came to no plan."""
-    said = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
+    sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan), _spared(plan))
     failed = [f"The last cycle failed, this is the report of the one before: {failure}"] if failure else []
-    parts = [failed, _head(plan, dry=dry), *said, *pods, _nodes(plan), _notes(plan), _problems(plan)]
+    parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _notes(plan), _problems(plan)]
     return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
 
 
@@ -47,7 +47,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     about += [] if pod.age_seconds is None else [f"{duration.brief(pod.age_seconds)} old"]
     yield from _line("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
-        yield from _finding(finding, told=before is not None and before.promise == finding.promise)
+        yield from _finding(finding, repeated=before is not None and before.promise == finding.promise)
     for cure in answer.cures:
         yield from _line("cure", cure)
     for number, refusal in enumerate(answer.reasons):
@@ -124,11 +124,11 @@ def _spared(plan: EvictionPlan) -> Iterator[str]:
         yield from outcome(answer, " -  ")
 
 
-def _finding(finding: Finding, *, told: bool) -> Iterator[str]:
-    """`told`: the finding above was about the same promise."""
+def _finding(finding: Finding, *, repeated: bool) -> Iterator[str]:
+    """`repeated`: the finding above was about the same promise."""
     where = "" if finding.container == "*" else f", container {finding.container}"
     yield from _line("wrong", f"{finding.reason} ({finding.plugin}, {finding.severity}{where})")
-    if finding.promise and not told:
+    if finding.promise and not repeated:
         yield from _line("promise", finding.promise)
     yield from _line("fact", finding.fact)
 

@@ -46,11 +46,11 @@ def details(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup | None:
     drawn = _drawn(nodes)
     if not drawn:
         return None
-    said = "BE: best-effort pods may run there as well."
+    words = "BE: best-effort pods may run there as well."
     if len(nodes) > len(drawn):
-        said += f" {len(drawn)} of {len(nodes)} nodes; a name above leads to each of the others."
+        words += f" {len(drawn)} of {len(nodes)} nodes; a name above leads to each of the others."
     articles = [_node(node, wrong.get(node.name, ())) for node in drawn]
-    return page.section("CPUs by owner", numa_map.legend(), articles, note=said)
+    return page.section("CPUs by owner", numa_map.legend(), articles, note=words)
 
 
 def _drawn(nodes: Sequence[NodeView]) -> list[NodeView]:
@@ -100,11 +100,11 @@ def _row(node: NodeView, zones: Sequence[int], wrong: Sequence[Outcome], drawn: 
 def _cell(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> Child:
     if zone not in _zones(node):
         return None
-    part, here = used(node, zone), _standing(node, zone, wrong)
-    said = "not reported" if part is None else f"{100 * part:.0f} %"
+    part, here = used(node, zone), _misplaced(node, zone, wrong)
+    words = "not reported" if part is None else f"{100 * part:.0f} %"
     ring = ";outline:3px solid var(--bad)" if here else ""
-    title = f"{node.name}, NUMA {zone}: {said}{f'; standing wrong: {here}' if here else ''}"
-    return el("span", said, title=title, style=f"{_shade(part)}{ring};{_BOX}")
+    title = f"{node.name}, NUMA {zone}: {words}{f'; standing wrong: {here}' if here else ''}"
+    return el("span", words, title=title, style=f"{_shade(part)}{ring};{_BOX}")
 
 
 _BOX = "display:inline-block;min-width:5.5em;padding:2px 8px;border-radius:4px;text-align:center"
@@ -116,7 +116,7 @@ def _shade(part: float | None) -> str:
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
 
 
-def _standing(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
+def _misplaced(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
     """Pods that stand wrong with CPUs in this zone."""
     cpus = _cpus(node, zone)
     return ", ".join(outcome.pod.key for outcome in wrong if numa_map.held(outcome) & cpus)
@@ -130,12 +130,12 @@ def _key() -> Markup:
 
 def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
     pods = ", ".join(outcome.pod.key for outcome in wrong)
-    said = f"standing wrong: {pods}" if pods else "nothing stands wrong"
+    words = f"standing wrong: {pods}" if pods else "nothing stands wrong"
     facts = page.facts(list(_facts(node)))
     return el(
         "article",
         el("h3", node.name),
-        el("p", said, class_="note"),
+        el("p", words, class_="note"),
         numa_map.draw(node, wrong),
         facts,
         *_distances(node),

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from descheduler.plan import EvictionPlan
 from descheduler.report import document, html, text
 from descheduler.serve import page
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite.model import duration
 from koordlite.report.json.answer import Answer
 
@@ -33,32 +33,32 @@ class Endpoints:
         self._registry, self._monotonic = registry, monotonic
         self._allowed_seconds = LATE_INTERVALS * interval_seconds + LATE_SECONDS
         self._lock = threading.Lock()
-        self._last: Round | None = None
-        self._good: Round | None = None
+        self._last: CycleResult | None = None
+        self._good: CycleResult | None = None
         self._good_at = monotonic()
         self._past: collections.deque[page.Cycle] = collections.deque(maxlen=CYCLES)
-        self._pages: dict[str, Callable[[Round, str], tuple[str, str]]] = {
-            "/report": lambda told, failure: (
+        self._pages: dict[str, Callable[[CycleResult, str], tuple[str, str]]] = {
+            "/report": lambda result, failure: (
                 _HTML,
-                html.render(_plan(told), attempts=told.attempts, dry=told.dry_run, failure=failure),
+                html.render(_plan(result), attempts=result.attempts, dry=result.dry_run, failure=failure),
             ),
-            "/report.json": lambda told, failure: (
+            "/report.json": lambda result, failure: (
                 _JSON,
-                document.encode(_plan(told), told.attempts, dry=told.dry_run, failure=failure),
+                document.encode(_plan(result), result.attempts, dry=result.dry_run, failure=failure),
             ),
-            "/report.txt": lambda told, failure: (
+            "/report.txt": lambda result, failure: (
                 _TEXT,
-                text.render(_plan(told), attempts=told.attempts, dry=told.dry_run, failure=failure),
+                text.render(_plan(result), attempts=result.attempts, dry=result.dry_run, failure=failure),
             ),
         }
 
-    def publish(self, told: Round) -> None:
+    def publish(self, result: CycleResult) -> None:
         """Make this round the one that is shown. A failed one leaves the last good report in place."""
         with self._lock:
-            self._last = told
-            self._past.append(page.Cycle.of(told))
-            if told.plan is not None:
-                self._good, self._good_at = told, self._monotonic() - told.seconds
+            self._last = result
+            self._past.append(page.Cycle.of(result))
+            if result.plan is not None:
+                self._good, self._good_at = result, self._monotonic() - result.seconds
 
     def answer(self, path: str, query: Mapping[str, str], _accept: str) -> Answer:
         """`koordlite.http.Ask`. The front page lists what has `node` of the query in its name."""
@@ -104,9 +104,9 @@ class Endpoints:
         return _plain(HTTPStatus.OK, words + (f"; the last cycle failed: {last.error}" if last.error else ""))
 
 
-def _plan(told: Round) -> EvictionPlan:
-    assert told.plan is not None
-    return told.plan
+def _plan(result: CycleResult) -> EvictionPlan:
+    assert result.plan is not None
+    return result.plan
 
 
 def _plain(status: HTTPStatus, words: str) -> Answer:

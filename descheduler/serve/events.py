@@ -12,27 +12,27 @@ from typing import Literal
 from descheduler.evictors.dry_run import REQUESTED_BY
 from descheduler.filters import limits
 from descheduler.plan import Attempt, Outcome
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite.kube.publish.event_series import Event, Regarding
 
 CONTROLLER = "sigs.k8s.io.descheduler"
 """What upstream calls itself in events."""
 
 
-def events(told: Round) -> Iterator[Event]:
+def events(result: CycleResult) -> Iterator[Event]:
     """Events of a round that was meant to evict; none of a dry run."""
-    if told.plan is None or told.dry_run:
+    if result.plan is None or result.dry_run:
         return
-    by_uid = {outcome.pod.uid: outcome for outcome in told.plan.evict}
-    tell_failures = told.setup.tell_failures
-    for attempt in told.attempts:
+    by_uid = {outcome.pod.uid: outcome for outcome in result.plan.evict}
+    failure_events = result.setup.failure_events
+    for attempt in result.attempts:
         outcome = by_uid[attempt.uid]
-        found = of_attempt(outcome, attempt, tell_failures=tell_failures)
+        found = of_attempt(outcome, attempt, failure_events=failure_events)
         if found:
             yield _event(outcome, found)
-    if tell_failures:
-        for outcome in told.plan.spare:
-            found = of_limit(outcome, told.setup.limits)
+    if failure_events:
+        for outcome in result.plan.spare:
+            found = of_limit(outcome, result.setup.limits)
             if found:
                 yield _event(outcome, found)
 
@@ -56,14 +56,14 @@ class EvictionEvent:
     action: str = ACTION
 
 
-def of_attempt(outcome: Outcome, attempt: Attempt, *, tell_failures: bool) -> EvictionEvent | None:
+def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> EvictionEvent | None:
     """The event for what became of an eviction; None when there is nothing to tell, as in a dry run.
 
     Source: upstream `EvictPod`: the reason is the plugin, failures are told only where the policy asks for it.
     """
     if attempt.goes:
         return EvictionEvent("Normal", outcome.main.plugin or "NotSet", _note(outcome.pod.node))
-    if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not tell_failures:
+    if attempt.result in ("WouldEvict", "Deferred", "NotTried") or not failure_events:
         return None
     return _failure(outcome.pod.node, attempt.text)
 

@@ -15,11 +15,11 @@ from descheduler.cycle.plugin_times import Stopwatch
 from descheduler.evictors import dry_run
 from descheduler.history import background
 from descheduler.history.background import Ended, Requests
-from descheduler.history.memory import Recall
+from descheduler.history.memory import CycleMemory
 from descheduler.picture.cluster import View
 from descheduler.plan import Attempt, EvictionPlan, Setup
 from descheduler.policy import reader
-from descheduler.policy.reader import Document
+from descheduler.policy.reader import PolicyDocument
 from descheduler.policy.watched_file import PolicyFile
 from koordlite.fault_guard import FaultGuard
 from koordlite.model.errors import KoordliteError, Problem
@@ -33,12 +33,12 @@ Evict = Callable[[EvictionPlan], tuple[Attempt, ...]]
 class Source(Protocol):
     """Where pictures come from."""
 
-    def view(self, document: Document, setup: Setup) -> View:
+    def view(self, document: PolicyDocument, setup: Setup) -> View:
         """The cluster as it is. KoordliteError or OSError when there is no picture."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Round:
+class CycleResult:
     """One cycle, for everybody who is told."""
 
     number: int
@@ -67,7 +67,7 @@ class Round:
     """By profile and plugin."""
 
 
-Tell = Callable[[Round], None]
+Tell = Callable[[CycleResult], None]
 RETRY_SECONDS = 5.0
 """After a cycle that failed before anything was evicted, the next one comes so soon; after each further one that fails
 twice as late, until the interval is reached."""
@@ -84,10 +84,10 @@ class Loop:
         *,
         evict: Evict | None = None,
         leads: Callable[[], bool] = lambda: True,
-        recall: Recall | None = None,
+        memory: CycleMemory | None = None,
         moving: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
-        """Without `evict` every cycle is a dry run; without `recall` what is remembered ends with this object. `moving`
+        """Without `evict` every cycle is a dry run; without `memory` what is remembered ends with this object. `moving`
         says which pods (by uid) have migration jobs."""
         self._source, self._policy, self._clock = source, policy, clock
         self._evict, self._leads, self._moving = evict, leads, moving
@@ -95,7 +95,7 @@ class Loop:
         self._number = 0
         self._acted = False
         """Whether this cycle has begun to evict."""
-        self._recall = recall or Recall()
+        self._cycle_memory = memory or CycleMemory()
         self._memory: planner.Memory = {}
         self._background: Requests = {}
 
@@ -105,7 +105,7 @@ class Loop:
         *,
         interval_seconds: float,
         wait: Callable[[float], bool],
-        around: Callable[[Callable[[], Round]], Round] = lambda once: once(),
+        around: Callable[[Callable[[], CycleResult]], CycleResult] = lambda once: once(),
         guard: FaultGuard | None = None,
     ) -> None:
         """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
@@ -119,37 +119,37 @@ class Loop:
             guard.begin()
             failed = True
             with guard:
-                told = around(self.once)
-                failed = bool(told.error)
-                tell(dataclasses.replace(told, faults=guard.past))
+                result = around(self.once)
+                failed = bool(result.error)
+                tell(dataclasses.replace(result, faults=guard.past))
             failures = failures + 1 if failed and not self._acted else 0
             if guard.hurt:
                 faults = guard.state
                 with guard:
-                    tell(dataclasses.replace(self._round(), error=faults.why, faults=faults))
+                    tell(dataclasses.replace(self._begun_cycle(), error=faults.why, faults=faults))
             pause = _pause(failures, interval_seconds)
             if wait(max(0.0, pause - (self._clock.monotonic() - began))):
                 return
 
-    def once(self) -> Round:
+    def once(self) -> CycleResult:
         """One cycle. Whatever goes wrong with the cluster is in the Round."""
         if self._policy.refresh():
             self._setup = reader.setup(self._policy.document)
         self._number += 1
         self._acted = False
         watch, began = Stopwatch(self._clock.monotonic), self._clock.monotonic()
-        told = self._round()
+        result = self._begun_cycle()
         try:
-            told = self._decided(told, watch)
+            result = self._decided(result, watch)
         except (KoordliteError, OSError) as error:
-            told = dataclasses.replace(told, error=str(error), unreachable=isinstance(error, OSError))
+            result = dataclasses.replace(result, error=str(error), unreachable=isinstance(error, OSError))
         seconds = self._clock.monotonic() - began
-        return dataclasses.replace(told, seconds=seconds, plugin_seconds=watch.seconds)
+        return dataclasses.replace(result, seconds=seconds, plugin_seconds=watch.seconds)
 
-    def _round(self) -> Round:
+    def _begun_cycle(self) -> CycleResult:
         """The cycle that begins, of which there is nothing to tell yet."""
         leads = self._leads()
-        return Round(
+        return CycleResult(
             number=self._number,
             began=self._clock.wall(),
             seconds=0.0,
@@ -159,28 +159,28 @@ class Loop:
             problems=self._policy.problems,
         )
 
-    def _decided(self, told: Round, watch: Stopwatch) -> Round:
+    def _decided(self, result: CycleResult, watch: Stopwatch) -> CycleResult:
         view = self._source.view(self._policy.document, self._setup)
         view = dataclasses.replace(view, moving=self._moving())
-        self._background, ended = background.follow(self._background, view, told.began)
-        self._recall.begin(view, leads=told.leader)
+        self._background, ended = background.follow(self._background, view, result.began)
+        self._cycle_memory.begin(view, leads=result.leader)
         plan = planner.plan(
             view,
             watch.timed(self._setup),
-            self._recall.sightings,
+            self._cycle_memory.sightings,
             self._memory,
             self._background,
-            history=self._recall.history,
+            history=self._cycle_memory.history,
         )
         self._memory = plan.memory
-        carry_out = dry_run.evict if self._evict is None or told.dry_run else self._evict
-        self._recall.intend(plan, keep=not told.dry_run)
-        self._acted = not told.dry_run
+        carry_out = dry_run.evict if self._evict is None or result.dry_run else self._evict
+        self._cycle_memory.intend(plan, keep=not result.dry_run)
+        self._acted = not result.dry_run
         attempts = carry_out(plan)
-        self._background = {**self._background, **_begun(plan, attempts, told.began)}
-        self._recall.end(plan, attempts, self._setup.calm.loops, keep=not told.dry_run)
-        problems = (*told.problems, *self._recall.problems)
-        return dataclasses.replace(told, plan=plan, attempts=attempts, ended=ended, problems=problems)
+        self._background = {**self._background, **_begun(plan, attempts, result.began)}
+        self._cycle_memory.end(plan, attempts, self._setup.pacing.loops, keep=not result.dry_run)
+        problems = (*result.problems, *self._cycle_memory.problems)
+        return dataclasses.replace(result, plan=plan, attempts=attempts, ended=ended, problems=problems)
 
 
 def _pause(failures: int, interval_seconds: float) -> float:

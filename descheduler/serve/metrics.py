@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite import __version__
 from koordlite.model.status.faults import Faults
 
@@ -58,28 +58,28 @@ class Metrics:
         build = Gauge("descheduler_build_info", "What runs", ("AppVersion", "DeschedulerVersion", "Python"), registry=r)
         build.labels(__version__, __version__, platform.python_version()).set(1)
 
-    def observe(self, told: Round) -> None:
+    def observe(self, result: CycleResult) -> None:
         """Count one cycle."""
         for histogram in self._loop:
-            histogram.observe(told.seconds)
-        for (profile, plugin), seconds in told.plugin_seconds.items():
+            histogram.observe(result.seconds)
+        for (profile, plugin), seconds in result.plugin_seconds.items():
             for histogram in self._strategy:
                 histogram.labels(plugin, profile).observe(seconds)
-        self._faults.inc(told.faults.total - self._survived.total)
-        self._survived = told.faults
-        self._last.set(told.began)
-        self._leader.set(told.leader)
-        self._policy.set(not told.problems)
-        if told.plan is None:
+        self._faults.inc(result.faults.total - self._survived.total)
+        self._survived = result.faults
+        self._last.set(result.began)
+        self._leader.set(result.leader)
+        self._policy.set(not result.problems)
+        if result.plan is None:
             self._errors.inc()
             return
-        self._success.set(told.began)
-        self._plan(told)
+        self._success.set(result.began)
+        self._plan(result)
 
-    def _plan(self, told: Round) -> None:
-        plan = told.plan
+    def _plan(self, result: CycleResult) -> None:
+        plan = result.plan
         assert plan is not None
-        results = {attempt.uid or attempt.pod: attempt.result for attempt in told.attempts}
+        results = {attempt.uid or attempt.pod: attempt.result for attempt in result.attempts}
         for outcome in plan.evict:
             pod = outcome.pod
             word = results.get(pod.uid, results.get(pod.key, ""))

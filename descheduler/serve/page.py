@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from descheduler.plan import EvictionPlan, Outcome
 from descheduler.report import zone_map
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite.report import units
 from koordlite.report.html import page, strict
 from koordlite.report.html.page import Child, Markup, el
@@ -37,47 +37,47 @@ class Cycle:
     error: str
 
     @classmethod
-    def of(cls, told: Round) -> Cycle:
+    def of(cls, result: CycleResult) -> Cycle:
         """The few numbers of a round."""
-        plan = told.plan
+        plan = result.plan
         return cls(
-            number=told.number,
-            began=told.began,
-            seconds=told.seconds,
-            leader=told.leader,
-            dry_run=told.dry_run,
+            number=result.number,
+            began=result.began,
+            seconds=result.seconds,
+            leader=result.leader,
+            dry_run=result.dry_run,
             found=len(plan.outcomes) if plan else 0,
             evict=len(plan.evict) if plan else 0,
             spared=len(plan.spare) if plan else 0,
-            gone=sum(attempt.goes for attempt in told.attempts),
-            error=told.error,
+            gone=sum(attempt.goes for attempt in result.attempts),
+            error=result.error,
         )
 
 
-def served(told: Round, past: Sequence[Cycle], text: str = "") -> Strict:
+def served(result: CycleResult, past: Sequence[Cycle], text: str = "") -> Strict:
     """The page with the content security policy it is served under."""
-    return strict.strict(document(told, past, text), forms=True)
+    return strict.strict(document(result, past, text), forms=True)
 
 
-def document(told: Round, past: Sequence[Cycle], text: str = "") -> str:
-    """The page for `told`, the last round that has a plan; `past` are the last rounds, the newest last.
+def document(result: CycleResult, past: Sequence[Cycle], text: str = "") -> str:
+    """The page for `result`, the last round that has a plan; `past` are the last rounds, the newest last.
 
     Of many nodes and pods the worst are listed; `text` asks for those with it in their names.
     """
-    assert told.plan is not None, "only a round with a plan has a page"
-    wrong = _by_node(told.plan)
-    nodes = zone_map.chosen(told.plan, wrong, text)
+    assert result.plan is not None, "only a round with a plan has a page"
+    wrong = _by_node(result.plan)
+    nodes = zone_map.chosen(result.plan, wrong, text)
     return page.page(
         "Descheduler",
-        _tiles(told, told.plan),
+        _tiles(result, result.plan),
         _search(text),
         zone_map.section(nodes, wrong),
-        _violations([o for o in told.plan.outcomes if text in o.pod.key or text in o.pod.node]),
+        _violations([o for o in result.plan.outcomes if text in o.pod.key or text in o.pod.node]),
         zone_map.details(nodes, wrong),
         _cycles(past),
-        _problems(told),
+        _problems(result),
         _links(),
-        lead=_lead(told),
+        lead=_lead(result),
         foot="Made by the descheduler; every number is also in the JSON report.",
         refresh_seconds=REFRESH_SECONDS,
     )
@@ -90,16 +90,16 @@ def _by_node(plan: EvictionPlan) -> Mapping[str, list[Outcome]]:
     return found
 
 
-def _lead(told: Round) -> list[Child]:
-    role = page.badge("leader" if told.leader else "standby", "good" if told.leader else "")
-    does = page.badge("dry run" if told.dry_run else "evicting", "" if told.dry_run else "warn")
-    return [role, " ", does, f" cycle {told.number}, {_moment(told.began)}, took {units.span(told.seconds)}"]
+def _lead(result: CycleResult) -> list[Child]:
+    role = page.badge("leader" if result.leader else "standby", "good" if result.leader else "")
+    does = page.badge("dry run" if result.dry_run else "evicting", "" if result.dry_run else "warn")
+    return [role, " ", does, f" cycle {result.number}, {_moment(result.began)}, took {units.span(result.seconds)}"]
 
 
-def _tiles(told: Round, plan: EvictionPlan) -> Markup:
+def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     pods = sum(len(node.pods) for node in plan.view.nodes.values())
     spared = ", ".join(f"{count} × {why}" for why, count in list(plan.spared_by.items())[:4])
-    gone = "would go; nothing is evicted" if told.dry_run else f"{sum(a.goes for a in told.attempts)} gone"
+    gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
         page.tile("Standing wrong", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
@@ -155,10 +155,10 @@ def _cycle(cycle: Cycle) -> tuple[Child, ...]:
     return cycle.number, began, units.span(cycle.seconds), role, *numbers, outcome
 
 
-def _problems(told: Round) -> Markup | None:
-    assert told.plan is not None
-    lines = [*(note.line for note in told.plan.notes), *told.plan.view.notes]
-    lines += [str(problem) for problem in (*told.problems, *told.plan.view.problems)]
+def _problems(result: CycleResult) -> Markup | None:
+    assert result.plan is not None
+    lines = [*(note.line for note in result.plan.notes), *result.plan.view.notes]
+    lines += [str(problem) for problem in (*result.problems, *result.plan.view.problems)]
     items = [el("li", line) for line in lines[:MAX_OUTCOMES]]
     return page.section("Notes and problems", el("ul", items), note=_more(len(lines))) if items else None
 

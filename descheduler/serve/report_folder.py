@@ -11,7 +11,7 @@ from descheduler.evictors import dry_run
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
 from descheduler.report.diff import Difference
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 
 LOG = logging.getLogger("descheduler")
 NAMES = ("plan.txt", "plan.json", "plan.html", "changes.json")
@@ -23,16 +23,16 @@ class Folder:
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
-    def tell(self, told: Round) -> None:
+    def tell(self, result: CycleResult) -> None:
         """Write the report of a cycle; one that failed leaves the last one there."""
-        if told.plan is not None:
-            self.write(told.plan, told.attempts, dry=told.dry_run)
+        if result.plan is not None:
+            self.write(result.plan, result.attempts, dry=result.dry_run)
 
-    def tell_on(self, told: Round) -> None:
+    def tell_on(self, result: CycleResult) -> None:
         """`tell` for a loop: a report that cannot be written is logged, for a full disk is no reason to end, to be
         started anew and so to evict before the interval is over."""
         try:
-            self.tell(told)
+            self.tell(result)
         except OSError as error:
             LOG.error("the report in %s was not written: %s", self._path, error)
 

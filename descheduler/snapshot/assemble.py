@@ -35,8 +35,8 @@ def view(objects: Objects, now: str = "", source: str = "given") -> View:
     classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
     reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
     for obj in objects.of(crane.KIND):
-        told = reports.get(obj.metadata.name, report.Report())
-        reports[obj.metadata.name] = dataclasses.replace(told, by_crane=crane.reserved(obj, problems))
+        reported = reports.get(obj.metadata.name, report.Report())
+        reports[obj.metadata.name] = dataclasses.replace(reported, by_crane=crane.reserved(obj, problems))
     reader = _Pods(objects.packer, moment, classes, problems)
     pods = [reader.read(obj) for obj in objects.of("Pod")]
     nodes = _nodes(objects.of("Node"), reports, pods, problems)
@@ -127,43 +127,43 @@ def _nodes(
 
 
 def _node(
-    obj: wire.NodeObject, told: report.Report | None, pods: Iterable[PodView], problems: list[Problem]
+    obj: wire.NodeObject, reported: report.Report | None, pods: Iterable[PodView], problems: list[Problem]
 ) -> NodeView:
     value = node.from_wire(obj)
     problems.extend(value.problems)
-    told = told or report.Report()
+    reported = reported or report.Report()
     owner = f"node/{value.name}"
     notes = value.annotations
     written = read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), problems)
-    system = told.system_qos or read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), problems)
+    system = reported.system_qos or read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), problems)
     pods = tuple(pods)
     bare = NodeView(
         node=value,
         object=obj,
-        topology=told.topology,
-        zones=told.zones,
-        zone_totals=told.zone_totals,
-        distances=told.distances,
-        be_pool=told.be_pool,
-        topology_policy=told.topology_policy,
-        topology_scope=told.topology_scope,
-        cpu_manager=told.cpu_manager,
+        topology=reported.topology,
+        zones=reported.zones,
+        zone_totals=reported.zone_totals,
+        distances=reported.distances,
+        be_pool=reported.be_pool,
+        topology_policy=reported.topology_policy,
+        topology_scope=reported.topology_scope,
+        cpu_manager=reported.cpu_manager,
         reserved=promised_placement.reserved_cpus(
-            told,
+            reported,
             written,
             system,
             unreadable=_unreadable(notes, written),
-            pinned=_pinned(pods, told) if written and written.reserved_cpus is None else EMPTY,
+            pinned=_pinned(pods, reported) if written and written.reserved_cpus is None else EMPTY,
         ),
         reservation=written,
-        placement_age_seconds=told.placement_age_seconds,
+        placement_age_seconds=reported.placement_age_seconds,
     )
     present, ended = [], []
     for one in pods:
         if one.pod.phase in _ENDED:
             ended.append(one)
         else:
-            present.append(_with_promises(one, bare, told, problems))
+            present.append(_with_promises(one, bare, reported, problems))
     return dataclasses.replace(bare, pods=tuple(present), ended=tuple(ended))
 
 
@@ -171,15 +171,15 @@ def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> b
     return written is None and notes.get(keys.RESERVATION, "") not in ("", "null")
 
 
-def _pinned(pods: Iterable[PodView], told: report.Report) -> CPUSet:
+def _pinned(pods: Iterable[PodView], reported: report.Report) -> CPUSet:
     """CPUs that scheduler and kubelet gave to pods."""
     by_scheduler = [one.pod.resource_status.cpuset for one in pods if one.pod.active]
-    return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in told.allocs.values())])
+    return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in reported.allocs.values())])
 
 
-def _with_promises(one: PodView, home: NodeView, told: report.Report, problems: list[Problem]) -> PodView:
+def _with_promises(one: PodView, home: NodeView, reported: report.Report, problems: list[Problem]) -> PodView:
     zones = crane.promise(one.pod, problems) if crane.RESULT in one.pod.annotations else None
-    containers, seen = promised_placement.of_pod(one, home, told, zones)
+    containers, seen = promised_placement.of_pod(one, home, reported, zones)
     return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
 
 

@@ -20,7 +20,7 @@ _NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 
 
 def reserved_cpus(
-    told: Report,
+    reported: Report,
     written: Reservation | None,
     system: SystemQoS | None,
     *,
@@ -32,21 +32,21 @@ def reserved_cpus(
 
     Source of the order: Koordinator publishes the resolved list on the NodeResourceTopology for its scheduler.
     """
-    cpus, source = _reservation(told, written, unreadable, pinned)
+    cpus, source = _reservation(reported, written, unreadable, pinned)
     return ReservedCPUs(
         koordinator=cpus,
         source=source,
-        kubelet=told.cpu_manager.reserved_cpus,
-        strict=told.cpu_manager.options.get("strict-cpu-reservation") == "true",
+        kubelet=reported.cpu_manager.reserved_cpus,
+        strict=reported.cpu_manager.options.get("strict-cpu-reservation") == "true",
         system=system.cpuset if system and system.exclusive else EMPTY,
-        crane=told.by_crane,
+        crane=reported.by_crane,
     )
 
 
 def _reservation(
-    told: Report, written: Reservation | None, unreadable: bool, pinned: CPUSet
+    reported: Report, written: Reservation | None, unreadable: bool, pinned: CPUSet
 ) -> tuple[CPUSet | None, str]:
-    resolved = told.reservation
+    resolved = reported.reservation
     if resolved and resolved.reserved_cpus is not None:
         return resolved.reserved_cpus, "report"
     if written and written.reserved_cpus is not None:
@@ -55,21 +55,21 @@ def _reservation(
         return None, "unreadable"
     if not reservation.cpu_count(written):
         return EMPTY, "none"
-    if not told.topology.cpus:
+    if not reported.topology.cpus:
         return None, "quantity"
-    return reservation.resolve(written=written, cpus=told.topology.cpus, pinned=pinned).cpus, "computed"
+    return reservation.resolve(written=written, cpus=reported.topology.cpus, pinned=pinned).cpus, "computed"
 
 
 def of_pod(
-    one: PodView, home: NodeView, told: Report, zones: crane.Promise | None
+    one: PodView, home: NodeView, reported: Report, zones: crane.Promise | None
 ) -> tuple[tuple[ContainerPlacement, ...], bool]:
     """(what was promised to each container and where it is, whether an agent has seen that).
 
     The agent's record counts; without one what scheduler or kubelet promised is all there is to judge. `zones` is what
     Crane promised: it counts where nobody else has promised anything.
     """
-    seen = told.placements.get(one.uid, ())
-    found = seen or as_promised(one.pod, home, told.allocs.get(one.uid))
+    seen = reported.placements.get(one.uid, ())
+    found = seen or as_promised(one.pod, home, reported.allocs.get(one.uid))
     if zones:
         found = tuple(_with_crane(each, zones) for each in found or (_nothing_known(one.pod),))
     return tuple(_refined(each, one, home) for each in found), bool(seen)

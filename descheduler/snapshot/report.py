@@ -110,10 +110,10 @@ class _Annotations:
 
 def _topology_manager(obj: wire.NRTObject) -> tuple[str, str]:
     """Kubelet's topology manager (policy, scope), from the attributes where there are any, else from the old list."""
-    told = topology_manager.by_attributes(obj.attributes or ()).over(
+    reported = topology_manager.by_attributes(obj.attributes or ()).over(
         topology_manager.by_policies(obj.topology_policies or ())
     )
-    return told.policy, told.scope or "container"
+    return reported.policy, reported.scope or "container"
 
 
 def _zones(

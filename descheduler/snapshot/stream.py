@@ -57,8 +57,8 @@ def items(file: BinaryIO, path: str, make: Callable[[bytes], T]) -> Iterator[Pie
     head = _HEAD.search(held)
     if head is None:
         return
-    said = _KIND.search(held, 0, head.start())
-    name = said[1].decode() if said else ""
+    named = _KIND.search(held, 0, head.start())
+    name = named[1].decode() if named else ""
     separator = _separators(head)
     held = held[head.start(2) :]
     while True:

@@ -16,38 +16,40 @@ _MOST_NODES = 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class ReportedPolicy:
     """What one source says; empty or None where it says nothing that can be read."""
 
     policy: str = ""
     scope: str = ""
     max_numa_nodes: int | None = None
 
-    def over(self, other: Told) -> Told:
+    def over(self, other: ReportedPolicy) -> ReportedPolicy:
         """This, with what it leaves open from `other`."""
-        return Told(self.policy or other.policy, self.scope or other.scope, self.max_numa_nodes or other.max_numa_nodes)
+        return ReportedPolicy(
+            self.policy or other.policy, self.scope or other.scope, self.max_numa_nodes or other.max_numa_nodes
+        )
 
 
-DEFAULT = Told("none", "container", 8)
+DEFAULT = ReportedPolicy("none", "container", 8)
 """Kubelet's own defaults."""
 
 
-def by_attributes(attributes: Iterable[Mapping[str, str]]) -> Told:
+def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
     """What the attributes say; a word or number that kubelet does not know counts as not said."""
     values = {a.get("name", ""): a.get("value", "") for a in attributes}
     policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
-    return Told(
+    return ReportedPolicy(
         policy if policy in _POLICIES else "",
         scope if scope in _SCOPES else "",
         _count(values.get("topologyManagerMaxNUMANodes", "")),
     )
 
 
-def by_policies(words: Sequence[str]) -> Told:
+def by_policies(words: Sequence[str]) -> ReportedPolicy:
     """What the first word of `topologyPolicies` says; the others are not looked at."""
     if not words or (words[0] not in _NOTHING and nrt.kubelet_topology_manager(words[0])[0] == "none"):
-        return Told()
-    return Told(*nrt.kubelet_topology_manager(words[0]))
+        return ReportedPolicy()
+    return ReportedPolicy(*nrt.kubelet_topology_manager(words[0]))
 
 
 _NOTHING = ("None",)

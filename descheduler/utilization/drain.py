@@ -20,7 +20,7 @@ Steps = Generator[Finding | Note, Verdict | None, bool]
 """What is said on the way; in the end, whether evictions may go on at other nodes."""
 
 
-def room_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, int]:
+def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, int]:
     """How much more the destinations take up to their ceilings, in one sum."""
     levels = tuple(destinations)
     return {name: sum(level.ceiling[name] - level.used.get(name, 0) for level in levels) for name in tracked}
@@ -30,7 +30,7 @@ def room_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, 
 class Drain:
     """One run over the nodes that have too much."""
 
-    room: dict[str, int]
+    headroom: dict[str, int]
     """What the destinations still take; shrinks as pods leave."""
     taints: Collection[tuple[objects.Taint, ...]]
     """Taints of each destination."""
@@ -75,7 +75,7 @@ class Drain:
         return True
 
     def _goes_on(self, level: Level) -> bool:
-        return self.too_full(level) and all(amount > 0 for amount in self.room.values())
+        return self.too_full(level) and all(amount > 0 for amount in self.headroom.values())
 
     def _taken(self, pod: PodView, handle: Handle) -> Amounts | None:
         """What the pod takes along; None when it does not go."""
@@ -94,8 +94,8 @@ class Drain:
     def _count(self, level: Level, taken: Amounts) -> None:
         if self.counts_down:
             level.lose(taken)
-            for name in self.room:
-                self.room[name] -= taken.get(name, 0)
+            for name in self.headroom:
+                self.headroom[name] -= taken.get(name, 0)
 
 
 def shown(level: Mapping[str, float]) -> str:

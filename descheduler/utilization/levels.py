@@ -87,12 +87,12 @@ def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usa
     """
     levels = []
     for node in nodes:
-        said = measured.nodes.get(node.name, {})
-        lacking = sorted(tracked - {"pods"} - set(said))
+        sample = measured.nodes.get(node.name, {})
+        lacking = sorted(tracked - {"pods"} - set(sample))
         if measured.absent or lacking:
             why = measured.absent or f"the metrics API says nothing of {', '.join(lacking)} on node {node.name}"
             return Measure((), lambda pod: None, missing=why)
-        used = {name: said[name] for name in tracked - {"pods"}} | {"pods": len(node.pods)}
+        used = {name: sample[name] for name in tracked - {"pods"}} | {"pods": len(node.pods)}
         levels.append(Level(node, capacity(node), used))
 
     def pod_use(pod: PodView) -> Amounts | None:
@@ -102,15 +102,15 @@ def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usa
     return Measure(tuple(levels), pod_use)
 
 
-def by_query(nodes: Iterable[NodeView], said: Usage) -> Measure:
+def by_query(nodes: Iterable[NodeView], sample: Usage) -> Measure:
     """What a Prometheus query says of each node, in percent; what a pod contributes is unknown.
 
     Source: upstream `prometheusUsageClient`.
     """
     found = tuple(nodes)
-    lacking = [node.name for node in found if METRIC not in said.nodes.get(node.name, {})]
-    if said.absent or lacking:
-        why = said.absent or f"the query has no sample of node {lacking[0]}"
+    lacking = [node.name for node in found if METRIC not in sample.nodes.get(node.name, {})]
+    if sample.absent or lacking:
+        why = sample.absent or f"the query has no sample of node {lacking[0]}"
         return Measure((), lambda pod: None, missing=why)
-    levels = tuple(Level(node, {METRIC: 100}, {METRIC: said.nodes[node.name][METRIC]}) for node in found)
+    levels = tuple(Level(node, {METRIC: 100}, {METRIC: sample.nodes[node.name][METRIC]}) for node in found)
     return Measure(levels, lambda pod: {}, counts_down=False)

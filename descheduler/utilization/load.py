@@ -129,10 +129,10 @@ def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -
 
     `prod`: somebody asks what prod pods use.
     """
-    told = usage.nodes[node.name]
+    measured = usage.nodes[node.name]
     pods = [pod for pod in node.pods if is_prod(pod)] if prod else []
     shares = [usage.pods.get(pod.key, {}) for pod in pods]
-    used = {name: told.get(name, 0) for name in names} | {"pods": len(node.pods)}
+    used = {name: measured.get(name, 0) for name in names} | {"pods": len(node.pods)}
     prod_used = {name: sum(share.get(name, 0) for share in shares) for name in names} | {"pods": len(pods)}
     own = {pod.key: usage.pods[pod.key] for pod in node.pods if pod.key in usage.pods}
     return Load(node, capacity(node), used, prod_used, own, _UNKNOWN)
@@ -192,7 +192,7 @@ class Thresholds:
         return classify.WHOLE if percent == 0 else min(max(mean + sign * percent, 0.0), classify.WHOLE)
 
 
-def room(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:
+def headroom(targets: Iterable[Load], *, prod: bool, names: Iterable[str]) -> dict[str, int]:
     """How much more the targets take, in one sum."""
     found = tuple(targets)
     return {name: sum(_left(load, name, prod=prod) for load in found) for name in names}

@@ -27,7 +27,7 @@ class Pass:
 
     prod: bool
     targets: tuple[Load, ...]
-    room: dict[str, int]
+    headroom: dict[str, int]
     """What the targets still take."""
     weights: Mapping[str, int]
     node_fit: bool
@@ -99,7 +99,7 @@ class Pass:
         if not self.excess(source):
             self.relieved.add(source.node.name)
             return False
-        return all(amount > 0 for amount in self.room.values())
+        return all(amount > 0 for amount in self.headroom.values())
 
     def _target(self, pod: PodView, source: Load, handle: Handle) -> Load | None:
         """The emptiest node that would take the pod and not be too full with it; None also when the pod was not
@@ -163,8 +163,8 @@ class Pass:
         source.lose(pod)
         if used is None:
             return
-        for name in self.room:
-            self.room[name] -= 1 if name == "pods" else used.get(name, 0)
+        for name in self.headroom:
+            self.headroom[name] -= 1 if name == "pods" else used.get(name, 0)
         if target is not None:
             self._book(target, used)
 

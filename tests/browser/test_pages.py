@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from descheduler.cycle import planner
 from descheduler.policy import reader
 from descheduler.serve.endpoints import Endpoints as ClusterEndpoints
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from descheduler.snapshot import assemble, files
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
@@ -53,7 +53,7 @@ def cluster_page(tour: str, serve: Serve) -> str:
     """A descheduler that has judged the cluster of the tour."""
     setup = reader.setup(reader.default())
     plan = planner.plan(assemble.view(files.read([tour]), ""), setup)
-    told = Round(number=1, began=0.0, seconds=0.1, setup=setup, leader=True, dry_run=True, plan=plan)
+    told = CycleResult(number=1, began=0.0, seconds=0.1, setup=setup, leader=True, dry_run=True, plan=plan)
     endpoints = ClusterEndpoints(CollectorRegistry(), interval_seconds=300.0, monotonic=lambda: 0.0)
     endpoints.publish(told)
     return serve(endpoints.answer)

@@ -169,7 +169,7 @@ def test_after_a_stop_no_further_pod_is_asked_for(cluster: Any) -> None:
     assert [attempt.result for attempt in attempts] == ["Evicted", "Evicted", "NotTried", "NotTried"]
     assert [attempt.goes for attempt in attempts] == [True, True, False, False] and len(server.asked) == 2
     left = planned(cluster).evict[3]
-    assert events.of_attempt(left, attempts[3], tell_failures=True) is None
+    assert events.of_attempt(left, attempts[3], failure_events=True) is None
 
 
 def test_a_pod_without_a_uid_is_not_evicted(cluster: Any) -> None:
@@ -210,10 +210,10 @@ def test_several_are_asked_at_once_and_no_more_than_allowed(cluster: Any) -> Non
 def test_events_tell_successes_and_on_request_failures(plan: EvictionPlan) -> None:
     done, _ = run(plan, Server())
     failed, _ = run(plan, Server(p=[ApiError(500, "InternalError", "out of luck")]))
-    told = events.of_attempt(plan.evict[0], done, tell_failures=False)
+    told = events.of_attempt(plan.evict[0], done, failure_events=False)
     assert told == events.EvictionEvent("Normal", "P", "pod eviction from a node by sigs.k8s.io/descheduler")
-    assert events.of_attempt(plan.evict[0], failed, tell_failures=False) is None
-    loud = events.of_attempt(plan.evict[0], failed, tell_failures=True)
+    assert events.of_attempt(plan.evict[0], failed, failure_events=False) is None
+    loud = events.of_attempt(plan.evict[0], failed, failure_events=True)
     assert loud is not None
     assert (loud.type, loud.reason) == ("Warning", "EvictionFailed")
     assert loud.note.endswith("failed: out of luck")

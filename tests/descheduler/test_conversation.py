@@ -114,17 +114,17 @@ def test_a_pod_that_goes_already_is_answered_so_and_counted_once(four: Any) -> N
 
 
 def test_what_a_plugin_remembers_comes_back_in_the_next_cycle(four: Any) -> None:
-    recalled: list[object] = []
+    remembered: list[object] = []
 
     def judge(_view: View, _config: Nothing, handle: Handle) -> Iterator[Any]:
-        recalled.append(handle.recalled)
+        remembered.append(handle.remembered)
         yield Note(node="a", reason="Looked", text="looked")
         yield Remember({"rounds": 1})
 
     chosen = setup(plugin("P", judge))
     plan = planner.plan(four.view(), chosen)
     planner.plan(four.view(), chosen, memory=plan.memory)
-    assert recalled == [None, {"rounds": 1}]
+    assert remembered == [None, {"rounds": 1}]
     assert [(note.plugin, note.reason) for note in plan.notes] == [("P", "Looked")]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from descheduler.fit.search import Rooms, Search
+from descheduler.fit.search import FitSearch, Search
 from descheduler.framework import PodView, View
 from koordlite.model.nrt import ContainerPlacement
 
@@ -20,7 +20,7 @@ def find(view: View, name: str) -> PodView:
 
 def search(cluster: Any, name: str = "p", selector: str = "") -> Search:
     view = cluster.view()
-    return Rooms(view).search(find(view, name), selector)
+    return FitSearch(view).search(find(view, name), selector)
 
 
 @pytest.fixture
@@ -213,12 +213,12 @@ def test_ten_pods_never_count_on_one_free_place(cluster: Any) -> None:
     for number in range(10):
         cluster.pod(f"p{number}", "a", cpu="4")
     view = cluster.view()
-    rooms = Rooms(view)
+    fit = FitSearch(view)
     moved = 0
     for pod in view.pods():
-        found = rooms.search(pod)
+        found = fit.search(pod)
         if found.places:
-            rooms.move(pod, found.places[0])
+            fit.move(pod, found.places[0])
             moved += 1
     assert moved == 1
 
@@ -230,12 +230,12 @@ def test_cpus_a_plan_has_given_away_are_not_free_again(cluster: Any) -> None:
     for number, cpus in enumerate(("0-5", "8-13", "6-7,14-15")):
         cluster.pinned(f"p{number}", "a", cpus, single=True, cpu="6")
     view = cluster.view()
-    rooms = Rooms(view)
+    fit = FitSearch(view)
     zones = []
     for pod in view.pods():
-        place = next((place for place in rooms.search(pod).places if place.node == "b"), None)
+        place = next((place for place in fit.search(pod).places if place.node == "b"), None)
         if place:
-            rooms.move(pod, place)
+            fit.move(pod, place)
             zones += [zone for zone, _ in place.bookings]
     assert zones == [0, 1]
 
@@ -253,10 +253,10 @@ def test_what_leaves_makes_room(cluster: Any) -> None:
     cluster.pod("p", "a", cpu="4")
     cluster.pod("q", "b", cpu="4")
     view = cluster.view()
-    rooms = Rooms(view)
-    assert not rooms.search(find(view, "p")).places
-    rooms.leave(find(view, "q"))
-    assert rooms.search(find(view, "p")).places
+    fit = FitSearch(view)
+    assert not fit.search(find(view, "p")).places
+    fit.leave(find(view, "q"))
+    assert fit.search(find(view, "p")).places
 
 
 def test_the_emptier_node_comes_first_and_names_decide_ties(cluster: Any) -> None:

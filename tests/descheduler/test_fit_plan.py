@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from descheduler.fit import search
-from descheduler.fit.search import Place, Rooms
+from descheduler.fit.search import FitSearch, Place
 from descheduler.framework import PodView, View
 
 ZONE = "topology.kubernetes.io/zone"
@@ -21,7 +21,7 @@ def find(view: View, name: str) -> PodView:
 
 def says(cluster: Any, name: str = "p") -> dict[str, str]:
     view = cluster.view()
-    return dict(Rooms(view).search(find(view, name)).by_node)
+    return dict(FitSearch(view).search(find(view, name)).by_node)
 
 
 def spread(**more: Any) -> list[dict[str, Any]]:
@@ -92,10 +92,10 @@ def test_nodes_its_affinity_excludes_are_no_domains(zones: Any) -> None:
 def test_arrivals_count_for_the_spread(zones: Any) -> None:
     zones.pod("s", "a", labels={"app": "x"})["spec"]["topologySpreadConstraints"] = spread()
     view = zones.view()
-    rooms = Rooms(view)
-    assert [place.node for place in rooms.search(find(view, "p")).places] == ["c"]
-    rooms.move(find(view, "s"), Place("c"))
-    assert rooms.search(find(view, "p")).by_node == {"b": UNEVEN, "c": UNEVEN}
+    fit = FitSearch(view)
+    assert [place.node for place in fit.search(find(view, "p")).places] == ["c"]
+    fit.move(find(view, "s"), Place("c"))
+    assert fit.search(find(view, "p")).by_node == {"b": UNEVEN, "c": UNEVEN}
 
 
 def claim(cluster: Any, *, volume: str = "", storage_class: str = "fast") -> None:
@@ -204,11 +204,11 @@ def test_company_that_moves_takes_the_others_along(cluster: Any) -> None:
     cluster.pod("p", "a")["spec"]["affinity"] = beside("friend")
     cluster.pod("f", "b", labels={"friend": "x"})
     view = cluster.view()
-    rooms = Rooms(view)
+    fit = FitSearch(view)
     p = find(view, "p")
-    assert [place.node for place in rooms.search(p).places] == ["b"]
-    rooms.move(find(view, "f"), Place("c"))
-    assert [place.node for place in rooms.search(p).places] == ["c"]
+    assert [place.node for place in fit.search(p).places] == ["b"]
+    fit.move(find(view, "f"), Place("c"))
+    assert [place.node for place in fit.search(p).places] == ["c"]
 
 
 def test_rivals_that_move_block_their_new_place_and_free_the_old(cluster: Any) -> None:
@@ -217,11 +217,11 @@ def test_rivals_that_move_block_their_new_place_and_free_the_old(cluster: Any) -
     for name, node in (("p", "a"), ("q", "b")):
         cluster.pod(name, node, labels={"app": "x"})["spec"]["affinity"] = anti("x")
     view = cluster.view()
-    rooms = Rooms(view)
+    fit = FitSearch(view)
     p, q = find(view, "p"), find(view, "q")
-    assert [place.node for place in rooms.search(p).places] == ["c"]
-    rooms.move(q, Place("c"))
-    assert [place.node for place in rooms.search(p).places] == ["b"]
+    assert [place.node for place in fit.search(p).places] == ["c"]
+    fit.move(q, Place("c"))
+    assert [place.node for place in fit.search(p).places] == ["b"]
 
 
 def test_two_pods_never_count_on_one_place(cluster: Any) -> None:
@@ -230,10 +230,10 @@ def test_two_pods_never_count_on_one_place(cluster: Any) -> None:
     for name in "pq":
         cluster.pod(name, "a", cpu="2")
     view = cluster.view()
-    rooms = Rooms(view)
-    rooms.move(find(view, "p"), rooms.search(find(view, "p")).places[0])
-    assert not rooms.fits(find(view, "q"))
-    assert rooms.search(find(view, "q")).by_node == {"b": "insufficient cpu"}
+    fit = FitSearch(view)
+    fit.move(find(view, "p"), fit.search(find(view, "p")).places[0])
+    assert not fit.fits(find(view, "q"))
+    assert fit.search(find(view, "q")).by_node == {"b": "insufficient cpu"}
 
 
 def test_a_refusal_is_remembered_until_a_node_changes(cluster: Any) -> None:
@@ -242,11 +242,11 @@ def test_a_refusal_is_remembered_until_a_node_changes(cluster: Any) -> None:
     for name, node in (("p", "a"), ("q", "a"), ("full", "b")):
         cluster.pod(name, node, cpu="2")
     view = cluster.view()
-    rooms = Rooms(view)
-    assert not rooms.fits(find(view, "p"))
-    assert not rooms.fits(find(view, "q"))
-    rooms.leave(find(view, "full"))
-    assert rooms.fits(find(view, "q"))
+    fit = FitSearch(view)
+    assert not fit.fits(find(view, "p"))
+    assert not fit.fits(find(view, "q"))
+    fit.leave(find(view, "full"))
+    assert fit.fits(find(view, "q"))
 
 
 def test_what_held_for_a_pod_on_one_node_is_asked_anew_for_one_on_another(cluster: Any) -> None:
@@ -256,9 +256,9 @@ def test_what_held_for_a_pod_on_one_node_is_asked_anew_for_one_on_another(cluste
     for name, node in (("p", "a"), ("q", "b")):
         cluster.pod(name, node, cpu="2")
     view = cluster.view()
-    rooms = Rooms(view)
-    assert not rooms.fits(find(view, "p"))
-    assert rooms.fits(find(view, "q"))
+    fit = FitSearch(view)
+    assert not fit.fits(find(view, "p"))
+    assert fit.fits(find(view, "q"))
 
 
 def test_of_many_nodes_only_enough_are_asked(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_of_many_nodes_only_enough_are_asked(cluster: Any, monkeypatch: pytest.M
         cluster.node(f"n{number}", cpu="1" if number == 8 else "8")
     cluster.pod("p", "n0", cpu="2")
     view = cluster.view()
-    found = Rooms(view).search(find(view, "p"))
+    found = FitSearch(view).search(find(view, "p"))
     assert len(found.places) == search.ENOUGH
     assert found.unasked == 9 - 1 - search.ENOUGH - len(found.by_node)
 
@@ -277,10 +277,10 @@ def test_the_pods_own_node_is_asked_when_it_is_named(cluster: Any) -> None:
     node = cluster.node("a", cpu="1")
     cluster.pod("p", "a", cpu="4")
     view = cluster.view()
-    assert Rooms(view).fits_on(find(view, "p"), {"a"})
+    assert FitSearch(view).fits_on(find(view, "p"), {"a"})
     node["spec"]["unschedulable"] = True
     view = cluster.view()
-    assert Rooms(view).refusal(find(view, "p"), "a") == "node is not schedulable"
+    assert FitSearch(view).refusal(find(view, "p"), "a") == "node is not schedulable"
 
 
 SIZES = st.lists(st.sampled_from(["1", "2", "3"]), min_size=1, max_size=8)
@@ -300,28 +300,28 @@ def test_remembered_answers_are_those_of_a_fresh_look(
         obj["spec"]["affinity"] = {"3": anti("3"), "2": beside("app")}.get(cpu)
         obj["metadata"]["labels"]["app"] = "x" if number % 4 == 1 else cpu
     view = cluster.view()
-    rooms, pods, done = Rooms(view), list(view.pods()), list[tuple[PodView, Place | None]]()
+    fit, pods, done = FitSearch(view), list(view.pods()), list[tuple[PodView, Place | None]]()
     for number, away in moves:
         pod = pods[number % len(pods)]
         if pod in [moved for moved, _ in done]:
             continue
-        place = None if away else next(iter(rooms.search(pod).places), None)
+        place = None if away else next(iter(fit.search(pod).places), None)
         done.append((pod, place))
-        _apply(rooms, pod, place)
-        fresh = Rooms(view)
+        _apply(fit, pod, place)
+        fresh = FitSearch(view)
         for moved, target in done:
             _apply(fresh, moved, target)
         staying = [other for other in pods if other not in [moved for moved, _ in done]]
-        assert [_told(rooms.search(other)) for other in staying] == [_told(fresh.search(other)) for other in staying]
-        assert [rooms.fits(other) for other in staying] == [bool(fresh.search(other).places) for other in staying]
+        assert [_told(fit.search(other)) for other in staying] == [_told(fresh.search(other)) for other in staying]
+        assert [fit.fits(other) for other in staying] == [bool(fresh.search(other).places) for other in staying]
 
 
 def _told(found: search.Search) -> tuple[object, ...]:
     return found.places, found.by_node, found.unasked
 
 
-def _apply(rooms: Rooms, pod: PodView, place: Place | None) -> None:
+def _apply(fit: FitSearch, pod: PodView, place: Place | None) -> None:
     if place:
-        rooms.move(pod, place)
+        fit.move(pod, place)
     else:
-        rooms.leave(pod)
+        fit.leave(pod)

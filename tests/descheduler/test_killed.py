@@ -18,7 +18,7 @@ from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner
 from descheduler.history import background, past_evictions
 from descheduler.history import configmap as memory_store
-from descheduler.history.memory import Recall
+from descheduler.history.memory import CycleMemory
 from descheduler.history.past_evictions import Intent
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
@@ -160,7 +160,7 @@ class Kept:
 
 def test_a_cycle_that_evicts_is_written_twice_and_one_that_does_not_once(view: Any) -> None:
     store = Kept()
-    recall = Recall(store)
+    recall = CycleMemory(store)
     recall.begin(view, leads=True)
     made = planner.plan(view, SETUP)
     recall.intend(made, keep=True)
@@ -185,7 +185,7 @@ def test_intents_are_written_and_read_again_however_long_the_history_is(monkeypa
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a store", "without"])
 def test_a_cycle_that_breaks_in_a_process_that_goes_on_is_remembered_too(view: Any, kept: bool) -> None:
-    recall = Recall(Kept() if kept else None)
+    recall = CycleMemory(Kept() if kept else None)
     recall.begin(view, leads=True)
     made = planner.plan(view, SETUP)
     recall.intend(made, keep=True)

@@ -11,14 +11,14 @@ from apiserver import ApiServer, Fault
 from prometheus_client import CollectorRegistry
 
 from descheduler import cli
-from descheduler.cli.source import Pictures
+from descheduler.cli.source import PictureSource
 from descheduler.evictors import eviction_api as evictor
 from descheduler.evictors.leader_api import LeaderApi, waiting
-from descheduler.history.memory import Recall
+from descheduler.history.memory import CycleMemory
 from descheduler.policy.watched_file import PolicyFile
 from descheduler.serve import events
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.loop import Loop, Round
+from descheduler.serve.loop import CycleResult, Loop
 from descheduler.serve.metrics import Metrics
 from koordlite.fault_guard import ROUNDS, FaultGuard
 from koordlite.kube.client import access
@@ -100,7 +100,7 @@ class Bench:
         self.clock = Ticking()
         api = access.connect(kubeconfig, None, user_agent="test")
         gate, wait = LeaderApi(api, lambda: self.leads), waiting(self.clock.wait, lambda: self.leads)
-        pictures = Pictures(cli.parser().parse_args(["plan", "--kubeconfig", kubeconfig]))
+        pictures = PictureSource(cli.parser().parse_args(["plan", "--kubeconfig", kubeconfig]))
         self.loop = Loop(
             pictures,
             PolicyFile(str(policy)),
@@ -195,18 +195,18 @@ class Guarded:
     """Cycles of a guarded loop in which the recall of past evictions ends as `faults` says, one word a cycle."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch, faults: list[bool]) -> None:
-        self.told: list[Round] = []
+        self.told: list[CycleResult] = []
         self.endpoints = Endpoints(CollectorRegistry(), interval_seconds=60.0, monotonic=bench.clock.monotonic)
         self.metrics = Metrics()
         self.ready: list[int] = []
-        left, end = iter(faults), Recall.end
+        left, end = iter(faults), CycleMemory.end
 
-        def ends(self: Recall, *words: Any, **how: Any) -> None:
+        def ends(self: CycleMemory, *words: Any, **how: Any) -> None:
             if next(left):
                 raise KeyError("surprise")
             end(self, *words, **how)
 
-        monkeypatch.setattr(Recall, "end", ends)
+        monkeypatch.setattr(CycleMemory, "end", ends)
         try:
             stop = lambda seconds: len(self.told) >= len(faults)  # noqa: E731
             bench.loop.run(self._tell, interval_seconds=60.0, wait=stop, guard=FaultGuard())
@@ -215,7 +215,7 @@ class Guarded:
         else:
             self.ended = False
 
-    def _tell(self, told: Round) -> None:
+    def _tell(self, told: CycleResult) -> None:
         self.told.append(told)
         self.endpoints.publish(told)
         self.metrics.observe(told)
@@ -247,7 +247,7 @@ def test_a_fault_of_its_own_that_stays_ends_the_process(
 def test_without_a_guard_a_fault_ends_the_loop(
     kubeconfig: str, policy: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Recall, "end", {}.__getitem__)
+    monkeypatch.setattr(CycleMemory, "end", {}.__getitem__)
     with pytest.raises((TypeError, KeyError)):
         Bench(kubeconfig, policy, evicts=False).loop.run(print, interval_seconds=1.0, wait=lambda seconds: True)
 
@@ -267,7 +267,7 @@ def test_the_policy_is_read_anew_and_a_broken_one_changes_nothing(
 def test_the_loop_keeps_its_interval_and_stops_when_told(
     server: ApiServer, kubeconfig: str, policy: pathlib.Path
 ) -> None:
-    rounds: list[Round] = []
+    rounds: list[CycleResult] = []
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -290,7 +290,7 @@ def test_after_a_failed_cycle_the_next_one_comes_sooner(
         waits.append(seconds)
         return len(waits) == 6
 
-    rounds: list[Round] = []
+    rounds: list[CycleResult] = []
     Bench(kubeconfig, policy).loop.run(rounds.append, interval_seconds=60.0, wait=wait)
     assert [one.plan is None for one in rounds] == [True] * 5 + [False]
     assert not any(one.unreachable for one in rounds)
@@ -310,7 +310,7 @@ def test_a_cycle_that_failed_after_it_evicted_waits_out_the_interval(
     def end(*words: Any, **how: Any) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr(Recall, "end", end)
+    monkeypatch.setattr(CycleMemory, "end", end)
     waits: list[float] = []
     bench = Bench(kubeconfig, policy)
     bench.loop.run(print, interval_seconds=60.0, wait=lambda s: waits.append(s) or True, guard=FaultGuard())

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from descheduler.arguments.pacing import LOOPS
 from descheduler.cycle import planner as cycle
 from descheduler.history import configmap, past_evictions
-from descheduler.history.memory import Kept, Recall
+from descheduler.history.memory import CycleMemory, Kept
 from descheduler.history.past_evictions import Move, Past, Round
 from descheduler.plan import Attempt, EvictionPlan
 from descheduler.policy import reader
@@ -52,7 +52,7 @@ class Incurable:
             cluster.report(name, reservation=RESERVED)
         self.number = 0
         self.pod = cluster.pinned("p-0", "a", "0-3", owner="app")
-        self.recall = Recall()
+        self.recall = CycleMemory()
 
     def cycle(self, minutes: float) -> EvictionPlan:
         """A cycle so long after noon; what the plan takes goes, and its successor is wrong again."""
@@ -229,12 +229,12 @@ def api(tmp_path: pathlib.Path) -> Iterator[access.Api]:
 
 def test_the_history_outlives_the_process_on_the_cluster(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(configmap.Store(api, "default"))
+    loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     for minutes in (0, 11):
         loop.cycle(minutes)
     assert loop.recall.problems == ()
-    loop.recall = Recall(configmap.Store(api, "default"))
+    loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert reasons(loop.cycle(20)) == ["MovedAndCameBack"]
 
@@ -244,7 +244,7 @@ def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.A
     said = []
     Incurable(cluster)
     for minutes in range(3):
-        recall = Recall(configmap.Store(api, "default"), single=True)
+        recall = CycleMemory(configmap.ConfigMapStore(api, "default"), single=True)
         recall.begin(cluster.view(stamp(0)), leads=True)
         plan = cycle.plan(cluster.view(stamp(minutes)), PATIENT, recall.sightings, history=recall.history)
         recall.end(plan, [], LOOPS, keep=True)
@@ -253,7 +253,7 @@ def test_counts_of_sightings_outlive_the_process_too(cluster: Any, api: access.A
 
 
 def test_a_single_cycle_without_a_store_does_not_wait_for_more() -> None:
-    assert Recall(single=True).sightings is None
+    assert CycleMemory(single=True).sightings is None
 
 
 def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: access.Api) -> None:
@@ -261,7 +261,7 @@ def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: acc
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {configmap.KEY: "?"}}
     api.request("POST", "/api/v1/namespaces/default/configmaps", body=body)
     loop = Incurable(cluster)
-    loop.recall = Recall(configmap.Store(api, "default"))
+    loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"))
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     assert [p.field for p in loop.recall.problems] == [f"data[{configmap.KEY}]"]
     loop.cycle(0)
@@ -271,7 +271,7 @@ def test_a_damaged_history_is_said_and_never_written_over(cluster: Any, api: acc
 
 def test_who_lost_the_lease_keeps_nothing(cluster: Any, api: access.Api) -> None:
     loop = Incurable(cluster)
-    loop.recall = Recall(configmap.Store(api, "default"), leads=lambda: False)
+    loop.recall = CycleMemory(configmap.ConfigMapStore(api, "default"), leads=lambda: False)
     loop.recall.begin(cluster.view(stamp(0)), leads=True)
     loop.cycle(0)
     assert configmap.load(api, "default") == Kept()

@@ -17,7 +17,7 @@ from descheduler.policy import reader
 from descheduler.report import zone_map
 from descheduler.serve import page
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 
@@ -39,10 +39,10 @@ def full(cluster: Cluster, placed: Callable[..., Any]) -> Cluster:
     return cluster
 
 
-def told(cluster: Cluster, **fields: Any) -> Round:
+def told(cluster: Cluster, **fields: Any) -> CycleResult:
     plan = cluster.plan()
     given = {"number": 3, "began": 0.0, "seconds": 0.5, "leader": True, "dry_run": True, "plan": plan, **fields}
-    return Round(setup=reader.setup(reader.default()), **given)
+    return CycleResult(setup=reader.setup(reader.default()), **given)
 
 
 def test_the_page_has_zones_violations_distances_and_cycles(full: Cluster) -> None:

@@ -16,8 +16,8 @@ from descheduler.evictors import dry_run
 from descheduler.plan import Attempt
 from descheduler.policy import reader
 from descheduler.serve.endpoints import Endpoints
-from descheduler.serve.log import JsonFormatter, Narrator, line
-from descheduler.serve.loop import Round
+from descheduler.serve.log import CycleLog, JsonFormatter, line
+from descheduler.serve.loop import CycleResult
 from descheduler.serve.metrics import Metrics
 from koordlite.model.errors import Problem
 
@@ -33,7 +33,7 @@ profiles:
 
 
 @pytest.fixture
-def told(cluster: Any) -> Round:
+def told(cluster: Any) -> CycleResult:
     """A dry run: one pod to evict, one spared because it has no owner."""
     cluster.node("a")
     cluster.node("b")
@@ -43,7 +43,7 @@ def told(cluster: Any) -> Round:
     plan = cluster.plan(POLICY)
     setup = reader.setup(reader.parse(POLICY, "policy.yaml"))
     seconds = {("p", "RemovePodsHavingTooManyRestarts"): 0.02}
-    return Round(
+    return CycleResult(
         number=1,
         began=1000.0,
         seconds=2.0,
@@ -56,7 +56,7 @@ def told(cluster: Any) -> Round:
     )
 
 
-def failed(told: Round) -> Round:
+def failed(told: CycleResult) -> CycleResult:
     return dataclasses.replace(told, plan=None, attempts=(), error="the server is away", unreachable=True)
 
 
@@ -91,7 +91,7 @@ def test_health_ends_when_no_good_cycle_comes(endpoints: Endpoints, time: Time, 
     assert get(endpoints, "/healthz")[0] == status
 
 
-def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, time: Time, told: Round) -> None:
+def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, time: Time, told: CycleResult) -> None:
     time.now = 300.0
     endpoints.publish(told)
     time.now = 600.0
@@ -102,7 +102,7 @@ def test_a_failed_cycle_does_not_count_as_a_sign_of_life(endpoints: Endpoints, t
     assert status == 503 and "the server is away" in words
 
 
-def test_ready_means_that_the_cluster_was_reached(endpoints: Endpoints, told: Round) -> None:
+def test_ready_means_that_the_cluster_was_reached(endpoints: Endpoints, told: CycleResult) -> None:
     assert get(endpoints, "/readyz")[0] == 503
     endpoints.publish(told)
     assert get(endpoints, "/readyz") == (200, "leader, dry run\n")
@@ -112,7 +112,7 @@ def test_ready_means_that_the_cluster_was_reached(endpoints: Endpoints, told: Ro
     assert get(endpoints, "/readyz") == (200, "standby, dry run\n")
 
 
-def test_a_cycle_that_fails_though_the_cluster_answers_leaves_it_ready(endpoints: Endpoints, told: Round) -> None:
+def test_a_cycle_that_fails_though_the_cluster_answers_leaves_it_ready(endpoints: Endpoints, told: CycleResult) -> None:
     endpoints.publish(told)
     endpoints.publish(dataclasses.replace(failed(told), error="403 Forbidden: no", unreachable=False))
     assert get(endpoints, "/readyz") == (200, "leader, dry run; the last cycle failed: 403 Forbidden: no\n")
@@ -124,7 +124,7 @@ def test_a_cycle_that_fails_though_the_cluster_answers_leaves_it_ready(endpoints
     assert "conditions" not in json.loads(get(endpoints, "/report.json")[1])
 
 
-def test_the_last_good_report_stays(endpoints: Endpoints, told: Round) -> None:
+def test_the_last_good_report_stays(endpoints: Endpoints, told: CycleResult) -> None:
     assert get(endpoints, "/report.json")[0] == 503
     endpoints.publish(told)
     endpoints.publish(failed(told))
@@ -142,7 +142,7 @@ def samples(metrics: Metrics) -> dict[str, list[tuple[Mapping[str, str], float]]
     return found
 
 
-def test_metrics_have_the_names_of_upstream(told: Round) -> None:
+def test_metrics_have_the_names_of_upstream(told: CycleResult) -> None:
     metrics = Metrics()
     metrics.observe(told)
     found = samples(metrics)
@@ -162,7 +162,7 @@ def test_metrics_have_the_names_of_upstream(told: Round) -> None:
     assert found["descheduler_build_info"][0][1] == 1.0
 
 
-def test_metrics_tell_failures_and_why_pods_were_spared(told: Round) -> None:
+def test_metrics_tell_failures_and_why_pods_were_spared(told: CycleResult) -> None:
     metrics = Metrics()
     metrics.observe(told)
     metrics.observe(dataclasses.replace(failed(told), began=2000.0, leader=False))
@@ -184,7 +184,7 @@ def test_metrics_tell_failures_and_why_pods_were_spared(told: Round) -> None:
         ("Failed", "error"),
     ],
 )
-def test_results_are_counted_by_upstreams_word(told: Round, result: str, word: str) -> None:
+def test_results_are_counted_by_upstreams_word(told: CycleResult, result: str, word: str) -> None:
     assert told.plan
     attempt = Attempt("default/restless", result, {}, uid="uid-restless")
     metrics = Metrics()
@@ -194,16 +194,16 @@ def test_results_are_counted_by_upstreams_word(told: Round, result: str, word: s
 
 
 @pytest.mark.parametrize("result", ["Deferred", "NotTried"])
-def test_what_was_not_asked_for_is_no_failed_eviction(told: Round, result: str) -> None:
+def test_what_was_not_asked_for_is_no_failed_eviction(told: CycleResult, result: str) -> None:
     metrics = Metrics()
     attempt = Attempt("default/restless", result, {}, uid="uid-restless")
     metrics.observe(dataclasses.replace(told, attempts=(attempt,), dry_run=False))
     assert "descheduler_pods_evicted_total" not in samples(metrics)
 
 
-def test_one_line_a_decision_and_none_twice(told: Round, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_line_a_decision_and_none_twice(told: CycleResult, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "descheduler")
-    narrator = Narrator()
+    narrator = CycleLog()
     narrator.tell(told)
     lines = [record.getMessage() for record in caplog.records]
     assert [text.split()[:3] for text in lines] == [
@@ -217,9 +217,9 @@ def test_one_line_a_decision_and_none_twice(told: Round, caplog: pytest.LogCaptu
     assert [record.getMessage().split()[0] for record in caplog.records] == ["event=cycle"]
 
 
-def test_a_rejected_policy_is_told_once(told: Round, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rejected_policy_is_told_once(told: CycleResult, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "descheduler")
-    narrator = Narrator()
+    narrator = CycleLog()
     broken = dataclasses.replace(told, problems=(Problem("policy.yaml", "$", "x", "no policy", "fix it"),))
     for each in (broken, broken, told):
         narrator.tell(each)

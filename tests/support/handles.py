@@ -6,14 +6,14 @@ from typing import Any
 
 from descheduler.arguments.evictor import Args
 from descheduler.cycle.handle import ProfileHandle
-from descheduler.fit.search import Rooms
-from descheduler.framework import Finding, Note, View
+from descheduler.fit.search import FitSearch
+from descheduler.framework import Finding, NodeGroup, Note, View
 
 
 def handle(view: View, args: Args | None = None, **changes: Any) -> ProfileHandle:
     """The real thing, for all ready nodes; `changes` replace its parts."""
-    ready = tuple(node for node in view.nodes.values() if node.ready)
-    parts: dict[str, Any] = {"rooms": Rooms(view), "nodes": ready, "taken": set[str](), **changes}
+    ready = NodeGroup(node for node in view.nodes.values() if node.ready)
+    parts: dict[str, Any] = {"fit": FitSearch(view), "nodes": ready, "taken": set[str](), **changes}
     return ProfileHandle(view=view, args=args or Args(), **parts)
 
 

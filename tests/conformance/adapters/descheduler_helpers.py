@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from descheduler.fit.search import Rooms
+from descheduler.fit.search import FitSearch
 from descheduler.picture import node_index
 from descheduler.picture.pods import least_important_first
 from koordlite.model.wire import objects
@@ -59,8 +59,8 @@ def fitting(given: Any, expect: Any) -> tuple[Any, Any]:
     view = picture({**given, "pods": [{**given["pod"], "metadata": meta}, *others]})
     pod = next(p for p in (*view.unbound, *view.pods()) if p.pod.name == meta["name"])
     if given["fn"] == "PodFitsAnyOtherNode":
-        return Rooms(view).fits(pod), expect["fits"]
-    return Rooms(view).fits_on(pod, set(view.nodes)), expect["fits"]
+        return FitSearch(view).fits(pod), expect["fits"]
+    return FitSearch(view).fits_on(pod, set(view.nodes)), expect["fits"]
 
 
 def _pod(given: Any) -> Any:

@@ -47,18 +47,18 @@ def evicted(given: Any, expect: Any) -> tuple[Any, Any]:
     (pod,) = _in_order(view, [given["pod"]])
     finding = Finding(pod=pod.uid, reason="X", plugin="NotSet")
     outcome = Outcome(pod, (finding,), "evict", Profile("p", (), Args()).name)
-    tell_failures = bool(given.get("evictionFailureEventNotification"))
+    failure_events = bool(given.get("evictionFailureEventNotification"))
     reason, text = Budget(_limits(given), view).refusal(pod)
     if reason:
         spared = dataclasses.replace(outcome, verdict="spare", reasons=(Refusal(reason, text),))
-        told = events.of_limit(spared, _limits(given)) if tell_failures else None
+        told = events.of_limit(spared, _limits(given)) if failure_events else None
         return _result(_ERRORS[reason], told, 0), _wanted(expect)
     plan = EvictionPlan(view=view, evict=(outcome,), spare=(), notes=(), nodes=())
     server = _Server(given.get("apiError"))
     (attempt,) = (
         dry_run.evict(plan) if given.get("dryRun") else eviction_api.evict(plan, server, lambda _seconds: False)
     )
-    told = events.of_attempt(outcome, attempt, tell_failures=tell_failures)
+    told = events.of_attempt(outcome, attempt, failure_events=failure_events)
     went = attempt.goes or attempt.result == "WouldEvict"
     error = (None, None) if went else ("API", attempt.text)
     return _result(error, told, int(went)), _wanted(expect)

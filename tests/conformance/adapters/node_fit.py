@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from descheduler.fit.search import Rooms
+from descheduler.fit.search import FitSearch
 from descheduler.framework import PodView, View
 from tests.conformance.adapters import adapter
 from tests.conformance.descheduler_view import picture
@@ -17,7 +17,7 @@ _TAINTS = "pod does not tolerate taints on the node"
 @adapter("nodeFit")
 def node_fit(given: Any, expect: Any) -> tuple[Any, Any]:
     view = _picture([given["node"]], given.get("podsOnNode") or [], given["pod"])
-    refusal = Rooms(view).refusal(_candidate(view), given["node"]["metadata"]["name"])
+    refusal = FitSearch(view).refusal(_candidate(view), given["node"]["metadata"]["name"])
     text = _TAINTS if refusal.startswith("pod does not tolerate") else refusal or None
     return {"error": text, "fits": not refusal}, {"error": expect.get("error"), "fits": expect["fits"]}
 
@@ -29,7 +29,7 @@ def pod_fits_nodes(given: Any, expect: Any) -> tuple[Any, Any]:
     pod = _candidate(view)
     elsewhere = given.get("excludeCurrentNode", given.get("fn") == "PodFitsAnyOtherNode")
     names = [name for name in view.nodes if not (elsewhere and name == pod.node)]
-    return {"fits": Rooms(view).fits_on(pod, names)}, expect
+    return {"fits": FitSearch(view).fits_on(pod, names)}, expect
 
 
 def _picture(nodes: list[Any], pods: list[Any], candidate: Any) -> View:

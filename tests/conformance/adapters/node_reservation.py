@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from descheduler.fit.free_capacity import Room
+from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.snapshot import assemble, files
 from koordlite.formulas import reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
@@ -56,11 +56,11 @@ def unusable(given: Any, expect: Any) -> tuple[Any, Any]:
     return (taken, left), (CPUSet.parse(expect["cpuset"]), {n: int(amount) for n, amount in expect["numaCPU"].items()})
 
 
-def _room(given: Any) -> Room:
+def _room(given: Any) -> FreeCapacity:
     objects = files.Objects()
     for obj in (_report(given), {"kind": "Node", "metadata": {"name": "n"}}, *_pods(given)):
         files.take(objects, json.dumps(obj).encode(), "case")
-    return Room.of(assemble.view(objects, NOW).nodes["n"])
+    return FreeCapacity.of(assemble.view(objects, NOW).nodes["n"])
 
 
 def _report(given: Any) -> Any:

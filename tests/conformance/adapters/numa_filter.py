@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from descheduler.fit import numa
-from descheduler.fit.free_capacity import Room
+from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.snapshot import topology_manager
 from koordlite.formulas import numa_fit, numa_zones
 from koordlite.model.pod.qos import KubeQoS
@@ -27,7 +27,7 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
     node = {"metadata": {"name": NODE}, "spec": {}, "status": status}
     report = [{**given["nrt"], "metadata": {"name": NODE}}] if given.get("nrt") else []
     view = picture({"nodes": [node], "pods": [_pod(given["pod"])], "topologies": report})
-    pod, room = view.unbound[0], Room.of(view.nodes[NODE])
+    pod, room = view.unbound[0], FreeCapacity.of(view.nodes[NODE])
     why, _ = numa.answer(pod, room, numa.ask(pod))
     if not why and pod.pod.kube_qos is KubeQoS.BURSTABLE and room.node.topology_policy == "single-numa-node":
         # The descheduler does not ask for these: only resources that nobody has could keep them off.

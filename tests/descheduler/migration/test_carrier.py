@@ -13,12 +13,12 @@ from apiserver import Fault
 
 from descheduler.cycle import planner
 from descheduler.evictors import cordons, dry_run
-from descheduler.evictors.executor import Carrier
+from descheduler.evictors.executor import PlanExecutor
 from descheduler.evictors.leader_api import LeaderApi
 from descheduler.evictors.migration import Progress
 from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
-from descheduler.serve.log import Lines
+from descheduler.serve.log import JobLog
 from descheduler.snapshot import assemble, cluster
 from koordlite.kube.client.paging import Page
 
@@ -44,14 +44,14 @@ def told() -> list[Progress]:
     return []
 
 
-def carrier(world: World, told: list[Progress], **more: Any) -> Carrier:
+def carrier(world: World, told: list[Progress], **more: Any) -> PlanExecutor:
     def wait(seconds: float) -> bool:
         world.around()
         world.clock.advance(seconds)
         return False
 
     parts = {"wait": wait, "wall": lambda: world.now, "tell": told.append, "rules": {}, **more}
-    return Carrier(parts.pop("api", world.api), parts.pop("wait"), **parts)
+    return PlanExecutor(parts.pop("api", world.api), parts.pop("wait"), **parts)
 
 
 def plan(world: World) -> EvictionPlan:
@@ -155,7 +155,7 @@ def test_a_thread_works_until_it_is_stopped(world: World, told: list[Progress]) 
 
 
 def test_a_job_that_waits_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    lines = Lines()
+    lines = JobLog()
     with caplog.at_level(logging.INFO, logger="descheduler"):
         for _ in range(3):
             lines.job(Progress("j", "default/p", "Waiting", "limits"))

@@ -39,10 +39,10 @@ def metric(cluster: Any, node: str, pods: dict[str, str], system: str = "0", at:
     return cluster.add({"kind": "NodeMetric", "metadata": {"name": node}, "status": status})
 
 
-def talk(view: View, text: str, recalled: object = None, **answers: Verdict) -> tuple[list[str], list[str], object]:
+def talk(view: View, text: str, remembered: object = None, **answers: Verdict) -> tuple[list[str], list[str], object]:
     """Names of the pods that go, the words of the notes, and what is to be remembered."""
     config = strict.load(text, Config, "args.yaml")
-    conversation = plugin.judge(view, config, handle(view, recalled=recalled))
+    conversation = plugin.judge(view, config, handle(view, remembered=remembered))
     gone, notes = list[str](), list[str]()
     memory: object = None
     verdict: Verdict | None = None

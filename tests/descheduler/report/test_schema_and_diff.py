@@ -15,7 +15,7 @@ from descheduler.plan import EvictionPlan
 from descheduler.policy import reader
 from descheduler.report import diff, document, html, text
 from descheduler.serve import report_folder as folder
-from descheduler.serve.loop import Round
+from descheduler.serve.loop import CycleResult
 from koordlite.model.nrt import ContainerPlacement
 
 Place = Callable[..., ContainerPlacement]
@@ -95,7 +95,9 @@ def test_a_loop_goes_on_when_its_report_cannot_be_written(
     (tmp_path / "full").write_text("no folder")
     reports = folder.Folder(tmp_path / "full")
     setup = reader.setup(reader.default())
-    told = Round(number=1, began=0.0, seconds=0.0, setup=setup, leader=True, dry_run=True, plan=troubled.plan(POLICY))
+    told = CycleResult(
+        number=1, began=0.0, seconds=0.0, setup=setup, leader=True, dry_run=True, plan=troubled.plan(POLICY)
+    )
     reports.tell_on(told)
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith(f"the report in {tmp_path / 'full'} was not written: ")

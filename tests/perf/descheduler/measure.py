@@ -36,7 +36,7 @@ def one(source: list[str], only: str) -> dict[str, float]:
     document = reader.load(str(POLICY))
     setup = _only(reader.setup(document), only)
     with source.no_collection():
-        view = source.Pictures(parser().parse_args(["plan", *source])).view(document, setup)
+        view = source.PictureSource(parser().parse_args(["plan", *source])).view(document, setup)
         read, cpu_read = time.perf_counter(), time.process_time()
         plan = planner.plan(view, setup)
         done, cpu_done = time.perf_counter(), time.process_time()
