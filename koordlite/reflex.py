@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from koordlite.model.decision import CPULimit, Decision
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
@@ -37,6 +37,8 @@ def edge_milli(
 
     `seen` is the picture that `decisions` are about, `applied` the writes that followed.
     """
+    if not has_node(seen):
+        return None
     refused = {step.place for step in applied if not step.ok}
     edges = [
         rule.surge_edge_milli(seen, limit, band_percent=band_percent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from koordlite.model.blocks import Blocks
 from koordlite.model.errors import Problem
@@ -103,6 +104,18 @@ class Snapshot:
     """How the inputs from an API server are kept up to date; empty with a folder of manifests."""
     problems: tuple[Problem, ...] = ()
     """What was wrong with the inputs, and what holds instead."""
+
+
+class NodeSnapshot(Snapshot):
+    """A picture with a Node: what a rule gets that cannot judge without one. Nothing makes one; see `has_node`."""
+
+    __slots__ = ()
+    node: Node
+
+
+def has_node(seen: Snapshot) -> TypeGuard[NodeSnapshot]:
+    """Whether the picture has a Node."""
+    return seen.node is not None
 
 
 def gives_way(seen: Snapshot, pod: Pod) -> bool:

@@ -16,7 +16,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 
 Decide = Callable[..., Iterable[Decision]]
 """A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
@@ -36,7 +36,7 @@ Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
 class SurgeEdge(Protocol):
     """See `Strategy.surge_edge_milli`."""
 
-    def __call__(self, seen: Snapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+    def __call__(self, seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
         """Of `limit`, in force since `seen`; None when it cannot shrink."""
         ...
 
@@ -69,6 +69,8 @@ class Strategy:
     """Optional in a module: how often it wants resctrl's counters, with its settings; 0 never."""
     formerly: str = ""
     """Optional in a module (`FORMERLY`): the name it had, so that an old configuration is told the new one."""
+    without_node: Decide | None = None
+    """Optional in a module: what it answers to a picture without a Node; its `decide` then gets a `NodeSnapshot`."""
     evicts: bool = False
     """Whether `decide` takes a third argument, `asked`: uids of pods that strategies before it evict."""
     reads: Asked = _nobody
@@ -80,6 +82,15 @@ class Strategy:
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
     """Optional in a module: (seconds, percent) it wants to find in `Snapshot.percentiles`."""
+
+    def answer(
+        self, seen: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
+    ) -> Iterable[Decision]:
+        """What the rule says about `seen`: the one place that tells pictures with a Node from those without."""
+        if self.without_node and not has_node(seen):
+            return self.without_node(seen, config)
+        return self.decide(seen, config, asked) if self.evicts else self.decide(seen, config)
+
     sentences: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Optional in a module (`SENTENCES`): reason, or reason/verdict, → its sentence; see `report.sentence`."""
 
@@ -119,8 +130,7 @@ def judge(
     config = settings.get(strategy.name) or strategy.config()
     if config.mode == "off":
         return ()
-    found = strategy.decide(seen, config, asked) if strategy.evicts else strategy.decide(seen, config)
-    return tuple(dataclasses.replace(d, strategy=strategy.name) for d in found)
+    return tuple(dataclasses.replace(d, strategy=strategy.name) for d in strategy.answer(seen, config, asked))
 
 
 def failed(strategy: Strategy, error: Exception) -> Decision:
@@ -198,6 +208,7 @@ def _load(name: str) -> Strategy:
         module=name,
         config=module.Config,
         decide=module.decide,
+        without_node=getattr(module, "without_node", None),
         evicts="asked" in inspect.signature(module.decide).parameters,
         doc=(module.__doc__ or "").strip(),
         surge_edge_milli=getattr(module, "surge_edge_milli", None),

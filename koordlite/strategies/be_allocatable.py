@@ -18,11 +18,10 @@ from koordlite.formulas.numa_shares import MILLI, ZoneTerms
 from koordlite.model import keys, node_notes
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
-from koordlite.model.node import Node
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
@@ -44,13 +43,18 @@ class _Shared:
     reserved: Use
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for each of the two resources, and one for each NUMA zone that is published."""
     nothing = offer.withheld(seen, RESOURCES)
     yield from nothing
-    if nothing or seen.node is None or seen.average.node is None:
+    if nothing or seen.average.node is None:
         return
-    shared = _shared(seen, seen.node, seen.average.node)
+    shared = _shared(seen, seen.average.node)
     cpu, memory = allocatable.batch(
         capacity=allocatable.amounts(seen.node.capacity),
         colocation=seen.slo.colocation,
@@ -63,16 +67,16 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     yield from _zones(seen, shared)
 
 
-def _shared(seen: Snapshot, node: Node, used: Use) -> _Shared:
+def _shared(seen: NodeSnapshot, used: Use) -> _Shared:
     average = seen.average
     return _Shared(
         system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),
         host_apps=allocatable.host_app_use(applications=seen.slo.host_applications, usage=average.host_apps),
-        reserved=allocatable.reserved_use(node=node, notes=seen.notes, reserved=seen.reserved.resources),
+        reserved=allocatable.reserved_use(node=seen.node, notes=seen.notes, reserved=seen.reserved.resources),
     )
 
 
-def _node(seen: Snapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
+def _node(seen: NodeSnapshot, cpu: Terms, memory: Terms) -> Iterator[Decision]:
     offered, left = node_sync.prepared(
         thousandths={keys.BATCH_CPU: cpu.result * 1000, keys.BATCH_MEMORY: memory.result * 1000},
         ratio=_ratio(seen),
@@ -99,11 +103,10 @@ def _ratio(seen: Snapshot) -> float:
     return seen.notes.cpu_normalization or 1.0
 
 
-def _origin(seen: Snapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
+def _origin(seen: NodeSnapshot, offered: Mapping[str, int | None]) -> tuple[NodeAnnotationChange, ...]:
     """Tells third parties how much there is before their own share is taken off."""
-    held = seen.node.annotations if seen.node else {}
     wanted = {keys.ORIGIN_ALLOCATABLE: node_notes.encode_origin(offered)}
-    changes = node_sync.metadata_changes(held=held, wanted=wanted)
+    changes = node_sync.metadata_changes(held=seen.node.annotations, wanted=wanted)
     return tuple(NodeAnnotationChange(key, text) for key, text in changes.items())
 
 

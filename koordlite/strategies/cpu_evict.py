@@ -16,7 +16,7 @@ from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.slo.settings import SLO
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict, evict_requests
 from koordlite.strategies.shared.evict import Evidence, Rule
 from koordlite.strategies.shared.evict_past import Past
@@ -58,7 +58,7 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
     yield from evict.judge(
         seen,
         config,
-        {feature: functools.partial(_RULES[feature], seen, config) for feature in features(config)},
+        {feature: functools.partial(_RULES[feature], config) for feature in features(config)},
         asked=asked,
         strategy=NAME,
         resource="cpu",
@@ -67,7 +67,7 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
     )
 
 
-def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:
+def _satisfaction(config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     """BE pods may use so little of what they request that some of them have to go elsewhere."""
     (window,) = windows(seen.slo)
     mean = seen.windows.get(window)
@@ -103,7 +103,7 @@ def _satisfaction(seen: Snapshot, config: Config, _past: Past) -> Rule:
     return Rule(told, task, candidates, "best-effort pods may use too little of the CPU they request")
 
 
-def _starved(seen: Snapshot, usage: Usage) -> int | None:
+def _starved(seen: NodeSnapshot, usage: Usage) -> int | None:
     """batch-cpu to release by this mean or sample; None when it does not say enough."""
     threshold, limit = seen.slo.threshold, _limit(seen, usage)
     if usage.best_effort_cpu is None or usage.best_effort_request is None or limit is None:
@@ -123,10 +123,9 @@ def _starved(seen: Snapshot, usage: Usage) -> int | None:
     )
 
 
-def _limit(seen: Snapshot, usage: Usage) -> int | None:
+def _limit(seen: NodeSnapshot, usage: Usage) -> int | None:
     if seen.slo.threshold.cpu_evict_policy != "evictByAllocatable":
         return usage.best_effort_limit
-    assert seen.node is not None
     promised = seen.node.allocatable.get(keys.BATCH_CPU)
     return evict_release.promised_limit(promised.value if promised else None)
 
@@ -140,7 +139,7 @@ def _terms(which: str, usage: Usage) -> Evidence:
     return {name: amount for name, amount in found.items() if amount is not None}
 
 
-def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
+def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
     threshold = seen.slo.threshold
     limits = evict_requests.Limits(
         feature=evict_config.ALLOCATABLE_CPU,
@@ -153,11 +152,11 @@ def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
     return evict_requests.rule(seen, past, limits)
 
 
-def _use(seen: Snapshot, _config: Config, _past: Past) -> Rule:
+def _use(_config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     """The node's CPU is used beyond the threshold, in the mean and at present: when it is over, it is over."""
     (window,) = windows(seen.slo)
     mean = seen.windows.get(window)
-    if mean is None or mean.node is None or seen.usage.node is None or seen.node is None:
+    if mean is None or mean.node is None or seen.usage.node is None:
         terms: Evidence = {"window_seconds": window, "samples": mean.samples if mean else 0}
         return Rule(Decision("evict/CPUEvict", "skip", "TooFewSamples", terms))
     upper = seen.slo.threshold.cpu_evict_threshold_percent or 0
@@ -208,7 +207,7 @@ def _used_milli(seen: Snapshot) -> dict[str, int]:
     return {uid: use.cpu for uid, use in seen.usage.pods.items()}
 
 
-_RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
+_RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {
     evict_config.BE_CPU: _satisfaction,
     evict_config.ALLOCATABLE_CPU: _requests,
     evict_config.USED_CPU: _use,

@@ -14,7 +14,7 @@ from koordlite.formulas import normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,13 @@ class Config(StrategySettings):
     """Section `cpuNormalization`."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision: the ratio, written where it differs from what the Node says."""
-    if seen.node is None:
-        yield Decision("node", "skip", "NoNode")
-        return
     settings, info = seen.slo.cpu_normalization, seen.cpu_info
     label = seen.node.labels.get(keys.CPU_NORMALIZATION_ENABLED)
     words = {"model": info.model, "hyperThreads": _word(info.hyper_threads), "turbo": _word(info.turbo)}

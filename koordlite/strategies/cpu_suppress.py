@@ -18,7 +18,7 @@ from koordlite.model.decision import CPULimit, Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import be_budget, usable_cpus
 from koordlite.strategies.shared.be_budget import Evidence, Memory
 
@@ -52,17 +52,34 @@ class Budget:
     """What the limit follows: steadier than the formula."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision by the policy in force, and one for the other policy if it left something behind."""
-    if seen.layout.besteffort not in seen.cgroups:
-        yield Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """The last limit stays for a while: the Node may come back. Where nothing is limited, nothing is released."""
+    off = _off(seen, config)
+    if off:
+        yield off
         return
     memory = Memory.of(seen.remembered.get(NAME, {}))
-    stop = _why_not(seen, config, memory)
-    if stop:
-        yield stop
+    gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
+    keep = dataclasses.replace(memory, node_gone_at=gone_at).kept()
+    age, root = seen.time - gone_at, seen.layout.besteffort
+    if age <= config.hold_seconds or not any(place.startswith(f"{root}/") for place in seen.ours):
+        yield Decision("besteffort", "skip", "NoNode", remember=keep)
         return
-    budget_milli, evidence = be_budget.budget(seen)
+    evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
+    yield dataclasses.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+    """One decision by the policy in force, and one for the other policy if it left something behind."""
+    if not seen.node.capacity_milli:
+        yield from without_node(seen, config)
+        return
+    off, used = _off(seen, config), seen.usage.node
+    if off or used is None:
+        yield off or _without_usage(seen, config)
+        return
+    memory = Memory.of(seen.remembered.get(NAME, {}))
+    budget_milli, evidence = be_budget.budget(seen, used)
     budget = Budget(budget_milli, _followed(seen, config, memory, budget_milli))
     if budget.followed_milli != budget.milli:
         evidence["followed_milli"] = budget.followed_milli
@@ -74,12 +91,12 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield from _quota_beside_set(seen, evidence, budget)
 
 
-def surge_edge_milli(seen: Snapshot, limit: CPULimit, *, band_percent: float) -> int | None:
+def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
     shrink. Source: `formulas.reaction.upper_edge_milli`."""
     others = seen.usage.others_milli
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
-    if others is None or seen.node is None or limit.limit_milli <= least:
+    if others is None or limit.limit_milli <= least:
         return None
     if not any(pod.is_best_effort for pod in seen.pods):
         return None
@@ -93,14 +110,17 @@ def surge_edge_milli(seen: Snapshot, limit: CPULimit, *, band_percent: float) ->
     )
 
 
-def _why_not(seen: Snapshot, config: Config, memory: Memory) -> Decision | None:
-    """The reason to release or hold instead of judging, if there is one."""
+def _off(seen: Snapshot, config: Config) -> Decision | None:
+    """Why nothing is judged on this node, Node or no Node, if there is a reason."""
+    if seen.layout.besteffort not in seen.cgroups:
+        return Decision("besteffort", "skip", "NoBestEffortGroup", {"group": seen.layout.besteffort})
     if not seen.slo.threshold.enable:
         return dataclasses.replace(_release(seen, config, "Disabled", {}), remember={})
-    if seen.node is None or not seen.node.capacity_milli:
-        return _without_node(seen, config, memory)
-    if seen.usage.node is not None:
-        return None
+    return None
+
+
+def _without_usage(seen: Snapshot, config: Config) -> Decision:
+    """The last limit stays for a while, and then best effort is released."""
     age = seen.ages.get("usage", 0.0)
     if age <= config.hold_seconds:
         return Decision("besteffort", "hold", "NoMetrics", {"ageSeconds": round(age)})
@@ -108,20 +128,8 @@ def _why_not(seen: Snapshot, config: Config, memory: Memory) -> Decision | None:
     return dataclasses.replace(_release(seen, config, "NoMetricsReleased", evidence), remember={})
 
 
-def _without_node(seen: Snapshot, config: Config, memory: Memory) -> Decision:
-    """The last limit stays for a while: the Node may come back. Where nothing is limited, nothing is released."""
-    gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
-    keep = dataclasses.replace(memory, node_gone_at=gone_at).kept()
-    age, root = seen.time - gone_at, seen.layout.besteffort
-    if age <= config.hold_seconds or not any(place.startswith(f"{root}/") for place in seen.ours):
-        return Decision("besteffort", "skip", "NoNode", remember=keep)
-    evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
-    return dataclasses.replace(_release(seen, config, "NoNodeReleased", evidence), remember=keep)
-
-
-def _followed(seen: Snapshot, config: Config, memory: Memory, budget_milli: int) -> int:
+def _followed(seen: NodeSnapshot, config: Config, memory: Memory, budget_milli: int) -> int:
     """The budget the limit is to follow: the last one while nothing much has changed, or a spike is not long past."""
-    assert seen.node is not None
     return suppress.followed_budget(
         budget_milli=budget_milli,
         before_milli=memory.followed_milli,
@@ -221,17 +229,17 @@ def _usable(cgroup: Cgroup) -> CPUSet:
     return cgroup.effective or cgroup.cpuset or cpuset.EMPTY
 
 
-def _wanted_quota(seen: Snapshot, budget: Budget) -> int | None:
+def _wanted_quota(seen: NodeSnapshot, budget: Budget) -> int | None:
     """The quota that follows the budget, in µs per period; None where the group has no quota file."""
     present = seen.cgroups[seen.layout.besteffort].quota_us
-    if present is None or seen.node is None:
+    if present is None:
         return None
     capacity = seen.node.capacity_milli
     target = suppress.quota_target(budget_milli=budget.followed_milli, current_us=present, capacity_milli=capacity)
     return present if target is None else target
 
 
-def _by_quota(seen: Snapshot, evidence: Evidence, budget: Budget) -> Decision:
+def _by_quota(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
     root = seen.layout.besteffort
     present, target = seen.cgroups[root].quota_us, _wanted_quota(seen, budget)
     if present is None or target is None:
@@ -246,7 +254,7 @@ def _by_quota(seen: Snapshot, evidence: Evidence, budget: Budget) -> Decision:
     return Decision("besteffort", verdict, "BECPUBudget", evidence, changes, outcome=limit)
 
 
-def _quota_beside_set(seen: Snapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
+def _quota_beside_set(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Iterator[Decision]:
     """Under the cpuset policy the quota follows the budget where best effort has no more CPUs than a set must keep.
 
     It is lifted when it has grown to all those CPUs.

@@ -12,7 +12,7 @@ from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.settings import EvictionSettings, bounded
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict, evict_requests
 from koordlite.strategies.shared.evict import Evidence, Rule
 from koordlite.strategies.shared.evict_past import Past
@@ -49,7 +49,7 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
     yield from evict.judge(
         seen,
         config,
-        {feature: functools.partial(_RULES[feature], seen, config) for feature in features(config)},
+        {feature: functools.partial(_RULES[feature], config) for feature in features(config)},
         asked=asked,
         strategy=NAME,
         resource="memory",
@@ -58,7 +58,7 @@ def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset())
     )
 
 
-def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
+def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
     threshold = seen.slo.threshold
     limits = evict_requests.Limits(
         feature=evict_config.ALLOCATABLE_MEMORY,
@@ -71,9 +71,9 @@ def _requests(seen: Snapshot, config: Config, past: Past) -> Rule:
     return evict_requests.rule(seen, past, limits)
 
 
-def _use(feature: str, seen: Snapshot, _config: Config, _past: Past) -> Rule:
+def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     """The node's memory is used beyond the threshold, by the last sample: memory does not wait for a mean."""
-    assert seen.node is not None and seen.usage.node is not None
+    assert seen.usage.node is not None
     upper = seen.slo.threshold.memory_evict_threshold_percent
     lower = evict_config.lower_end(upper, seen.slo.threshold.memory_evict_lower_percent)
     used, capacity = seen.usage.node.memory, seen.node.capacity_memory
@@ -111,7 +111,7 @@ def _candidates(feature: str, seen: Snapshot, used: dict[str, int]) -> Candidate
     )
 
 
-_RULES: dict[str, Callable[[Snapshot, Config, Past], Rule]] = {
+_RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {
     evict_config.BE_MEMORY: functools.partial(_use, evict_config.BE_MEMORY),
     evict_config.ALLOCATABLE_MEMORY: _requests,
     evict_config.USED_MEMORY: functools.partial(_use, evict_config.USED_MEMORY),

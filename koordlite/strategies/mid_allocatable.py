@@ -14,10 +14,9 @@ from koordlite.formulas import allocatable, mid
 from koordlite.formulas.mid import Terms
 from koordlite.model import keys
 from koordlite.model.decision import Decision
-from koordlite.model.node import Node
 from koordlite.model.picture.usage import Use
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
@@ -29,13 +28,18 @@ class Config(StrategySettings):
     """Section `midAllocatable`. Mode and percentages come from the ConfigMap key `colocation-config`."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for each of the two resources."""
     nothing = offer.withheld(seen, RESOURCES)
     yield from nothing
-    if nothing or seen.node is None or seen.average.node is None:
+    if nothing or seen.average.node is None:
         return
-    found = dict(zip(RESOURCES, _terms(seen, seen.node, seen.average.node), strict=True))
+    found = dict(zip(RESOURCES, _terms(seen, seen.average.node), strict=True))
     why = offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
     for resource, terms in found.items():
         changes = (NodeResourceChange(resource, terms.result),) if why else ()
@@ -43,8 +47,8 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         yield Decision(f"node/{resource}", "set" if changes else "hold", "MidAllocatable", evidence, changes)
 
 
-def _terms(seen: Snapshot, node: Node, used: Use) -> tuple[Terms, Terms]:
-    average = seen.average
+def _terms(seen: NodeSnapshot, used: Use) -> tuple[Terms, Terms]:
+    average, node = seen.average, seen.node
     return mid.mid(
         capacity=allocatable.amounts(node.capacity),
         colocation=seen.slo.colocation,

@@ -15,7 +15,7 @@ from koordlite.formulas import topology_diff
 from koordlite.model import keys, nrt
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,13 @@ FORMERLY = "nodeReservation"
 _REASONS = {"list": "ReservedByList", "quantity": "ReservedByQuantity", "none": "NothingReserved"}
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node: the CPUs and resources reserved, or why the annotation was refused."""
-    if seen.node is None:
-        yield Decision("node", "skip", "NoNode")
-        return
     text = nrt.encode_reservation(seen.reserved)
     said = topology_diff.same_text(seen.published.topology.get(keys.RESERVATION), text)
     changes = () if said else (TopologyChange(keys.RESERVATION, text),)

@@ -15,7 +15,7 @@ from koordlite.formulas import node_sync, normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,13 @@ class Config(StrategySettings):
     """Section `resourceAmplification`."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision: all ratios, written or removed where they differ from what the Node says."""
-    if seen.node is None:
-        yield Decision("node", "skip", "NoNode")
-        return
     try:
         ratios = normalization.amplification(
             seen.slo.resource_amplification, cpu_normalization=seen.notes.cpu_normalization

@@ -28,7 +28,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 
@@ -42,16 +42,18 @@ class Config(StrategySettings):
     """Huge pages of a zone are a resource of their own, not part of its memory. Koordinator's gate HugePageReport."""
 
 
-def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("topology", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node's description, one for the placement of its containers."""
-    if seen.node is None:
-        yield Decision("topology", "skip", "NoNode")
-        return
     yield _machine(seen, config)
     yield _placement(seen, config)
 
 
-def _machine(seen: Snapshot, config: Config) -> Decision:
+def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     report, published = _report(seen, config), seen.published
     # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
     zones_of_nodes = tuple(zone for zone in published.zones if nrt.numa_node_of_zone(zone.name) is not None)
@@ -67,7 +69,7 @@ def _machine(seen: Snapshot, config: Config) -> Decision:
     return Decision("topology", "set" if changes else "hold", "MachineDescribed", evidence, changes)
 
 
-def _report(seen: Snapshot, config: Config) -> topology_diff.Report:
+def _report(seen: NodeSnapshot, config: Config) -> topology_diff.Report:
     kubelet = seen.kubelet
     policy = nrt.CPUManagerPolicy(
         policy=kubelet.cpu_manager_policy,
@@ -83,7 +85,7 @@ def _report(seen: Snapshot, config: Config) -> topology_diff.Report:
             keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
         },
         # An empty label asks for nothing, and is not copied.
-        labels={keys.NUMA_RESERVATION: (seen.node.labels.get(keys.NUMA_RESERVATION) if seen.node else None) or None},
+        labels={keys.NUMA_RESERVATION: seen.node.labels.get(keys.NUMA_RESERVATION) or None},
         policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
         zones=tuple(_zones(seen, config)),
     )
@@ -113,12 +115,12 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
     )
 
 
-def _zones(seen: Snapshot, config: Config) -> Iterator[Zone]:
+def _zones(seen: NodeSnapshot, config: Config) -> Iterator[Zone]:
     """One zone for each NUMA node, in the order of their ids: what it has, what of it may be handed out, and as costs
     its distance to the others (NodeResourceTopology's costs are SLIT distances)."""
     nodes = seen.topology.nodes
     capacities = [zones.capacity(node, huge_pages=config.huge_pages) for node in nodes]
-    splits = seen.node is not None and seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
+    splits = seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
     kept = zones.allocatable(capacities, _kept_by_kubelet(seen) if splits else {})
     for node, capacity, allocatable in zip(nodes, capacities, kept, strict=True):
         yield Zone(
@@ -129,8 +131,7 @@ def _zones(seen: Snapshot, config: Config) -> Iterator[Zone]:
         )
 
 
-def _kept_by_kubelet(seen: Snapshot) -> dict[str, Quantity]:
-    assert seen.node is not None
+def _kept_by_kubelet(seen: NodeSnapshot) -> dict[str, Quantity]:
     return reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node))
 
 

@@ -19,14 +19,16 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import Zone, ZoneResource
-from koordlite.strategies import be_allocatable
+from koordlite.strategies import be_allocatable, discover
+
+RULE = next(rule for rule in discover() if rule.module == "be_allocatable")
 
 GIB = 2**30
 CPU, MEMORY = f"node/{keys.BATCH_CPU}", f"node/{keys.BATCH_MEMORY}"
 
 
 def decide(seen: Snapshot) -> dict[str, Decision]:
-    return {d.subject: d for d in be_allocatable.decide(seen, be_allocatable.Config())}
+    return {d.subject: d for d in RULE.answer(seen, be_allocatable.Config())}
 
 
 def published(cpu: int | None, memory: int | None, at: float | None = 999.0, zones: tuple[Zone, ...] = ()) -> Published:

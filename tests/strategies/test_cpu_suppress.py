@@ -19,7 +19,9 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
-from koordlite.strategies import cpu_suppress
+from koordlite.strategies import cpu_suppress, discover
+
+RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 
 BE = "kubepods/besteffort"
 SET, QUOTA = f"{BE}/cpuset.cpus", f"{BE}/cpu.quota"
@@ -27,7 +29,7 @@ CONTAINER_SET = f"{BE}/podb/main/cpuset.cpus"
 
 
 def decide(seen: Snapshot, **config: Any) -> list[Decision]:
-    return list(cpu_suppress.decide(seen, cpu_suppress.Config(**config)))
+    return list(RULE.answer(seen, cpu_suppress.Config(**config)))
 
 
 # ── by cpuset ──

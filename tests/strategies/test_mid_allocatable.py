@@ -13,14 +13,16 @@ from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies import mid_allocatable
+from koordlite.strategies import discover, mid_allocatable
+
+RULE = next(rule for rule in discover() if rule.module == "mid_allocatable")
 
 GIB = 2**30
 CPU, MEMORY = f"node/{keys.MID_CPU}", f"node/{keys.MID_MEMORY}"
 
 
 def decide(seen: Snapshot) -> dict[str, Decision]:
-    return {d.subject: d for d in mid_allocatable.decide(seen, mid_allocatable.Config())}
+    return {d.subject: d for d in RULE.answer(seen, mid_allocatable.Config())}
 
 
 def colocation(**given: Any) -> SLO:

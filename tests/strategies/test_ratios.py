@@ -14,7 +14,7 @@ from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.slo.settings import SLO, CPUNormalization, ResourceAmplification
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies import cpu_normalization, resource_amplification
+from koordlite.strategies import Strategy, cpu_normalization, discover, resource_amplification
 
 XEON = CPUBasicInfo(model="Xeon", hyper_threads=True)
 ON = SLO(cpu_normalization=CPUNormalization(enable=True, default_ratio=1.2))
@@ -102,7 +102,7 @@ def test_a_ratio_below_one_leaves_what_is_there(build: Any) -> None:
     assert (found.verdict, found.reason, found.changes) == ("refuse", "BadAmplification", ())
 
 
-@pytest.mark.parametrize("judge", [normalized, amplified])
-def test_without_a_node_they_say_so(build: Any, judge: Any) -> None:
-    found = judge(build.snapshot(node=None))
+@pytest.mark.parametrize("rule", [rule for rule in discover() if rule.without_node], ids=lambda rule: rule.name)
+def test_without_a_node_they_say_so(build: Any, rule: Strategy) -> None:
+    (found,) = rule.answer(build.snapshot(node=None), rule.config())
     assert (found.verdict, found.reason) == ("skip", "NoNode")

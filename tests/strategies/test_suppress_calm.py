@@ -19,7 +19,9 @@ from koordlite.model.picture.groups import PodGroups
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, Topology
-from koordlite.strategies import cpu_suppress
+from koordlite.strategies import cpu_suppress, discover
+
+RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 
 BE = "kubepods/besteffort"
 
@@ -44,7 +46,7 @@ class Loop:
         """What is decided when the service uses so much; its changes are in force afterwards."""
         usage = self._build.used(used_milli, web=used_milli or 0)
         seen = dataclasses.replace(self._seen, usage=usage, time=self._seen.time + 1, **part)
-        decisions = list(cpu_suppress.decide(seen, self._config))
+        decisions = list(RULE.answer(seen, self._config))
         remembered: dict[str, Mapping[str, float]] = dict(seen.remembered)
         for decision in decisions:
             if decision.remember is not None:
@@ -217,5 +219,5 @@ def test_a_node_never_seen_releases_nothing(build: Any) -> None:
 def test_who_gives_way_is_said_by_the_group(build: Any, qos: str, kube: str, group: str, protected: bool) -> None:
     places = {"x": PodGroups(group, {})} if group else {}
     seen = build.snapshot(pods=(build.pod("x", qos, kube),), usage=build.used(1500, x=1500), places=places)
-    (decision,) = cpu_suppress.decide(seen, cpu_suppress.Config())
+    (decision,) = RULE.answer(seen, cpu_suppress.Config())
     assert decision.evidence["prod_milli"] == (1500 if protected else 0)

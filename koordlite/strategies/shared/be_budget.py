@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.formulas import reservation, suppress
-from koordlite.model.snapshot import Snapshot, gives_way
+from koordlite.model.picture.usage import Use
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
 
 Evidence = dict[str, int | float | str]
 
@@ -38,16 +39,16 @@ class Memory:
         return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
 
 
-def budget(seen: Snapshot) -> tuple[int, Evidence]:
+def budget(seen: NodeSnapshot, used: Use) -> tuple[int, Evidence]:
     """The result of `suppress.be_cpu_budget` in millicores, and its terms under the formula's names.
 
-    The picture must have a Node with capacity and a sample of its use. Source: Koordinator `calculateBESuppressCPU`;
+    The Node must have capacity; `used` is its last sample. Source: Koordinator `calculateBESuppressCPU`;
     who gives way is decided by the cgroup, not by the label (docs/compatibility.md, suppress-by-cgroup).
     """
-    assert seen.node is not None
     capacity, threshold = seen.node.capacity_milli, seen.slo.threshold
     minimum = threshold.cpu_suppress_min_percent
-    parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": _system_milli(seen)}
+    system = _system_milli(seen, used)
+    parts = {"prod_milli": _prod_milli(seen), "host_milli": _host_milli(seen), "system_milli": system}
     budget_milli = suppress.be_cpu_budget(
         capacity_milli=capacity,
         threshold_percent=threshold.cpu_suppress_threshold_percent,
@@ -72,19 +73,17 @@ def _host_milli(seen: Snapshot) -> int:
     return sum(used[a.name].cpu for a in seen.slo.host_applications if a.name in used and not a.is_best_effort)
 
 
-def _system_milli(seen: Snapshot) -> int:
-    assert seen.usage.node is not None
+def _system_milli(seen: NodeSnapshot, used: Use) -> int:
     return suppress.system_use(
-        node_milli=seen.usage.node.cpu,
+        node_milli=used.cpu,
         pods_milli=sum(use.cpu for use in seen.usage.pods.values()),
         host_apps_milli=sum(use.cpu for use in seen.usage.host_apps.values()),
         reserved_milli=_reserved_milli(seen),
     )
 
 
-def _reserved_milli(seen: Snapshot) -> int:
+def _reserved_milli(seen: NodeSnapshot) -> int:
     """CPU kept back by kubelet or by the annotation, whichever is more."""
-    assert seen.node is not None
     by_kubelet = reservation.from_kubelet(
         capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node)
     )

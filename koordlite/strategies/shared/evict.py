@@ -18,7 +18,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import EvictionSettings
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 from koordlite.strategies.shared import evict_past
 from koordlite.strategies.shared.evict_past import Past
 
@@ -52,7 +52,7 @@ class Rule:
     """Why pods have to go, for the people who own them."""
 
 
-Measure = Callable[[Past], Rule]
+Measure = Callable[[NodeSnapshot, Past], Rule]
 
 
 def judge(
@@ -80,16 +80,16 @@ def judge(
     barred = barrier(seen, config, past, capacity=capacity, cool_down_seconds=cool_down_seconds, from_start=from_start)
     if barred:
         yield barred
-        return
-    yield from decisions(seen, config, past, [_measured(*one, seen, past) for one in measures.items()])
+    elif has_node(seen):
+        yield from decisions(seen, config, past, [_measured(*one, seen, past) for one in measures.items()])
 
 
-def _measured(feature: str, measure: Measure, seen: Snapshot, past: Past) -> Rule:
+def _measured(feature: str, measure: Measure, seen: NodeSnapshot, past: Past) -> Rule:
     """What a feature finds; a configuration that contradicts itself is refused, and measures nothing."""
     wrong = evict_config.mistake(feature, seen.slo.threshold)
     if wrong:
         return Rule(Decision(f"evict/{feature}", "refuse", "BadEvictionConfig", {"why": wrong}))
-    return measure(past)
+    return measure(seen, past)
 
 
 def barrier(

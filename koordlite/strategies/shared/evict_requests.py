@@ -16,7 +16,7 @@ from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import evict
 from koordlite.strategies.shared.evict import Evidence, Rule
 from koordlite.strategies.shared.evict_past import Past
@@ -44,7 +44,7 @@ class Limits:
     """How long a resource has to be without allocatable before it counts."""
 
 
-def rule(seen: Snapshot, past: Past, limits: Limits) -> Rule:
+def rule(seen: NodeSnapshot, past: Past, limits: Limits) -> Rule:
     """Measure the requests of the node's batch and mid pods against what the node promises."""
     requests = {pod.uid: _promised_request(pod, limits.resource) for pod in seen.pods if pod.active}
     release, evidence = _release(seen, past, limits, requests)
@@ -76,10 +76,9 @@ def _promised_request(pod: Pod, resource: str) -> dict[str, int]:
 
 
 def _release(
-    seen: Snapshot, past: Past, limits: Limits, requests: Mapping[str, Mapping[str, int]]
+    seen: NodeSnapshot, past: Past, limits: Limits, requests: Mapping[str, Mapping[str, int]]
 ) -> tuple[dict[str, int], Evidence]:
     """By resource what has to go, and the terms."""
-    assert seen.node is not None
     evidence: Evidence = {"threshold_percent": limits.threshold_percent, "lower_percent": limits.lower_percent}
     release: dict[str, int] = {}
     low = [pod for pod in seen.pods if pod.priority_value <= limits.priority_threshold]

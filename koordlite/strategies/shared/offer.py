@@ -12,14 +12,14 @@ from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas import node_sync
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
 Evidence = dict[str, int | float | str]
 
 
-def withheld(seen: Snapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
+def withheld(seen: NodeSnapshot, resources: Sequence[str]) -> tuple[Decision, ...]:
     """Why nothing is offered at present, and what is taken back for it; nothing when there is no such reason."""
-    if seen.node is None or not seen.node.capacity_milli:
+    if not seen.node.capacity_milli:
         return (Decision("node", "skip", "NoNode"),)
     colocation = seen.slo.colocation
     if not colocation.enable:
