@@ -32,8 +32,7 @@ from koordlite.report.tick import Tick
 from koordlite.wake import Waker
 
 LOG = logging.getLogger(__name__)
-POD = "pod/"
-"""How the places of evictions begin (`EvictPod.place`)."""
+POD = "pod/"  # How the places of evictions begin (`EvictPod.place`).
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have said before the picture counts as whole."""
 
@@ -51,6 +50,7 @@ class Agent:
             monitor_seconds=wants.monitor_seconds(asked, settings.strategies),
             interval_seconds=settings.agent.interval_seconds,
             wanted=wants.of(asked),
+            state=journal.folder if journal else None,
         )
         self._applier = Applier(host, cluster, journal) if journal else None
         self._started = host.clock.monotonic()

@@ -66,6 +66,8 @@ class ClusterView:
     """Objects that could not be read; the last good ones are in the view."""
     watches: tuple[WatchState, ...] = ()
     """How each part is kept up to date, where that takes requests."""
+    config_version: str = ""
+    """resourceVersion of that ConfigMap; empty without an API server."""
 
 
 class Cluster(Protocol):

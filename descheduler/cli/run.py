@@ -59,6 +59,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="where metrics, health and report are served while it loops; off: nowhere. Beyond loopback all but health "
         f"needs the token of a service account that may get the path. Default {_LISTEN}",
     )
+    command.add_argument(
+        "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
+    )
     command.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
     command.add_argument("-v", "--verbose", action="store_true", help="log decisions that stay the same, too")
     command.add_argument(
@@ -110,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.fault_guard import FaultGuard
     from koordlite.model import duration
 
-    policy = PolicyFile(args.policy)
+    policy = PolicyFile(args.policy, args.state_dir)
     asked = duration.of_option(args.descheduling_interval, "--descheduling-interval")
     interval = asked or policy.interval_seconds
     _check(args, interval)

@@ -1,7 +1,13 @@
-"""The policy of a descheduler that goes on running: read anew when it changes, the last good one kept meanwhile."""
+"""The policy of a descheduler that goes on running: read anew when it changes, the last good one kept meanwhile.
+
+With a folder the last good one also outlives the process.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import os
 import pathlib
 
 from descheduler.policy import reader
@@ -9,6 +15,9 @@ from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.reader import Configuration, PolicyDocument
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, Problem
+
+KEPT = "good-policy.yaml"
+"""File of the folder."""
 
 
 class PolicyFile:
@@ -18,16 +27,17 @@ class PolicyFile:
     may be older than the one before.
     """
 
-    def __init__(self, path: str | None) -> None:
-        """ConfigError when the file cannot be used at the start: then there is no good one to keep."""
+    def __init__(self, path: str | None, folder: str | None = None) -> None:
+        """ConfigError when the file cannot be used at the start and `folder` keeps no good one of an earlier run."""
         self._path = path
+        self._kept = pathlib.Path(folder, KEPT) if folder and path else None
         self.notices: list[Problem] = []
         """What is no mistake in the policy that holds, but worth a look."""
         self.problems: tuple[Problem, ...] = ()
         """Why the file as it is does not hold; empty when it does."""
-        self._text: str | None = self._read()
+        self._text: str | None = None
         """What was read last; None when it could not be read."""
-        self.document: PolicyDocument = self._parsed(self._text)
+        self.document: PolicyDocument = self._first()
         """The policy that holds."""
 
     @property
@@ -60,6 +70,19 @@ class PolicyFile:
         self.problems = ()
         return True
 
+    def _first(self) -> PolicyDocument:
+        try:
+            self._text = self._read()
+            return self._parsed(self._text)
+        except ConfigError as error:
+            if self._kept is None or not self._kept.is_file():
+                raise
+            document = self._parse(self._kept.read_text(encoding="utf-8"), str(self._kept))
+            taken = datetime.datetime.fromtimestamp(self._kept.stat().st_mtime, datetime.UTC)
+            do = f"mend it; the last good one of {taken:%Y-%m-%dT%H:%M:%SZ} holds ({self._kept})"
+            self.problems = tuple(dataclasses.replace(problem, do=do) for problem in error.problems)
+            return document
+
     def _read(self) -> str:
         if self._path is None:
             return ""
@@ -71,8 +94,24 @@ class PolicyFile:
     def _parsed(self, text: str) -> PolicyDocument:
         if self._path is None:
             return reader.default()
+        document = self._parse(text, self._path)
+        self._keep(text)
+        return document
+
+    def _parse(self, text: str, path: str) -> PolicyDocument:
         notices: list[Problem] = []
-        document = reader.parse(text, self._path, notices)
+        document = reader.parse(text, path, notices)
         reader.setup(document)
         self.notices = notices
         return document
+
+    def _keep(self, text: str) -> None:
+        if self._kept is None:
+            return
+        aside = self._kept.with_suffix(".new")
+        try:
+            aside.write_text(text, encoding="utf-8")
+            os.replace(aside, self._kept)
+        except OSError as error:
+            do = "make it writable; until then a restart with a broken policy ends with an error"
+            self.notices.append(Problem(str(self._kept), "file", "", str(error), do))

@@ -126,6 +126,7 @@ class KubeCluster:
             ages=self._ages(states),
             problems=(*problems, *self._missing(node), *kubelet.problems),
             watches=states,
+            config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
         )
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:

@@ -40,23 +40,24 @@ class Known:
 class Inputs:
     """Turns views into values. Unchanged objects are not parsed again."""
 
-    def __init__(self) -> None:
+    def __init__(self, earlier: SLO | None = None) -> None:
+        """`earlier` are settings of an earlier run, whose good documents count until there are newer ones."""
         self._node: tuple[wire.NodeObject, nodes.Node] | None = None
         self._pods: dict[int, tuple[wire.PodObject, Pod]] = {}
         self._parsed: tuple[Pod, ...] = ()
-        self._slo: tuple[object, SLO] | None = None
+        self._slo: tuple[object, SLO] | None = (None, earlier) if earlier else None
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
         self._notes = node_notes.NodeNotes()
         self._reserved: tuple[object, nodes.ResolvedReservation] | None = None
 
-    def read(self, view: ClusterView, topology: Topology) -> Known:
-        """The values behind `view` on this machine."""
+    def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
+        """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339."""
         problems = list(view.problems)
         this_node, pods = self._read_node(view.node), self._read_pods(view.pods)
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
-        config = self._read_slo(view.config, this_node)
+        config = self._read_slo(view, this_node, taken_at)
         self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
         reserved = self._reserve(kubelet, pods, topology)
         if reserved.fallback:
@@ -113,12 +114,14 @@ class Inputs:
             self._parsed = parsed
         return self._parsed
 
-    def _read_slo(self, data: Mapping[str, str] | None, this_node: nodes.Node | None) -> SLO:
+    def _read_slo(self, view: ClusterView, this_node: nodes.Node | None, taken_at: str) -> SLO:
         labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
-        key = (data, labels, notes)
+        key = (view.config, labels, notes)
         if self._slo is None or self._slo[0] != key:
             held = slo_config.effective(
-                data,
+                view.config,
+                taken_at=taken_at,
+                resource_version=view.config_version,
                 labels=labels,
                 annotations=notes,
                 previous=self._slo[1] if self._slo else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
+import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from koordlite.changes.block_device import BLOCK
@@ -24,6 +25,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
 from koordlite.observe import blocks, glance, memory_places, numa, pressure, resctrl_groups, system, wants
+from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
 from koordlite.observe.steady import Steady
@@ -81,13 +83,16 @@ class Observer:
         monitor_seconds: float = 0.0,
         interval_seconds: float = 1.0,
         wanted: wants.Asked = wants.nothing,
+        state: pathlib.Path | None = None,
     ) -> None:
-        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`."""
+        """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
+        the folder that keeps good settings for the next run."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
-        self._inputs, self._places, self._steady = Inputs(), Places(host.cgroups), Steady()
+        self._good = GoodSettings(state)
+        self._inputs, self._places, self._steady = Inputs(self._good.earlier), Places(host.cgroups), Steady()
         self._pressure = pressure.Look(host.files, host.cgroups)
         self._numa = numa.Look(host.files, host.cgroups)
         self._memory_places = memory_places.Look(host.cgroups)
@@ -100,7 +105,9 @@ class Observer:
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
         view, topology = self._cluster.view(), self._look_at_topology()
-        known = self._inputs.read(view, topology)
+        known = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
+        if view.config is not None:
+            self._good.keep(known.slo.good)
         now, same = self._clock.monotonic(), self._steady.same
         run = recall(now, {pod.uid for pod in known.pods})
         self._places.begin(now)
@@ -154,7 +161,7 @@ class Observer:
             interval_seconds=self._interval,
             ages=self._ages(view),
             watches=view.watches,
-            problems=(*known.problems, *self._sampler.problems),
+            problems=(*known.problems, *self._sampler.problems, *self._good.problems),
         )
 
     def observe_surge(self, seen: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -86,3 +87,33 @@ def test_what_koordinators_file_says_of_the_run(tmp_path: pathlib.Path) -> None:
     file = PolicyFile(str(path))
     assert (file.interval_seconds, file.dry_run) == (90.0, True)
     assert (PolicyFile(None).interval_seconds, PolicyFile(None).dry_run) == (0.0, False)
+
+
+def test_a_start_with_a_broken_one_goes_on_with_the_one_that_was_kept(tmp_path: pathlib.Path) -> None:
+    path, state = tmp_path / "policy.yaml", tmp_path / "state"
+    state.mkdir()
+    path.write_text(GOOD.format(limit=1))
+    PolicyFile(str(path), str(state))
+    path.write_text("kind: Nonsense")
+    file = PolicyFile(str(path), str(state))
+    assert limit(file) == 1
+    assert re.search(r"the last good one of \d{4}-\d\d-\d\dT.* holds", file.problems[0].do)
+    assert not file.refresh() and file.problems
+    path.write_text(GOOD.format(limit=2))
+    assert file.refresh() and not file.problems
+    path.unlink()
+    assert limit(PolicyFile(str(path), str(state))) == 2
+
+
+def test_without_a_kept_one_a_broken_one_ends_the_start(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("kind: Nonsense")
+    with pytest.raises(ConfigError, match="Nonsense"):
+        PolicyFile(str(path), str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(GOOD.format(limit=1))
+    notices = PolicyFile(str(path), str(tmp_path / "absent")).notices
+    assert next(each.why for each in notices if "good-policy" in each.object).count("No such file") == 1

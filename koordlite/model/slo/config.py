@@ -19,6 +19,7 @@ from koordlite.model.slo.settings import (
     Colocation,
     CPUBurst,
     CPUNormalization,
+    GoodDocument,
     ResourceAmplification,
     System,
     Threshold,
@@ -59,22 +60,26 @@ def effective(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     previous: SLO | None = None,
+    taken_at: str = "",
+    resource_version: str = "",
     owner: str = OWNER,
     node_owner: str = "node",
 ) -> SLO:
     """What holds on a node with these labels and annotations: defaults, cluster, first matching group, the node itself.
 
     `data` is the ConfigMap's, None when there is none: then the defaults hold. `previous` is the answer of last time;
-    its good documents stand for a key whose document cannot be used. Nothing is raised: mistakes are in `problems`,
+    its good documents stand for a key whose document cannot be used, and messages say since when they hold (`taken_at`
+    and `resource_version` of the `data` they came with). Nothing is raised: mistakes are in `problems`,
     each with what holds meanwhile; `origins` says where each value that is not a default came from.
     """
-    reading = Reading(data or {}, labels, previous, owner)
+    reading = Reading(data or {}, labels, previous, owner, GoodDocument("", taken_at, resource_version))
     node = NodeLayers(node_owner, labels, annotations)
     held = {s.attribute: reading.overlay(s, [*reading.layers(s), *node.of(s.key)]) for s in SECTIONS}
     return SLO(
         **{**held, "host_applications": held["host_applications"].applications},
         origins=reading.origins,
-        good=reading.good,
+        # Without a ConfigMap nothing was said about any key: what was good of one that comes later is still good.
+        good=reading.last_good if data is None else reading.good,
         kept=reading.kept,
         problems=(*_unknown_keys(reading), *reading.problems, *node.problems),
     )

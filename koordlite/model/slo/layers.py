@@ -12,7 +12,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.reading import declared, given
 from koordlite.model.reading.declared import Path, Values
 from koordlite.model.reading.lenient_json import JSONDocument, printable
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo.settings import SLO, GoodDocument
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,12 +75,20 @@ class Section:
 class Reading:
     """One pass over the ConfigMap: what it is read for, and what comes up on the way."""
 
-    def __init__(self, data: Mapping[str, str], labels: Mapping[str, str], previous: SLO | None, owner: str) -> None:
-        self.data, self.labels, self.owner = data, labels, owner
+    def __init__(
+        self,
+        data: Mapping[str, str],
+        labels: Mapping[str, str],
+        previous: SLO | None,
+        owner: str,
+        now: GoodDocument | None = None,
+    ) -> None:
+        """`now` says when and at which version `data` was taken."""
+        self.data, self.labels, self.owner, self.now = data, labels, owner, now or GoodDocument("")
         self.last_good = previous.good if previous else {}
         self.problems: list[Problem] = []
         self.origins: dict[str, str] = {}
-        self.good: dict[str, str] = {}
+        self.good: dict[str, GoodDocument] = {}
         self.kept: dict[str, str] = {}
 
     def layers(self, section: Section) -> list[Layer]:
@@ -89,17 +97,19 @@ class Reading:
         if text is None or (text == "" and section.blank_is_unset):
             return []
         held = self.last_good.get(section.key)
-        meanwhile = "the defaults hold" if held is None else "the last good values stay in force"
+        since = f" ({held.origin})" if held and held.origin else ""
+        meanwhile = "the defaults hold" if held is None else f"the last good values stay in force{since}"
         found = _Strategies(self, section, meanwhile, self.problems).layers(text)
         if found is not None:
-            self.good[section.key] = text
+            same = held is not None and held.text == text
+            self.good[section.key] = held if held and same else dataclasses.replace(self.now, text=text)
             return found
         self.kept[section.key] = meanwhile
         if held is None:
             return []
         self.good[section.key] = held
         # It was judged, and its mistakes were told, when it came.
-        return _Strategies(self, section, meanwhile, [], judged=True).layers(held) or []
+        return _Strategies(self, section, meanwhile, [], judged=True).layers(held.text) or []
 
     def overlay(self, section: Section, layers: list[Layer]) -> Any:
         """What the layers come to, with the origin of each value remembered."""

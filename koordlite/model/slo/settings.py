@@ -182,6 +182,23 @@ class HostApplication:
 RESCTRL_CLASSES = (QoSClass.LSR, QoSClass.LS, QoSClass.BE)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class GoodDocument:
+    """A document of the ConfigMap that could be used, and since when it holds."""
+
+    text: str
+    taken_at: str = ""
+    """RFC 3339; empty where nobody asked for the time."""
+    resource_version: str = ""
+    """Of the ConfigMap it was first seen in; empty without an API server."""
+
+    @property
+    def origin(self) -> str:
+        """`taken 2026-01-31T18:00:00Z, resourceVersion 7`, or as much as is known."""
+        version = f"resourceVersion {self.resource_version}" if self.resource_version else ""
+        return ", ".join(filter(None, (f"taken {self.taken_at}" if self.taken_at else "", version)))
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SLO:
     """Everything that holds for one node after defaults, cluster strategy, node strategy and node metadata."""
@@ -197,7 +214,7 @@ class SLO:
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a value that is not the default came from: `threshold.cpuSuppressThresholdPercent` →
     `cluster`, `node strategy NAME`, `annotation …` or `label …`."""
-    good: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    good: Mapping[str, GoodDocument] = dataclasses.field(default_factory=dict)
     """By key, the newest document that could be used."""
     kept: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Keys whose document cannot be used → what holds instead."""

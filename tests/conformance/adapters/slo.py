@@ -11,7 +11,7 @@ from koordlite.model.reading.declared import Values
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import config, settings
 from koordlite.model.slo.layers import Reading, Section
-from koordlite.model.slo.settings import SLO, Colocation
+from koordlite.model.slo.settings import SLO, Colocation, GoodDocument
 from tests.conformance.adapters import NotCovered, adapter, shapes
 
 SECTIONS = {section.key: section for section in config.SECTIONS}
@@ -137,7 +137,7 @@ def _effective(data: Any, node: Any = None) -> SLO:
 
 def _strategies(section: Section, data: Any, like: Any, old: Any = None) -> dict[str, Any]:
     """What the cluster, and the nodes of each group of `like`, get of one key; `old` is the last good document."""
-    previous = SLO(good={section.key: json.dumps(old)}) if old else None
+    previous = SLO(good={section.key: GoodDocument(json.dumps(old))}) if old else None
     found = [_merged(section, data, labels, previous) for labels in _groups(section, like)]
     # Defaults are written out, but not over a last good document, nor for classes, which have theirs on the node.
     base = {} if section.key == KINDS["qos"] else _written(section, declared.plain(section.base))

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from koordlite.model import keys
 from koordlite.model.slo import config
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo.settings import SLO, GoodDocument
 from koordlite.report.endpoints import Endpoints
 from koordlite.report.explain import settings
 from koordlite.report.explain.subject import explain
@@ -26,7 +26,9 @@ DATA = {
     "host-application-config": json.dumps({"applications": [{"name": "logs", "qos": "LS"}]}),
     "system-config": json.dumps({"clusterStrategy": {"schedFeatures": {"A": False}}}),
 }
-PREVIOUS = SLO(good={"resource-threshold-config": '{"clusterStrategy":{"cpuSuppressThresholdPercent":50}}'})
+PREVIOUS = SLO(
+    good={"resource-threshold-config": GoodDocument('{"clusterStrategy":{"cpuSuppressThresholdPercent":50}}')}
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,45 @@
+"""The last good document of each key of the settings, kept in the state folder so that a restart does not lose it.
+
+One file, replaced as a whole when a document changes. It lives as long as the folder: on tmpfs it ends with the boot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.slo.settings import GoodDocument
+
+NAME = "good-settings.json"
+
+
+class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    documents: dict[str, GoodDocument]
+
+
+def read(folder: Path) -> Mapping[str, GoodDocument]:
+    """The documents by key; none when nothing was kept yet. InputError when the file cannot be read."""
+    path = folder / NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Content).documents
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        do = "remove it; until the next change of the settings a restart falls back to the defaults"
+        raise InputError(Problem(str(path), "file", "", str(error), do)) from error
+
+
+def write(folder: Path, documents: Mapping[str, GoodDocument]) -> None:
+    """Keep these in place of what was kept. OSError when the folder cannot be written."""
+    aside = folder / f".{NAME}.new"
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(_Content(dict(documents))), indent=1))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, folder / NAME)
