@@ -203,7 +203,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--since", metavar="TIME", help="only from that time on: 8h ago is 8h; or a time")
     command.add_argument("-o", "--output", choices=("text", "json", "html"), default="text")
     other = command.add_argument_group(
-        "what to change; without any of these, check that every decision comes out as recorded"
+        "what to change; without any of these, check that every decision is the same as recorded"
     )
     other.add_argument(
         "--config", metavar="FILE", action="append", default=[], help="another koordlite.yaml, or another ConfigMap"

@@ -54,12 +54,12 @@ def _asked(request: urllib.request.Request, folder: str) -> str:
         with open_url(request, timeout=TIMEOUT_SECONDS) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
-        said = error.read().decode(errors="replace").strip()
-        # An agent refuses in plain words; a page of markup is somebody else's.
-        strange = not said or said.startswith("<")
-        raise KoordliteError(f"{request.full_url} answers {error}" if strange else said) from error
+        text = error.read().decode(errors="replace").strip()
+        # An agent refuses in plain words; a page of markup is another server's.
+        strange = not text or text.startswith("<")
+        raise KoordliteError(f"{request.full_url} answers {error}" if strange else text) from error
     except (OSError, http.client.HTTPException) as error:
-        do = "start `koordlite run`, give its --url, or name a machine to look at (--cluster, --sandbox)"
+        do = "start `koordlite run`, give its --url, or name a machine (--cluster, --sandbox)"
         why = getattr(error, "reason", "") or error
         raise KoordliteError(f"no agent answers at {request.full_url}: {why}; {do}") from error
 
@@ -76,4 +76,4 @@ def _token(url: str, folder: str) -> str:
     try:
         return local_token.read(folder)
     except (OSError, UnicodeDecodeError):
-        return ""  # It is not ours to read; looking works without, and a change is answered in words.
+        return ""  # Not ours to read: questions work without it, and a change is refused in words.

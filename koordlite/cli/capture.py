@@ -30,20 +30,20 @@ def capture(args: argparse.Namespace) -> int:
         machines.need_node(args, machine.cluster)
         watching = captures.Watching(machine.host.files)
         host = bundle.bind(watching, machine.host.clock, kubepods=settings.agent.kubepods)
-        moment = _look(Agent(host, machine.cluster, settings), host)
+        moment = _two_ticks(Agent(host, machine.cluster, settings), host)
         mask = _mask(moment) if args.mask else None
         captures.write(folder, watching, machine.cluster.view(), mask.value if mask else None)
         path = folder / captures.MOMENT
         head = recording.head(machine, settings)
         if mask:
-            onefile.masked(path, head, lambda: [moment], decide=again.decided_anew())
+            onefile.masked(path, head, lambda: [moment], decide=again.decided_again())
         else:
             onefile.write(path, head, [moment])
     print(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}")
     return 0
 
 
-def _look(agent: Agent, host: bundle.Host) -> Moment:
+def _two_ticks(agent: Agent, host: bundle.Host) -> Moment:
     agent.tick()
     host.clock.wait(1.0)
     tick = agent.tick()

@@ -1,4 +1,4 @@
-"""`check-config`, `check-node`, `default-config`: look, say, change nothing."""
+"""`check-config`, `check-node`, `default-config`: read, report, change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`koordlite explain SUBJECT`: ask a running agent, a flight record, or one look at the machine that is named."""
+"""`koordlite explain SUBJECT`: ask a running agent, a flight record, or the machine that is named."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 
-from koordlite.cli import asking, looking, times
+from koordlite.cli import asking, snapshot, times
 from koordlite.cli import machine as machines
 from koordlite.model.errors import InputError, Problem
 from koordlite.report import units
@@ -28,9 +28,9 @@ def explain(args: argparse.Namespace) -> int:
     subject = " ".join(args.subject)
     if args.record or args.at or args.since:
         print(_of_record(subject, args), end="")
-    elif looking.named(args):
-        tick = looking.look(args)
-        print(_said(subject, lambda: explained(subject, tick, NOTHING, output=args.output)), end="")
+    elif snapshot.named(args):
+        tick = snapshot.tick(args)
+        print(_answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output)), end="")
     else:
         query = urllib.parse.urlencode({"subject": subject, "output": args.output})
         print(asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}"), end="")
@@ -46,24 +46,24 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
         return _at(subject, tick, past, args.output)
     then, _ = recorded.at(path, _when(args.since, "--since", tick.wall))
     if args.output == "json":
-        found = _said(
+        found = _answer(
             subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick)}).decode()
         )
     else:
-        found = _said(subject, lambda: since.render(subject, then, tick))
+        found = _answer(subject, lambda: since.render(subject, then, tick))
     return found
 
 
 def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
     head = "" if output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
-    return head + _said(subject, lambda: explained(subject, tick, past, output=output))
+    return head + _answer(subject, lambda: explained(subject, tick, past, output=output))
 
 
 def _when(text: str | None, option: str, now: float) -> float | None:
     return None if text is None else times.moment(text, option, now=now)
 
 
-def _said(subject: str, say: Callable[[], str]) -> str:
+def _answer(subject: str, say: Callable[[], str]) -> str:
     try:
         return say()
     except ValueError as error:

@@ -22,8 +22,8 @@ def log_level(args: argparse.Namespace) -> int:
     if args.level is None:
         found = asking.get(url, folder)
     else:
-        wish = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
-        found = asking.put(url, wish, folder)
+        request = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
+        found = asking.put(url, request, folder)
     for line in _shown(found, url):
         print(line)
     return 0

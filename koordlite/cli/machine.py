@@ -129,7 +129,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
         raise ConfigError(Problem("command line", "--cluster", "", "an emulated node needs a cluster to be in", do))
     named = cluster(args, chosen, emulated.files, emulated.clock, stop)
     shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
-    shown.view()  # Its kubelet makes the groups that are looked for next.
+    shown.view()  # Its kubelet makes the groups that are read next.
     host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
     seed = getattr(args, "chaos", None)
     if seed is not None:

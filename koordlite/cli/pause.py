@@ -15,7 +15,7 @@ from koordlite.model.status.pause import ANNOTATION, Pause
 from koordlite.report import units
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
-"""A pause that nobody remembers ends by itself."""
+"""A forgotten pause ends by itself."""
 
 
 def pause(args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def pause(args: argparse.Namespace) -> int:
         pause_file.write(folder, wanted)
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
-    in_force = "gives back what is in force" if args.release else "leaves what is in force as it stands"
+    in_force = "gives back what is in force" if args.release else "leaves what is in force unchanged"
     print(f"paused until {units.moment(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
     if not at_work:
         print(f"no agent holds {folder} now; one that starts before then begins paused")

@@ -28,7 +28,7 @@ def record(args: argparse.Namespace) -> int:
     path = pathlib.Path(args.output)
     if path.exists():
         raise InputError(Problem("command line", "--output", args.output, "the file exists", "name another one"))
-    count = _look_on(args, path) if args.seconds is not None else _take_out(args, path)
+    count = _observe_for(args, path) if args.seconds is not None else _take_out(args, path)
     if not count:
         path.unlink()  # A file without a moment is no record, and would be in the way of the next try.
         print(f"{path}: not written, there is no moment in that time", file=sys.stderr)
@@ -43,14 +43,14 @@ def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     found = Record(pathlib.Path(args.source or settings.record.folder))
     since = time.time() - _positive(args.last, "--last")
     for _ in found.moments(since=since):
-        break  # One look, for the head.
+        break  # The first one, for the head.
     head = found.head or Head(koordlite=__version__)
     if args.mask:
-        return onefile.masked(path, head, lambda: found.moments(since=since), decide=again.decided_anew())
+        return onefile.masked(path, head, lambda: found.moments(since=since), decide=again.decided_again())
     return onefile.write(path, head, found.moments(since=since))
 
 
-def _look_on(args: argparse.Namespace, path: pathlib.Path) -> int:
+def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
     """With an agent that only observes. To be masked it has to be complete first, so it goes to a private file."""
     seconds = _positive(args.seconds, "--for")
     with contextlib.ExitStack() as stack:
@@ -60,7 +60,7 @@ def _look_on(args: argparse.Namespace, path: pathlib.Path) -> int:
         head = _observe(args, raw, seconds)
         if not args.mask:
             return sum(1 for _ in Record(path).moments()) if path.stat().st_size else 0
-        return onefile.masked(path, head, Record(raw).moments, decide=again.decided_anew())
+        return onefile.masked(path, head, Record(raw).moments, decide=again.decided_again())
 
 
 def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:

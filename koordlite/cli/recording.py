@@ -48,17 +48,17 @@ def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str |
 
 def keeper(recorder: Recorder) -> Callable[[Moment], None]:
     """Adds moments; why one could not be kept is logged when it comes up, not each tick it lasts."""
-    said = ""
+    logged = ""
 
     def keep(moment: Moment) -> None:
-        nonlocal said
+        nonlocal logged
         try:
             recorder.add(moment)
-            said = ""
+            logged = ""
         except OSError as error:
-            if str(error) != said:
+            if str(error) != logged:
                 LOG.error("the flight record has a gap: %s", error)
-            said = str(error)
+            logged = str(error)
 
     return keep
 

@@ -54,8 +54,8 @@ def _print(
         shown = html.check(check, record.problems, title=title) if check else None
         print(shown or html.comparison(_there(compared), record.problems, title=title))
     else:
-        told = text.check(check, record.problems) if check else None
-        print(told or text.comparison(_there(compared), record.problems), end="")
+        shown = text.check(check, record.problems) if check else None
+        print(shown or text.comparison(_there(compared), record.problems), end="")
 
 
 def _there(compared: compare.Comparison | None) -> compare.Comparison:
@@ -64,7 +64,7 @@ def _there(compared: compare.Comparison | None) -> compare.Comparison:
 
 
 def _other(args: argparse.Namespace) -> Other | None:
-    """What the options say is otherwise; None when they say nothing."""
+    """What the options change; None when they change nothing."""
     if not (args.config or args.set or args.mode or args.strategy):
         return None
     data: Mapping[str, str] | None = None

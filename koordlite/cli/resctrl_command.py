@@ -32,7 +32,7 @@ def resctrl(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, width: int) -> int:
-    """Needs no cluster: it looks at the file system only."""
+    """Needs no cluster: it reads the file system only."""
     found = whole(bundle.resctrl(machines.files(args)))
     if args.output == "json":
         _print_json("koordlite-resctrl", machine=resctrl_map.document(found))
@@ -74,7 +74,7 @@ def _plan(args: argparse.Namespace, width: int) -> int:
 
 
 def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
-    """One look at machine and cluster; nothing is written."""
+    """One snapshot of machine and cluster; nothing is written."""
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):

@@ -39,7 +39,7 @@ from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
 _CLUSTER_OBJECTS = ("configmap/", "node/", "pod/")
-"""How problems begin that somebody made in the cluster, and not on this machine."""
+"""How problems begin whose cause is in the cluster, not on this machine."""
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -121,12 +121,12 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
 
 
 def _guard(machine: Machine, args: argparse.Namespace) -> FaultGuard | None:
-    """On a machine that is only played a fault is to be seen at once."""
+    """On an emulated machine a fault should be seen at once."""
     return None if machine.sandbox is not None or args.recorded else FaultGuard()
 
 
 def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
-    """Usage needs two looks, a second apart. A record is kept only where a folder was named for it."""
+    """Usage needs two ticks, a second apart. A record is kept only where a folder was named for it."""
     from koordlite.report.terminal import status
 
     history = History(_settings_view(settings), _environment(machine))
@@ -150,7 +150,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
 @contextlib.contextmanager
 def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> Iterator[Journal | None]:
-    """The undo journal: when something is to be written, or an earlier run left something to undo.
+    """The undo journal: when something may be written, or an earlier run left something to undo.
 
     An emulated machine dies with this process, and so does its journal unless a folder was named.
     """
@@ -176,33 +176,33 @@ def _token_folder(machine: Machine, settings: Settings, args: argparse.Namespace
 
 
 def _problems() -> Listener:
-    """Logs what is wrong with the input when it comes up, not each tick it lasts: also where nobody asks for status."""
-    told: frozenset[Problem] = frozenset()
+    """Logs what is wrong with the input when it comes up, not on each tick while it lasts."""
+    known: frozenset[Problem] = frozenset()
 
     def listen(tick: Tick, news: News) -> None:
-        nonlocal told
+        nonlocal known
         if tick.picture is None:
             return  # It shows nothing, not that all is well.
         found = frozenset(tick.problems)
-        for problem in sorted(found - told, key=str):
+        for problem in sorted(found - known, key=str):
             LOG.warning("%s", problem)
-        told = found
+        known = found
 
     return listen
 
 
 def _cluster(agent: Agent, machine: Machine) -> Listener:
     """Tells an API server what was used, and which of its objects cannot be understood when that comes up."""
-    told: frozenset[Problem] = frozenset()
+    known: frozenset[Problem] = frozenset()
     pause: Pause | None = None
 
     def listen(tick: Tick, news: News) -> None:
-        nonlocal told, pause
+        nonlocal known, pause
         if machine.remote is None:
             return
         found = frozenset(problem for problem in tick.problems if problem.object.startswith(_CLUSTER_OBJECTS))
-        machine.remote.tell(sorted(found - told, key=str))
-        told = found
+        machine.remote.tell(sorted(found - known, key=str))
+        known = found
         _announce(machine.remote, pause, tick)
         pause = tick.pause
         if agent.seen and not tick.woken:

@@ -34,7 +34,7 @@ def served(machine: Machine, settings: Settings, *, folder: str) -> Iterator[Lis
         publish = stack.enter_context(_server(machine, settings, levels, folder)) if settings.http.enable else None
 
         def listen(tick: Tick, news: News) -> None:
-            log.tell(tick.decisions, news)
+            log.write(tick.decisions, news)
             if publish:
                 publish(tick, news)
 
@@ -91,7 +91,7 @@ def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:
 
 @contextlib.contextmanager
 def _token(folder: str) -> Iterator[str]:
-    """A fresh token in `folder`, or nothing where it cannot be kept: then nobody on this machine can change levels."""
+    """A fresh token in `folder`, or nothing where it cannot be kept: then no one on this machine can change levels."""
     from koordlite.http import local_token
 
     token = ""

@@ -52,7 +52,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _plays(args: argparse.Namespace) -> list[Play]:
-    """Every file is read before the first scenario is played, so that all mistakes are told at once."""
+    """Every file is read before the first scenario is played, so that all mistakes are reported at once."""
     plays: list[Play] = []
     problems: list[Problem] = []
     for name in args.scenario:

@@ -1,4 +1,4 @@
-"""`koordlite status`: one screen on a running agent, or on one look at the machine that is named."""
+"""`koordlite status`: one screen about a running agent, or about the machine that is named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-from koordlite.cli import asking, looking
+from koordlite.cli import asking, snapshot
 from koordlite.model.errors import KoordliteError
 from koordlite.report.json import recent
 from koordlite.report.json.run_report import encode, state
@@ -21,8 +21,8 @@ EXIT_CODES = {"degraded": 1, "paused": 3}
 
 def status(args: argparse.Namespace) -> int:
     """Print the answer. 0 while all is well, 1 when the agent is degraded, 3 while it is paused."""
-    if looking.named(args):
-        return _show(looking.look(args), args.output)
+    if snapshot.named(args):
+        return _show(snapshot.tick(args), args.output)
     found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
     if args.output == "json":
         code = _code(found)

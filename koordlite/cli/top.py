@@ -49,7 +49,7 @@ def top(args: argparse.Namespace) -> int:
 
 
 def ask(url: str) -> Answer:
-    """The newest state and the last minutes. KoordliteError when nobody answers, or somebody else does."""
+    """The newest state and the last minutes. KoordliteError when no agent answers, or another server does."""
     try:
         state, past = json.loads(asking.get(f"{url}/state")), json.loads(asking.get(f"{url}/recent"))
         return Answer(recent.tick(state), tuple(recent.rows(past)), tuple(recent.events(past)))

@@ -65,7 +65,7 @@ def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluste
     if not named:
         return None
     found = machines.cluster(args, settings, host.files, host.clock, _stopped())
-    found.view()  # A folder knows its Node once it was looked at.
+    found.view()  # A folder knows its Node once it was read.
     return found
 
 

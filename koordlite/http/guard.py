@@ -1,7 +1,7 @@
-"""Who may ask: everybody on this machine may look, others show a token, and nobody changes anything without one.
+"""Who may ask: everyone on this machine may read, others need a token, and every change needs one.
 
 A token is the local one, which root finds in a file (`local_token`), or one that the cluster's API server vouches for
-(`Review`). Health is told to everybody: kubelet's probes have no token.
+(`Review`). Health is open to everyone: kubelet's probes have no token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Guard:
     """Judges requests; called from many threads."""
 
     def __init__(self, *, exposed: bool, local_token: str = "", review: Review | None = None) -> None:
-        """`exposed`: others than this machine can connect. Without token and review nobody can prove anything."""
+        """`exposed`: other machines can connect. Without token and review every request from them is refused."""
         self._exposed, self._local, self._review = exposed, local_token, review
 
     def refusal(self, verb: str, path: str, authorization: str) -> Plain | None:

@@ -17,7 +17,7 @@ def make(folder: str) -> str:
     place = pathlib.Path(folder, NAME)
     fresh = place.with_name(f"{NAME}.new")
     fresh.unlink(missing_ok=True)
-    # O_EXCL follows no link that somebody put there meanwhile.
+    # O_EXCL follows no link that was put there meanwhile.
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{token}\n")

@@ -49,7 +49,7 @@ class Server:
         guard: Guard | None = None,
         certificate: Certificate | None = None,
     ) -> None:
-        """ConfigError when the address or the port cannot be had. Without `guard` everybody may look, nobody change."""
+        """ConfigError when the address or the port is taken. Without `guard` everyone may read, no one may change."""
         self._certificate = certificate
         self._server = _listen(address, port)
         self._server.certificate = certificate
@@ -122,7 +122,7 @@ class _Listener(ThreadingHTTPServer):
             self._free.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve; the handshake is here, where it holds up nobody else."""
+        """Serve; the handshake is here, where it holds up no other request."""
         if self.certificate is None:
             super().finish_request(request, client_address)
             return

@@ -13,7 +13,7 @@ from koordlite.strategies import Strategy
 
 
 class Judge:
-    """Decides on one moment after the other. What did not change from one to the next is not decided anew."""
+    """Decides on one moment after the other. What did not change from one to the next is not decided again."""
 
     def __init__(self) -> None:
         self._answers = strategies.Answers()
@@ -37,7 +37,7 @@ class Judge:
             return (strategies.failed(rule, error),)
 
 
-def decided_anew() -> Callable[[Moment], Moment]:
+def decided_again() -> Callable[[Moment], Moment]:
     """Gives moments with the decisions that follow from their pictures: a mask changes the pictures."""
     judge = Judge()
     return lambda moment: dataclasses.replace(moment, decisions=judge.decisions(moment))
@@ -45,7 +45,7 @@ def decided_anew() -> Callable[[Moment], Moment]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A decision that came out otherwise than it was recorded."""
+    """A decision that differs from the record."""
 
     wall: float
     """When, in seconds since the epoch."""
@@ -78,7 +78,7 @@ class Check:
 
 
 def check(moments: Iterable[Moment], *, keep: int = 20) -> Check:
-    """Judge every moment with its own settings and compare; `keep` so many mismatches."""
+    """Judge every moment with its own settings and compare; `keep` that many mismatches."""
     judge, found = Judge(), list[Mismatch]()
     rounds = decisions = wrong = 0
     first = last = None
@@ -99,7 +99,7 @@ def _mismatches(moment: Moment, again: tuple[Decision, ...]) -> Iterator[Mismatc
         return
     for number in range(max(len(again), len(moment.decisions))):
         recorded = moment.decisions[number] if number < len(moment.decisions) else None
-        anew = again[number] if number < len(again) else None
-        named = recorded or anew
-        if recorded != anew and named is not None:
-            yield Mismatch(moment.wall, named.strategy, named.subject, recorded, anew)
+        now = again[number] if number < len(again) else None
+        named = recorded or now
+        if recorded != now and named is not None:
+            yield Mismatch(moment.wall, named.strategy, named.subject, recorded, now)

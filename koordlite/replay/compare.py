@@ -50,7 +50,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turn:
-    """From this moment on a subject was decided otherwise than recorded, or the same again."""
+    """From this moment on a subject was decided differently than recorded, or the same again."""
 
     wall: float
     strategy: str
@@ -88,7 +88,7 @@ class Comparison:
     other: Side
     points: Sequence[Point]
     turns: Sequence[Turn]
-    """When a subject began to be decided otherwise; the first of them."""
+    """When a subject began to be decided differently; the first of them."""
     turns_seen: int
 
 
@@ -189,7 +189,7 @@ class _Sums:
         self._rounds += 1
 
     def comparison(self) -> Comparison:
-        """What it came to."""
+        """The outcome."""
         recorded, other = self._sides
         return Comparison(
             rounds=self._rounds,
@@ -235,7 +235,7 @@ class _Sums:
         else:
             mine, theirs = _by_subject(recorded), _by_subject(other)
         for key in dict.fromkeys((*mine, *theirs, *self._apart)):
-            apart = _said(mine.get(key)) != _said(theirs.get(key))
+            apart = _essence(mine.get(key)) != _essence(theirs.get(key))
             if apart != self._apart.get(key, False):
                 self._turns_seen += 1
                 if len(self._turns) < MOST_TURNS:
@@ -256,6 +256,6 @@ def _by_subject(decisions: Iterable[Decision]) -> dict[tuple[str, str], Decision
     return {(decision.strategy, decision.subject): decision for decision in decisions}
 
 
-def _said(decision: Decision | None) -> tuple[object, ...] | None:
+def _essence(decision: Decision | None) -> tuple[object, ...] | None:
     """Numbers differ all the time; a turn is another answer."""
     return None if decision is None else (decision.verdict in ("evict", "skip", "refuse", "release"), decision.reason)

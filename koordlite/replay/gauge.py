@@ -22,7 +22,7 @@ class Gauge:
     be_limit: int | None
     """What best effort may use from here on."""
     threshold: int | None
-    """Use of the node above which best effort gives way; None while suppression is off."""
+    """Use of the node above which best effort is limited; None while suppression is off."""
 
 
 def gauge(moment: Moment, done: Iterable[Change]) -> Gauge:

@@ -1,4 +1,4 @@
-"""What a replay came to, as one page that needs nothing else."""
+"""The outcome of a replay, as one self-contained page."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def comparison(found: Comparison, problems: Iterable[Problem] = (), *, title: st
 
 def check(found: Check, problems: Iterable[Problem] = (), *, title: str = "koordlite replay") -> str:
     """The page of a check."""
-    lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} otherwise", "bad")
+    lead = page.badge("as recorded", "good") if found.same else page.badge(f"{found.wrong} differ", "bad")
     rows = [
         (units.moment(m.wall), f"{m.strategy} {m.subject}", _decision(m.recorded), _decision(m.again))
         for m in found.mismatches
     ]
     heads = ("when", "about", "recorded", "again")
-    table = page.table(heads, rows, empty="every decision comes out as recorded", stacked=True)
+    table = page.table(heads, rows, empty="every decision is the same as recorded", stacked=True)
     tiles = page.tiles(page.tile("Rounds", found.rounds), page.tile("Decisions", found.decisions))
     return page.page(title, tiles, page.section("Decisions", table), _unread(problems), lead=lead)
 
@@ -65,7 +65,7 @@ def _tiles(found: Comparison) -> Markup:
     was_above = f"{text.above(recorded)} as recorded; {alone}"
     return page.tiles(
         page.tile("BE allowed more" if more >= 0 else "BE allowed less", text.seconds(abs(more)), _of(found)),
-        page.tile("BE would have gained", text.seconds(gained), "at most, while it was held down", tone=_good(gained)),
+        page.tile("BE would have gained", text.seconds(gained), "at most, while it was limited", tone=_good(gained)),
         page.tile("BE would have lost", text.seconds(lost), "not allowed any more", tone=_bad(lost)),
         page.tile("Above the threshold", text.above(other), was_above),
         page.tile("Writes", other.writes, f"{recorded.writes} as recorded"),
@@ -93,10 +93,10 @@ def _timeline(points: Sequence[Point]) -> Markup:
     lines = [
         Line("best effort (BE) used", "var(--be)", [p.recorded.be_cpu for p in points], area=True),
         Line("limit of BE, recorded", "var(--limit)", [p.recorded.be_limit for p in points], step=True, dashed=True),
-        Line("limit of BE, otherwise", "var(--good)", [p.other.be_limit for p in points], step=True),
+        Line("limit of BE, changed", "var(--good)", [p.other.be_limit for p in points], step=True),
         Line("latency-sensitive (LS)", "var(--prod)", [p.recorded.prod_cpu for p in points]),
         Line("threshold, recorded", "var(--aid)", [p.recorded.threshold for p in points], step=True, dashed=True),
-        Line("threshold, otherwise", "var(--aid)", [p.other.threshold for p in points], step=True),
+        Line("threshold, changed", "var(--aid)", [p.other.threshold for p in points], step=True),
     ]
     drawing = chart.timeline(
         _times(points),
@@ -143,8 +143,8 @@ def _sides(found: Comparison) -> Markup:
     reasons = dict.fromkeys((*found.recorded.reasons, *found.other.reasons))
     counts = [(reason, found.recorded.reasons.get(reason, 0), found.other.reasons.get(reason, 0)) for reason in reasons]
     differing = [row for row in counts if row[1] != row[2]]
-    table = page.table(("reason", "rounds, recorded#", "otherwise#"), differing, empty="the same reasons as often")
-    numbers = page.table(("", "recorded", "otherwise"), rows, stacked=True)
+    table = page.table(("reason", "rounds, recorded#", "changed#"), differing, empty="the same reasons as often")
+    numbers = page.table(("", "recorded", "changed"), rows, stacked=True)
     return page.section("Both in numbers", numbers, el("h3", "Reasons"), table)
 
 
@@ -158,9 +158,9 @@ def _turns(found: Comparison) -> Markup:
         (units.moment(t.wall), page.join(t.subject, el("br"), t.strategy), _decision(t.recorded), _decision(t.other))
         for t in shown
     ]
-    note = f"When a subject began or ceased to be decided for another reason: {len(shown)} of {found.turns_seen}."
-    heads = ("when", "about", "recorded", "otherwise")
-    table = page.table(heads, rows, empty="No subject was decided for another reason.", stacked=True)
+    note = f"When a subject's reason began or ceased to differ: {len(shown)} of {found.turns_seen}."
+    heads = ("when", "about", "recorded", "changed")
+    table = page.table(heads, rows, empty="No subject was decided for a different reason.", stacked=True)
     return page.section("Decisions", table, note=note if rows else None)
 
 

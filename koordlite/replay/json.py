@@ -1,4 +1,4 @@
-"""What a replay came to, for programs.
+"""The outcome of a replay, for programs.
 
 Version 1. Time in seconds since the epoch, CPU in millicores where the name does not say seconds; null is unknown.
 

@@ -1,9 +1,9 @@
 """A recorded node under other settings: what the rules would have seen, had their earlier answers been carried out.
 
-Use is as it was recorded: nobody knows what work would have used that was never let run. What follows from decisions
-moves with them: values in cgroups, what strategies remember, batch amounts of the Node, pods that were evicted. The
-rest (resctrl, disks, kernel settings) is seen as recorded. What befell the recorded agent befalls this one: a pause, a
-start anew, a refusal of the very same change. So the same settings lead to the same course.
+Use is as it was recorded: what work would have used that was never allowed to run is unknown. What follows from
+decisions moves with them: values in cgroups, what strategies remember, batch amounts of the Node, pods that were
+evicted. The rest (resctrl, disks, kernel settings) is seen as recorded. What happened to the recorded agent happens to
+this one: a pause, a restart, a refusal of the very same change. So the same settings lead to the same course.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Other:
-    """What is to be otherwise."""
+    """What is changed."""
 
     settings: Mapping[str, StrategySettings] | None = None
     """Sections of strategies; None: those of the record."""
@@ -63,7 +63,7 @@ class Course:
         self._let_go: set[str] = set()
         """Pods, by uid, that the recorded agent evicted."""
         self._gone: set[str] = set()
-        """Pods that this course evicted first: nobody knows how long they would have lingered."""
+        """Pods that this course evicted first: how long they would have lingered is unknown."""
         self._last: dict[str, Change] = {}
         """What was last written of all else, by place."""
         self._slo: tuple[object, SLO] | None = None
@@ -160,7 +160,7 @@ class Course:
             self._held.pop(change.place)
 
     def _cgroups(self, seen: Snapshot) -> Mapping[str, Cgroup]:
-        """What the recorded agent wrote is taken back, what this one would have written stands there."""
+        """What the recorded agent wrote is taken back, what this one would have written takes its place."""
         values: dict[str, CPUSet | int] = {place: found.value for place, found in seen.found.items()}
         values |= self._held
         cgroups = dict(seen.cgroups)
@@ -209,7 +209,7 @@ class Course:
 
 
 def _of_another(seen: Snapshot, before: Snapshot) -> bool:
-    """Whether an agent that was started anew took the picture `seen`: what the one before it knew is forgotten."""
+    """Whether a restarted agent took the picture `seen`: what the one before it knew is forgotten."""
     recalls = seen.remembered.keys() >= before.remembered.keys()
     synced = seen.published.last_sync.keys() >= before.published.last_sync.keys()
     return not (recalls and synced)

@@ -1,4 +1,4 @@
-"""What a replay came to, for a terminal."""
+"""The outcome of a replay, for a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def comparison(found: Comparison, problems: Iterable[Problem] = ()) -> str:
     return "".join(f"{line}\n" for line in (*_comparison(found), *_problems(problems)))
 
 
-def said(decision: Decision | None) -> str:
+def decided(decision: Decision | None) -> str:
     """A decision in one line."""
     return "nothing" if decision is None else f"{decision.verdict} {decision.reason}: {sentence(decision)}"
 
@@ -59,24 +59,24 @@ def _check(found: Check) -> Iterator[str]:
     when = f"from {units.moment(found.first)} to {units.moment(found.last)}"
     yield f"{found.rounds} rounds {when}, {found.decisions} decisions"
     if found.same:
-        yield "every decision comes out as recorded"
+        yield "every decision is the same as recorded"
         return
-    yield f"{found.wrong} decisions come out otherwise than recorded:"
+    yield f"{found.wrong} decisions differ from the record:"
     for mismatch in found.mismatches:
         yield from _mismatch(mismatch)
 
 
 def _mismatch(found: Mismatch) -> Iterator[str]:
     yield f"  {units.moment(found.wall)} {found.strategy} {found.subject}"
-    yield f"    recorded: {said(found.recorded)}"
-    yield f"    again:    {said(found.again)}"
+    yield f"    recorded: {decided(found.recorded)}"
+    yield f"    again:    {decided(found.again)}"
 
 
 def _comparison(found: Comparison) -> Iterator[str]:
     recorded, other = found.recorded, found.other
     yield f"{found.rounds} rounds, {units.span(found.seconds)}; use is as recorded, limits are as they would have been"
     yield ""
-    yield f"{'':{_WIDTH}}{'recorded':>18}{'otherwise':>18}"
+    yield f"{'':{_WIDTH}}{'recorded':>18}{'changed':>18}"
     rows = (
         ("BE was allowed", *(seconds(side.be_cpu_seconds_allowed) for side in (recorded, other))),
         ("limit of BE, cores", _limits(recorded), _limits(other)),
@@ -88,12 +88,12 @@ def _comparison(found: Comparison) -> Iterator[str]:
     for name, mine, theirs in rows:
         yield f"{name:{_WIDTH}}{mine:>18}{theirs:>18}"
     yield ""
-    yield f"BE used {seconds(found.be_cpu_seconds_used)}; otherwise it would have"
-    yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was not allowed any more"
-    yield f"  gained {seconds(found.be_cpu_seconds_gained)} at most, while it was held down"
+    yield f"BE used {seconds(found.be_cpu_seconds_used)}; with the changed settings it would have"
+    yield f"  lost   {seconds(found.be_cpu_seconds_lost)} that it was no longer allowed"
+    yield f"  gained {seconds(found.be_cpu_seconds_gained)} at most, while it was limited"
     alone = units.span(found.ls_seconds_above_threshold)
-    yield "above the threshold by less than a CPU is within the rounding: limits are whole CPUs"
-    yield f"LS alone was above the threshold for {alone}: no limit of BE changes that"
+    yield "above the threshold by less than a CPU is due to rounding: limits are whole CPUs"
+    yield f"LS alone was above the threshold for {alone}: no limit on BE could change that"
     if not found.limits_enforced:
         yield ONLY_OBSERVED
     yield from _turns(found)
@@ -103,17 +103,17 @@ def _turns(found: Comparison) -> Iterator[str]:
     shown = found.turns[:MOST_TURNS]
     yield ""
     if not shown:
-        yield "no subject was decided for another reason"
+        yield "no subject was decided for a different reason"
         return
-    yield f"{len(shown)} of {found.turns_seen} times that a subject began or ceased to be decided for another reason:"
+    yield f"{len(shown)} of {found.turns_seen} times a subject's reason began or ceased to differ:"
     for turn in shown:
         yield from _turn(turn)
 
 
 def _turn(turn: Turn) -> Iterator[str]:
     yield f"  {units.moment(turn.wall)} {turn.strategy} {turn.subject}"
-    yield f"    recorded:  {said(turn.recorded)}"
-    yield f"    otherwise: {said(turn.other)}"
+    yield f"    recorded:  {decided(turn.recorded)}"
+    yield f"    changed:   {decided(turn.other)}"
 
 
 def _limits(side: Side) -> str:

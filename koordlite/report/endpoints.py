@@ -144,8 +144,8 @@ class Endpoints:
         if path == "/readyz" and held is not None:
             checks += health.ready(held.tick, stale_seconds=self._stale)
         why = health.failing(checks)
-        said = health.text(checks) if verbose else f"{why or 'ok'}\n"
-        return Answer(503 if why else 200, PLAIN, said.encode())
+        answer = health.text(checks) if verbose else f"{why or 'ok'}\n"
+        return Answer(503 if why else 200, PLAIN, answer.encode())
 
 
 _TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")

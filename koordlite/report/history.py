@@ -17,7 +17,7 @@ MAX_ROWS = 2000
 MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
 MAX_SUBJECTS = 500
-"""Of so many subjects beyond the present ones it is kept what was said last."""
+"""How many subjects that are gone keep their last decision."""
 _JUDGED = ("set", "shrink", "grow", "hold")
 
 
@@ -60,7 +60,7 @@ class WriteEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForeignEvent:
-    """A value of ours found changed by somebody else."""
+    """A value of ours that another program changed."""
 
     time: float
     write: ForeignWrite
@@ -89,10 +89,10 @@ class History:
         """How many decision events there were, also those that fell off the front."""
         self._stride = 1
         self._totals = Totals()
-        self._said: dict[tuple[str, str], tuple[str, tuple[Change, ...]]] = {}
+        self._last: dict[tuple[str, str], tuple[str, tuple[Change, ...]]] = {}
 
     def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
-        """Remember `tick`; gives what it decided anew."""
+        """Remember `tick`; returns the decisions that changed in it."""
         if self._totals.ticks % self._stride == 0:
             self._add_row(tick)
         self._totals.add(tick)
@@ -109,10 +109,10 @@ class History:
         return news
 
     def _forget_gone(self, tick: Tick) -> None:
-        """Pods come and go: what was said of those that are gone is dropped when it has become much."""
-        if tick.decisions and len(self._said) > MAX_SUBJECTS + 2 * len(tick.decisions):
+        """Pods come and go: the last decisions about those that are gone are dropped when there are many."""
+        if tick.decisions and len(self._last) > MAX_SUBJECTS + 2 * len(tick.decisions):
             present = {(decision.strategy, decision.subject) for decision in tick.decisions}
-            self._said = {key: said for key, said in self._said.items() if key in present}
+            self._last = {key: reason for key, reason in self._last.items() if key in present}
 
     def summary(self) -> Summary:
         """The numbers of all ticks so far."""
@@ -125,10 +125,10 @@ class History:
             self._stride *= 2
 
     def _is_news(self, decision: Decision) -> bool:
-        """Coming to rest after a change is no news; nor is a wish that is repeated because nobody carries it out."""
+        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied."""
         key = decision.strategy, decision.subject
         moving = decision.verdict in _JUDGED
-        said = decision.reason if moving else f"{decision.verdict} {decision.reason}"
-        before, asked = self._said.get(key, ("", ()))
-        self._said[key] = said, decision.changes or asked
-        return said != before or (bool(decision.changes) and decision.changes != asked)
+        reason = decision.reason if moving else f"{decision.verdict} {decision.reason}"
+        before, asked = self._last.get(key, ("", ()))
+        self._last[key] = reason, decision.changes or asked
+        return reason != before or (bool(decision.changes) and decision.changes != asked)

@@ -37,7 +37,7 @@ class Write:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForeignWrites:
-    """What somebody else did to one place."""
+    """What another program did to one place."""
 
     last: ForeignWrite
     count: int
@@ -56,7 +56,7 @@ class Remembered:
     """The past at one moment."""
 
     events: Sequence[DecisionEvent] = ()
-    """What was decided anew, the newest last."""
+    """Recent decisions, the newest last."""
     writes: Mapping[str, Write] = dataclasses.field(default_factory=dict)
     """By place."""
     foreign: Mapping[str, ForeignWrites] = dataclasses.field(default_factory=dict)
@@ -95,7 +95,7 @@ class Past:
 
 
 def _push(held: collections.OrderedDict[str, T], place: str, value: T) -> None:
-    """The newest goes last; the oldest gives way."""
+    """The newest goes last; the oldest is dropped."""
     held.pop(place, None)
     held[place] = value
     if len(held) > MAX_PLACES:

@@ -60,7 +60,7 @@ def best_effort_cpus(snapshot: Snapshot, done: Iterable[Change] = ()) -> CPUSet 
     prefix = f"{snapshot.layout.besteffort}/"
     places = [place for place in snapshot.places.values() if place.group.startswith(prefix)]
     sets = {name: _configured(snapshot, name, written) for place in places for name in _groups(place)}
-    # Most containers stand on the same few sets: each is narrowed once.
+    # Most containers have the same few sets: each is narrowed once.
     paths = {(sets[place.group], sets[group]) for place in places for group in place.containers.values()}
     return cpuset.union(_narrowed(root, path) for path in paths) or root
 
@@ -84,7 +84,7 @@ def node_resource(snapshot: Snapshot, name: str, done: Iterable[Change] = ()) ->
 def shared_pool(snapshot: Snapshot, key: str, decisions: Iterable[Decision] = ()) -> str:
     """The pool under annotation `key` as one CPU list for all zones: as decided this tick, else as published.
 
-    An annotation that somebody else spoiled gives `?`; the strategies say what is wrong with it.
+    An annotation that another writer broke gives `?`; the strategies say what is wrong with it.
     """
     decided = (c for d in decisions for c in d.changes if isinstance(c, TopologyChange) and c.key == key)
     text = next((change.value for change in decided), snapshot.published.topology.get(key, ""))

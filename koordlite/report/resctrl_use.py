@@ -22,7 +22,7 @@ class OwnedUse:
 
 
 def rows(seen: Snapshot) -> tuple[OwnedUse, ...]:
-    """Every measurement of a class and of a pod that has a group; the root group is nobody's."""
+    """Every measurement of a class and of a pod that has a group; the root group belongs to no pod."""
     pods = {pod.uid: pod for pod in seen.pods}
     found: list[OwnedUse] = []
     for group, by_cache in sorted(seen.resctrl.use.items()):

@@ -1,4 +1,4 @@
-"""What a simulation came to, as values and as text."""
+"""The outcome of a simulation, as values and as text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Figures = Mapping[str, float | None]
 
 FIGURES = {
     "beCoreHoursUsed": "core hours best effort used",
-    "beCoreHoursAllowed": "core hours it was allowed",
-    "beLimitCoresMin": "its limit at least, cores",
-    "beLimitCoresMean": "its limit on average, cores",
-    "batchCoresMean": "what it may request on average, cores",
-    "unmetPercent": "CPU time the others wanted and did not get, %",
+    "beCoreHoursAllowed": "core hours best effort was allowed",
+    "beLimitCoresMin": "its lowest limit, cores",
+    "beLimitCoresMean": "its average limit, cores",
+    "batchCoresMean": "what it may request, on average, cores",
+    "unmetPercent": "CPU time that other pods wanted and did not get, %",
     "aboveThresholdSeconds": "seconds the node used more than the threshold",
     "wellAboveThresholdSeconds": f"of these {threshold.WELL} ({threshold.WHY})",
-    "lsAboveThresholdSeconds": "seconds the others alone used more than that",
+    "lsAboveThresholdSeconds": "seconds other pods alone used more than that",
     "writes": "writes",
     "refusedWrites": "writes refused",
     "foreignWrites": "values changed by others",
@@ -97,7 +97,7 @@ def text(run: Simulated, *, width: int = 100) -> str:
         f"{run.name}: {units.clock(run.seconds)} on {run.machine}, seed {run.seed}",
         *textwrap.wrap(run.about, width - 2, initial_indent="  ", subsequent_indent="  "),
         *_section("what happened", [f"{units.clock(h.time):>8}  {h.words}" for h in run.happenings]),
-        *_section("what came of it", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
+        *_section("outcome", [f"{shown(name, value):>9}  {FIGURES[name]}" for name, value in _known(run)]),
         *_section("pods", [_pod(workload) for workload in run.workloads]),
         *_section("expected", [_check(check) for check in run.checks]),
         *_section("problems", [f"{units.clock(p.time):>8}  {p.problem}" for p in run.history.problems.values()]),

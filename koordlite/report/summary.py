@@ -17,7 +17,7 @@ _CLUSTER_KINDS = {"node": "Node", "noderesourcetopology": "NodeResourceTopology"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a run came to."""
+    """The summary of a run."""
 
     ticks: int
     seconds: float
@@ -40,7 +40,7 @@ class Summary:
     refusals: int
     """Writes the kernel or the API server refused."""
     foreign_writes: int
-    """Values of ours that somebody else changed."""
+    """Values of ours that another program changed."""
     decisions: Mapping[str, int]
     """By reason: in how many ticks it was given."""
     tick_seconds_mean: float

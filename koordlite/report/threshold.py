@@ -1,7 +1,7 @@
-"""How far a node is above the threshold above which best effort gives way.
+"""How far a node is above the threshold above which best effort is limited.
 
 Best effort gets whole CPUs: its budget is rounded up (`formulas.suppress`, Koordinator `calculateBESuppressCPU`), so a
-node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that tells of a limit
+node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that points to a limit
 that came too late or could not be low enough.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 ROUNDING_MILLI = 1000
 """The rounding adds less than this."""
 WELL = "by a CPU or more"
-WHY = "less: limits are whole CPUs"
+WHY = "less is rounding: limits are whole CPUs"
 """What reports say of the two."""
 
 

@@ -41,7 +41,7 @@ class Tick:
     """Why the status is degraded."""
     capacity_milli: int = 0
     threshold_milli: int | None = None
-    """Node use above which best-effort pods give way; None while suppression is off."""
+    """Node use above which best-effort pods are limited; None while suppression is off."""
     node_cpu: int | None = None
     node_memory: int | None = None
     prod_cpu: int | None = None
@@ -69,13 +69,13 @@ class Tick:
     applied: tuple[AppliedStep, ...] = ()
     foreign: tuple[ForeignWrite, ...] = ()
     troubles: tuple[FileTrouble, ...] = ()
-    """Places where writes were refused, or somebody else writes as well, since the start of the run."""
+    """Places where writes were refused, or another program writes as well, since the start of the run."""
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
     """By subject (`node`, `besteffort`, `pod/NAMESPACE/NAME`), then `cpu`, `memory`, `io`."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     """Bytes in use by subject and NUMA node."""
     node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
-    """Percent → use of the node that so many percent of the samples of the averaging time do not exceed."""
+    """Percent → use of the node that this percentage of the samples of the averaging time does not exceed."""
     problems: tuple[Problem, ...] = ()
     slo: SLO = dataclasses.field(default_factory=SLO)
     """The settings in force, for `explain config`."""
@@ -94,7 +94,7 @@ class Tick:
     faults: Faults = dataclasses.field(default_factory=Faults)
     """Rounds that a fault of the agent itself has ended, this one or earlier ones of this run."""
     pause: Pause | None = None
-    """Why nothing is written at present, where somebody asked for that."""
+    """Why nothing is written at present, where a pause was requested."""
     picture: Snapshot | None = dataclasses.field(default=None, repr=False, compare=False)
     """What the tick judged, whole; None when there was no picture."""
 

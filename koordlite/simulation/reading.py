@@ -1,4 +1,4 @@
-"""Files of scenarios and of configurations to compare → what is to be played."""
+"""Files of scenarios and of configurations to compare → what to play."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def parse(text: str, source: str) -> Play:
     read: Any = strict.load(text, shape, source)
     if read == shape():
         do = "write at least pods, manifests or events; configs/scenarios has examples"
-        raise ConfigError(
-            Problem(source, "$", "", "the file describes no scenario: nobody works and nothing happens", do)
-        )
+        raise ConfigError(Problem(source, "$", "", "the file describes no scenario: there is no work and no event", do))
     path = Path(source)
     manifests = path.parent / read.manifests if read.manifests else None
     if manifests and not manifests.is_dir():

@@ -41,7 +41,7 @@ class _Run:
         self._texts: dict[int, str] = {}
 
     def whole(self) -> Simulated:
-        """Every tick, then what came of it."""
+        """Every tick, then outcome."""
         written = self._play.scenario
         interval = self._stage.settings.agent.interval_seconds
         self._stage.start()
@@ -78,11 +78,11 @@ class _Run:
         self._happenings += [Happening(now, each) for each in words]
 
     def _look_for_texts(self, now: float) -> None:
-        """The last look before the end of an expectation's time counts."""
-        look = {"file": self._stage.read, "cpus": self._stage.cpus}
+        """The last sample before the end of an expectation's time counts."""
+        measures = {"file": self._stage.read, "cpus": self._stage.cpus}
         for number, expected in enumerate(self._play.scenario.expect):
             if expected.is_text and (expected.to is None or now <= scenario.seconds(expected.to)):
-                self._texts[number] = look[expected.measure](expected.of)
+                self._texts[number] = measures[expected.measure](expected.of)
 
     def _checks(self, not_put_back: int) -> Iterator[Check]:
         for number, expected in enumerate(self._play.scenario.expect):

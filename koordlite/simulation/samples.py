@@ -115,7 +115,7 @@ class Recorder:
 
 
 def growth(before: Amount | None, after: Amount) -> Amount:
-    """What came on top; a pod that began anew counts from nothing."""
+    """What came on top; a restarted pod counts from zero."""
     if before is None or after.wanted_us < before.wanted_us:
         return after
     return Amount(after.wanted_us - before.wanted_us, after.used_us - before.used_us)

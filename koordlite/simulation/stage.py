@@ -44,7 +44,7 @@ class Stage:
         for pod in written.pods:
             self._cluster.run(scenario_objects.pods(pod, self._node_name))
         self._joined = SandboxCluster(self._cluster, self.sandbox)
-        self._joined.view()  # Its kubelet makes the groups that are looked for next.
+        self._joined.view()  # Its kubelet makes the groups that are read next.
         self._host = bundle.bind(self.sandbox.files, self.sandbox.clock, kubepods=self.settings.agent.kubepods)
         self._found = self._programmed()
         self._state = state
@@ -85,7 +85,7 @@ class Stage:
         """Let it happen; what it was, in words."""
         yield from self._objects(event)
         for path, text in event.write.items():
-            yield f"somebody writes {path} = {text}{self._write(path, text)}"
+            yield f"another program writes {path} = {text}{self._write(path, text)}"
         if event.pause:
             seconds = scenario.seconds(event.pause.duration)
             until = self.sandbox.clock.wall() + seconds

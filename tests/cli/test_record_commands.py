@@ -48,7 +48,7 @@ def test_a_run_on_an_emulated_node_records_only_where_a_folder_is_named(cluster:
 
 def test_replay_says_that_all_comes_out_the_same(record: Path, capsys: Out) -> None:
     assert main(["replay", str(record)]) == 0
-    assert "every decision comes out as recorded" in capsys.readouterr().out
+    assert "every decision is the same as recorded" in capsys.readouterr().out
 
 
 def test_replay_with_one_field_otherwise(record: Path, capsys: Out) -> None:

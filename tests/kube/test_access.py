@@ -111,6 +111,16 @@ def test_nobody_listening_keeps_the_errno_of_the_kernel(tmp_path: Path) -> None:
     assert caught.value.filename == f"{server.url}/x"
 
 
+def test_a_failed_handshake_has_no_errno_of_the_kernel(tmp_path: Path) -> None:
+    """The number of an SSLError is the TLS library's: 8 is no ENOEXEC."""
+    with serving(lambda request: Reply()) as server:
+        api = client(tmp_path / "k", server.url.replace("http://", "https://"))
+        with pytest.raises(ApiUnreachable) as caught:
+            api.request("GET", "/x")
+    assert caught.value.errno == errno.EPROTO
+    assert "SSL" in caught.value.strerror
+
+
 def test_a_hung_answer_times_out(serve: Any) -> None:
     release = threading.Event()
 

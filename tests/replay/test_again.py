@@ -38,7 +38,7 @@ def test_every_decision_comes_out_as_recorded(eventful: Eventful) -> None:
     found = again.check(Record(folder).moments())
     assert (found.wrong, found.rounds) == (0, len(moments)), text.check(found)
     assert found.decisions == sum(len(moment.decisions) for moment in moments)
-    assert "every decision comes out as recorded" in text.check(found)
+    assert "every decision is the same as recorded" in text.check(found)
 
 
 def test_a_surge_is_remembered_until_the_next_tick(eventful: Eventful) -> None:

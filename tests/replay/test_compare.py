@@ -90,7 +90,7 @@ def test_time_above_the_threshold_by_a_cpu_or_more_is_told_apart(record: Record)
     )
     assert low.other.seconds_well_above_threshold <= low.other.seconds_well_above_threshold_most
     assert "  by a CPU or more" in text.comparison(low)
-    assert "by a CPU or more (less: limits are whole CPUs)" in html.comparison(low)
+    assert "by a CPU or more (less is rounding: limits are whole CPUs)" in html.comparison(low)
     assert json.loads(encode(as_json.comparison(low)))["other"]["secondsWellAboveThreshold"] >= 0
 
 
@@ -142,7 +142,7 @@ def test_a_long_record_is_thinned(record: Record, monkeypatch: pytest.MonkeyPatc
 
 def test_the_text_has_both_sides_and_what_lies_between(record: Record) -> None:
     shown = text.comparison(found(record, Other(threshold={"cpu_suppress_threshold_percent": 90})))
-    for part in ("recorded", "otherwise", "BE was allowed", "gained", "LS alone was above", "evictions", "writes"):
+    for part in ("recorded", "changed", "BE was allowed", "gained", "LS alone was above", "evictions", "writes"):
         assert part in shown
 
 
@@ -158,6 +158,6 @@ def test_the_json_has_every_number(record: Record) -> None:
 def test_the_page_draws_both_limits_and_escapes_names(record: Record) -> None:
     page = html.comparison(found(record, Other(threshold={"enable": False})), title="a <b> c")
     assert page.count("<svg") == 2
-    assert "limit of BE, otherwise" in page
+    assert "limit of BE, changed" in page
     assert "a &lt;b&gt; c" in page
     assert "<script" not in page

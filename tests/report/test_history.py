@@ -62,7 +62,7 @@ def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest
         news = run.add(Tick(time=float(number), decisions=(say("hold"), gone)))
         assert [event.decision for event in news] == ([say("hold"), gone] if number == 0 else [gone])
         run.add(Tick(time=float(number)))  # A round without a picture says nothing of anybody.
-        assert len(run._said) <= 12
+        assert len(run._last) <= 12
 
 
 def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_above_by_a_cpu_or_more_is_told_apart_from_the_rounding_of_limits_to_who
     sums = total(at(0), at(1, node=5001), at(3, node=5999), at(7, node=6000), at(15, node=9000)).summary()
     assert (sums.seconds_above_threshold, sums.seconds_well_above_threshold) == (15, 12)
     said = " ".join(text.summary(sums).split())
-    assert "above threshold 15.0 s, of which 12.0 s by a CPU or more (less: limits are whole CPUs)" in said
+    assert "above threshold 15.0 s, of which 12.0 s by a CPU or more (less is rounding: limits are whole CPUs)" in said
 
 
 def test_writes_refusals_foreign_writes_and_reasons() -> None:

@@ -79,7 +79,7 @@ def test_somebody_else_writes_and_is_noticed() -> None:
     more = f'events: [{{at: 30s, write: {{{path}: "0-3", /sys/nowhere: "1"}}}}]'
     assert found("{measure: foreignWrites, least: 1}", more)[1]
     words = [each.words for each in played(more).happenings]
-    assert words[1] == "somebody writes /sys/nowhere = 1, in vain: No such file or directory"
+    assert words[1] == "another program writes /sys/nowhere = 1, in vain: No such file or directory"
 
 
 def test_a_dead_agent_leaves_its_limits_and_no_rows() -> None:

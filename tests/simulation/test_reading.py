@@ -18,7 +18,7 @@ def wrong(text: str) -> str:
 
 @pytest.mark.parametrize("text", ["", "# to be written", "---\n", "{}", "null"])
 def test_a_file_that_writes_nothing_is_no_scenario(text: str) -> None:
-    assert "s.yaml: the file describes no scenario: nobody works and nothing happens; write at least" in wrong(text)
+    assert "s.yaml: the file describes no scenario: there is no work and no event; write at least" in wrong(text)
 
 
 def test_what_is_not_written_is_ten_quiet_minutes() -> None:

@@ -79,7 +79,7 @@ class Table:
     """`batch` or `mid`."""
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    """What is said instead of numbers, or beside them."""
+    """Text in place of numbers, or beside them."""
 
 
 def tables(decisions: Sequence[Decision]) -> tuple[Table, ...]:
@@ -108,10 +108,10 @@ def _of_node(decisions: Sequence[Decision], kind: str, names: Names, resources: 
     strategy = {"batch": "beAllocatable", "mid": "midAllocatable"}[kind]
     other = [d for d in decisions if d.strategy == strategy and d.subject == "node"]
     numbers = [d.evidence if d and "result" in d.evidence else {} for d in pair]
-    said = [d for d in (*pair, *other) if d and "result" not in d.evidence]
+    without_numbers = [d for d in (*pair, *other) if d and "result" not in d.evidence]
     rows = tuple(_rows(names, *numbers))
-    if rows or said:
-        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in said)))
+    if rows or without_numbers:
+        yield Table(f"node, {kind}", kind, rows, tuple(dict.fromkeys(sentence(d) for d in without_numbers)))
 
 
 def _of_zones(decisions: Sequence[Decision]) -> Iterator[Table]:

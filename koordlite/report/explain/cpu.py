@@ -88,7 +88,7 @@ def _cell(number: str, tick: Tick) -> CPUCell:
     found = next((cell for cell in tick.cpus if str(cell.cpu) == number.strip()), None)
     if found is None:
         ids = str(CPUSet(cell.cpu for cell in tick.cpus))
-        raise ValueError(f"there is no CPU {number!r}; this machine has {ids or 'not been looked at yet'}")
+        raise ValueError(f"there is no CPU {number!r}; this machine has {ids or 'not been read yet'}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""`koordlite explain file PATH`: which decision stands behind a file, our last write of it, and who else wrote it."""
+"""`koordlite explain file PATH`: which decision is behind a file, our last write of it, and who else wrote it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
 
 
 def matching(path: str, tick: Tick, past: Remembered) -> list[str]:
-    """The places that `path` means, those that somebody else wrote or that were refused first.
+    """The places that `path` means, those that another program wrote or that were refused first.
 
     ValueError when nothing on the node has the name that `path` calls it by.
     """
@@ -83,9 +83,9 @@ def _about(place: str, pod: str, tick: Tick, past: Remembered) -> Iterator[str]:
 
 
 def _nothing(path: str, tick: Tick, past: Remembered) -> Sequence[str]:
-    """Also an answer: then it was somebody else."""
+    """Also an answer: then another program wrote it."""
     return [
-        f"{path}: no strategy asks for it and this agent has not written it in this run; whoever changed it is another",
+        f"{path}: no strategy asks for it and this agent has not written it in this run; another program changed it",
         *_some(known(tick, past)),
     ]
 
@@ -94,4 +94,4 @@ def _some(found: Iterable[str]) -> Iterator[str]:
     listed = sorted(found)
     if listed:
         more = f" and {len(listed) - MAX_KNOWN} more" if len(listed) > MAX_KNOWN else ""
-        yield f"files and objects it has to do with: {', '.join(listed[:MAX_KNOWN])}{more}"
+        yield f"files and objects this agent deals with: {', '.join(listed[:MAX_KNOWN])}{more}"

@@ -25,7 +25,7 @@ _PARTS = (
     ("evictions for CPU", "cpuEvict", "explain cpuEvict"),
     ("evictions for memory", "memoryEvict", "explain memoryEvict"),
 )
-"""What a reader wants to know of a node, whose answer it is, and where the rest of it stands."""
+"""What a reader wants to know of a node, which strategy answers it, and where to read more."""
 _PER_POD = "pod/"
 
 

@@ -14,7 +14,10 @@ from koordlite.report.past import ForeignWrites, Remembered, Write
 from koordlite.report.sentence import headline, terms
 from koordlite.report.tick import Tick
 
-RHYTHMS = ((60.0, "kubelet sets up its QoS groups as often"), (10.0, "kubelet's CPU manager puts sets right as often"))
+RHYTHMS = (
+    (60.0, "kubelet sets up its QoS groups at this interval"),
+    (10.0, "kubelet's CPU manager corrects sets at this interval"),
+)
 """Seconds between writes by which others are known: kubelet's QoS container manager, and cpuManagerReconcilePeriod."""
 _TOLERANCE = 0.1
 
@@ -53,7 +56,7 @@ def written(write: Write) -> Iterator[str]:
 
 
 def others(found: ForeignWrites) -> str:
-    """How often somebody else changed a place, how far apart, and who that looks like."""
+    """How often another program changed a place, how far apart, and which program that suggests."""
     times = "once" if found.count == 1 else f"{found.count} times"
     last = f"the last time at {units.clock(found.times[-1])}: {shortened(found.last.found)}"
     return f"changed by someone else {times}, {last} where ours was {shortened(found.last.ours)}{_rhythm(found)}"
@@ -64,7 +67,7 @@ def trouble(found: FileTrouble) -> Iterator[str]:
     if found.refused:
         yield f"refused {found.refused} times, last {found.last_error}"
     if found.kept_off_seconds:
-        yield f"we keep off for another {found.kept_off_seconds:.0f} s, so as not to fight"
+        yield f"next correction in {found.kept_off_seconds:.0f} s, so as not to fight"
 
 
 def about_place(place: str, tick: Tick, past: Remembered) -> Iterator[str]:

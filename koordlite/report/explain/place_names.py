@@ -76,7 +76,7 @@ def _id(group: str) -> str:
 
 
 def _is_group(folder: str, seen: Snapshot) -> bool:
-    """A group of the picture, or the end of its path; kernel settings and resctrl are told apart by their own names."""
+    """A group of the picture, or the end of its path; kernel settings and resctrl have names of their own."""
     known = (*seen.cgroups, "system", "resctrl", *(f"resctrl/{name}" for name in seen.resctrl.groups))
     return any(f"/{group}".endswith(f"/{folder}") for group in known)
 

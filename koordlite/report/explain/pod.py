@@ -25,13 +25,13 @@ def decisions(name: str, found: Iterable[Decision]) -> list[Decision]:
 
 
 def text(name: str, tick: Tick, past: Remembered = NOTHING) -> str:
-    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty, or nobody's."""
+    """Why the pod was evicted, is held back, or stays; ValueError when the name is empty, or no pod's."""
     own = _own(name, tick, past)
     return "\n".join(
         [
             f"pod {name}",
-            *pieces.section("decided about it", own, "nothing: no rule has anything to do with it at present"),
-            *pieces.section("evictions", _rules(tick.decisions), "no strategy that evicts pods is at work"),
+            *pieces.section("decided about it", own, "nothing: no strategy acts on it at present"),
+            *pieces.section("evictions", _rules(tick.decisions), "no strategy that evicts pods is on"),
             *pieces.section("best-effort pods as a whole", _best_effort(tick.decisions), "nothing was decided"),
             *_files(name, tick, past),
             *_earlier(name, past.events),
@@ -50,7 +50,7 @@ def document(name: str, tick: Tick, past: Remembered = NOTHING) -> dict[str, lis
 
 
 def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
-    """What was decided about the pod. ValueError when there is no such pod, and nobody remembers one."""
+    """What was decided about the pod. ValueError when there is no such pod, and none is remembered."""
     if not name:
         raise ValueError("name a pod: explain pod NAME")
     own = decisions(name, tick.decisions)
@@ -87,7 +87,7 @@ def _written(name: str, tick: Tick, past: Remembered) -> list[str]:
 
 
 def files(name: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
-    """What became of the pod's files, for JSON."""
+    """What happened to the pod's files, for JSON."""
     return [pieces.place_document(place, tick, past) for place in _written(name, tick, past)]
 
 

@@ -1,4 +1,4 @@
-"""`koordlite explain resctrl`: what each group has, why, what it uses, and what became of the writes."""
+"""`koordlite explain resctrl`: what each group has, why, what it uses, and how its writes went."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What of a plan the kernel would refuse because a group shares its ways with nobody.
+"""What the kernel would refuse of a plan because a group is exclusive.
 
-Source: Linux resctrl document, "mode"; under CDP code and data of the other group count alike.
+Source: Linux resctrl document, "mode"; under CDP both code and data of the other group count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def refused(machine: Resctrl, decisions: Iterable[Decision]) -> Iterator[str]:
 
 
 def _is_alone(machine: Resctrl, *names: str) -> bool:
-    """One of the two groups shares with nobody; a group that is about to be made shares."""
+    """One of the two groups is exclusive; a group that is about to be made shares."""
     return any(name in machine.groups and machine.groups[name].mode == _EXCLUSIVE for name in names)
 
 

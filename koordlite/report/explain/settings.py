@@ -72,7 +72,7 @@ def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
 
 
 def standing(slo: SLO, key: str) -> str:
-    """What became of one key's document."""
+    """Whether one key's document is in use."""
     if key in slo.kept:
         return f"cannot be used, {slo.kept[key]}"
     return "as written" if key in slo.good else "not given, the defaults hold"

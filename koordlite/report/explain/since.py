@@ -58,8 +58,8 @@ def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:
     assert known is not None, "a pair has at least one side"
     yield f"{known.subject}  ({known.strategy})"
     for word, decision in (("then", before), ("now", after)):
-        said = f"{decision.verdict}, {decision.reason}: {sentence(decision)}" if decision else "nothing was decided"
-        yield f"  {word:<4}  {said}"
+        line = f"{decision.verdict}, {decision.reason}: {sentence(decision)}" if decision else "nothing was decided"
+        yield f"  {word:<4}  {line}"
     if before and after:
         yield from _rows(before, after)
 

@@ -1,4 +1,4 @@
-"""`koordlite explain SUBJECT`, for the command line and the HTTP server alike, as text or JSON."""
+"""`koordlite explain SUBJECT`, for the command line and the HTTP server, as text or JSON."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def document(tick: Tick | None, past: Remembered, *, links: Sequence[str], refre
     """The page for `tick`; without one it says that none has ended yet."""
     title = (tick.node if tick else "") or "koordlite"
     every = REFRESH_SECONDS if refresh else None
-    body = _body(tick, past) if tick else [page.section("No tick has ended yet", el("p", "Look again in a moment."))]
+    body = _body(tick, past) if tick else [page.section("No tick has ended yet", el("p", "Try again in a moment."))]
     return page.page(
         title,
         *body,

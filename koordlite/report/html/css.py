@@ -1,4 +1,4 @@
-"""The look of the HTML pages: one sheet, light and dark, phone and desktop."""
+"""The style of the HTML pages: one sheet, light and dark, phone and desktop."""
 
 SHEET = """
 :root { color-scheme: light dark;

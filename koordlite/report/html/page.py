@@ -46,7 +46,7 @@ def escape(text: object) -> Markup:
 def page(title: str, *body: Child, lead: Child = None, foot: Child = None, refresh_seconds: int | None = None) -> str:
     """A whole document with the house style inside it; light or dark as the reader's system asks. No scripts.
 
-    With `refresh_seconds` the browser loads it anew as often.
+    With `refresh_seconds` the browser reloads it that often.
     """
     head = el(
         "head",

@@ -64,7 +64,7 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
         page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory)),
         page.tile("Writes", summary.writes, _kinds(summary)),
         page.tile("Refused", refused, "by the kernel or the API server", tone="bad" if refused else "good"),
-        page.tile("Changed by others", others, "values of ours", tone="warn" if others else "good"),
+        page.tile("Changed by others", others, "values we set", tone="warn" if others else "good"),
         page.tile("A tick costs", mean, most),
     )
 

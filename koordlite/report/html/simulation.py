@@ -44,8 +44,8 @@ def _lead(runs: Sequence[Simulated]) -> list[Markup]:
     verdict = page.badge("as expected" if ok else "not as expected", "good" if ok else "bad")
     if len({run.label for run in runs}) > 1:
         verdict = page.badge("compared")  # What is expected was written for one configuration.
-    said = f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}. {first.about}"
-    return [verdict, page.join(said)]
+    lead = f" {units.clock(first.seconds)} on an emulated {first.machine}, seed {first.seed}. {first.about}"
+    return [verdict, page.join(lead)]
 
 
 def _figures(runs: Sequence[Simulated]) -> Markup:
@@ -56,7 +56,7 @@ def _figures(runs: Sequence[Simulated]) -> Markup:
         rows.append([words, *(el("strong", value) if differs else value for value in values)])
     heads = ["", *(f"{run.label}#" for run in runs)]
     note = "What differs is bold." if len(runs) > 1 else None
-    return page.section("What came of it", page.table(heads, rows), note=note)
+    return page.section("Outcome", page.table(heads, rows), note=note)
 
 
 def _timeline(run: Simulated, top: int, compares: bool) -> Markup:

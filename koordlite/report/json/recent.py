@@ -4,7 +4,7 @@ version    1
 kind       "koordlite-recent"
 rows       numbers of the last ticks: time, nodeCpu, prodCpu, beCpu, beLimit, beBudget, batchCpu, batchMemory,
            thresholdMilli
-decisions  what was decided anew, the newest last: time, wall, and the decision as in `/state`
+decisions  recent decisions, the newest last: time, wall, and the decision as in `/state`
 """
 
 from __future__ import annotations

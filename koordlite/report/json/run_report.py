@@ -14,7 +14,7 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
                  writesByKind, refusals, foreignWrites, decisions (by reason, in how many ticks), tickSecondsMean,
                  tickSecondsMax
     ticks        rows over time, at most 2000: of a long run every second, fourth … tick
-    decisions    what was decided anew: time, subject, strategy, verdict, reason, sentence, evidence, changes
+    decisions    decisions that changed: time, subject, strategy, verdict, reason, sentence, evidence, changes
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do

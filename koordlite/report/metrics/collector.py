@@ -145,7 +145,7 @@ def _own(tick: Tick) -> Iterator[Metric]:
 def _watches(tick: Tick) -> Iterator[Metric]:
     """Nothing with a folder of manifests."""
     for name, meaning, field in (
-        ("koordlite_watch_relists", "Lists read anew from the API server", "relists"),
+        ("koordlite_watch_relists", "Lists repeated from the API server", "relists"),
         ("koordlite_watch_requests", "Lists and watches asked for", "requests"),
     ):
         family = CounterMetricFamily(name, meaning, labels=("watch",))
@@ -158,11 +158,11 @@ def _watches(tick: Tick) -> Iterator[Metric]:
 def _between_ticks(tick: Tick) -> Iterator[Metric]:
     reaction = tick.reaction
     yield _labelled("koordlite_reaction_info", "What wakes the agent between ticks", "way", {reaction.way: 1.0})
-    yield _gauge("koordlite_reaction_hertz", "Looks a second between ticks", tick, reaction.hertz)
+    yield _gauge("koordlite_reaction_hertz", "Samples a second between ticks", tick, reaction.hertz)
     for name, meaning, count in (
-        ("koordlite_reaction_cpu_seconds", "CPU time of the looks between ticks", reaction.cost_seconds),
-        ("koordlite_reaction_samples", "Looks between ticks", reaction.samples),
-        ("koordlite_reaction_pressure", "Times the kernel told of CPU pressure", reaction.pressure),
+        ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", reaction.cost_seconds),
+        ("koordlite_reaction_samples", "Samples between ticks", reaction.samples),
+        ("koordlite_reaction_pressure", "CPU pressure events from the kernel", reaction.pressure),
         ("koordlite_reaction_wakes", "Rounds before their time because of a surge", reaction.surges),
     ):
         yield CounterMetricFamily(name, meaning, value=count)
@@ -186,7 +186,7 @@ def _size(pool: str) -> float | None:
     try:
         return len(cpuset.CPUSet.parse(pool))
     except ValueError:
-        return None  # the annotation was spoiled by somebody else
+        return None  # the annotation was broken by another writer
 
 
 def _errno(error: str) -> str:

@@ -53,15 +53,15 @@ class EventMetrics(Collector):
         """Nothing before the node is known, as Koordinator."""
         with self._lock:
             node, evictions, pods = self._node, self._evictions, list(self._pods)
-            looks = {"cpu": dict(self._cpu), "numa": dict(self._numa)}
+            counts_by_part = {"cpu": dict(self._cpu), "numa": dict(self._numa)}
         if not node:
             return
-        for what, counts in looks.items():
+        for what, counts in counts_by_part.items():
             samples = [([node, _READ[good]], float(count)) for good, count in counts.items()]
             name = f"koordlet_collect_node_{what}_info_status"
-            yield koordinator_counter(name, "Looks at the machine", ("node", "status"), samples)
+            yield koordinator_counter(name, "Times the machine was read", ("node", "status"), samples)
         total = [([node, _EVICTED], float(evictions))] if evictions else []
         yield koordinator_counter("koordlet_pod_eviction", "Pods evicted", ("node", "reason"), total)
         labels = ("node", "pod_namespace", "pod_name", "reason")
         each = [([node, *pod, _EVICTED], 1.0) for pod in pods]
-        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted of late", labels, each)
+        yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", labels, each)

@@ -15,7 +15,7 @@ _WINDOWS = (("10", "avg10"), ("60", "avg60"), ("300", "avg300"))
 
 
 def families(tick: Tick) -> Iterator[Metric]:
-    """What the kernel does not tell has no series."""
+    """What the kernel does not report has no series."""
     stalls = list(_stalls(tick.pressure))
     yield _shares(tick, stalls)
     yield _seconds(tick, stalls)
@@ -66,9 +66,15 @@ def _percentiles(tick: Tick, uses: Mapping[int, Use]) -> Iterator[Metric]:
     """Over the averaging time of the ConfigMap (`metricAggregateDurationSeconds`)."""
     labels = ("node", "percent")
     cpu = GaugeMetricFamily(
-        "koordlite_node_used_cpu_cores_percentile", "CPU that so many percent of samples do not exceed", labels=labels
+        "koordlite_node_used_cpu_cores_percentile",
+        "CPU use that this percentage of samples does not exceed",
+        labels=labels,
     )
-    memory = GaugeMetricFamily("koordlite_node_used_memory_bytes_percentile", "Memory, likewise", labels=labels)
+    memory = GaugeMetricFamily(
+        "koordlite_node_used_memory_bytes_percentile",
+        "Memory use that this percentage of samples does not exceed",
+        labels=labels,
+    )
     for percent, use in uses.items():
         cpu.add_metric([tick.node, str(percent)], use.cpu / 1000)
         memory.add_metric([tick.node, str(percent)], use.memory)

@@ -45,7 +45,7 @@ def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
 
 
 def offer(tick: Tick) -> Metric:
-    """Batch as it stands after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
+    """Batch as it is after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
     return gauge("koordlet_node_resource_allocatable", "What pods may request", _USE, _offered(tick))
 
 
@@ -83,4 +83,4 @@ def _cpus(pool: str) -> Iterator[int]:
     try:
         yield from cpuset.CPUSet.parse(pool)
     except ValueError:
-        return  # The annotation was spoiled by somebody else.
+        return  # The annotation was broken by another writer.

@@ -1,6 +1,6 @@
 """Pods and their containers as Prometheus metrics: extended resources, pressure, burst, place in the OOM queue.
 
-Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpu_burst). Worked out when somebody
+Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpu_burst). Worked out when someone
 scrapes, from the picture of the last tick: a tick costs nothing for it.
 """
 
@@ -35,7 +35,7 @@ _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
 
 
 def families(seen: Snapshot, node: str) -> Iterator[Metric]:
-    """What the kernel does not tell, or no strategy asks for, has no series."""
+    """What the kernel does not report, or no strategy asks for, has no series."""
     yield _summary(seen, node, "requests", lambda container: container.requests)
     yield _summary(seen, node, "limits", lambda container: container.limits)
     yield gauge("koordlet_pod_psi", "Percent of the last 10 s that the pod waited", _PSI, _waiting(seen, node))

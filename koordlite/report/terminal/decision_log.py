@@ -33,7 +33,7 @@ LONGEST_SECONDS = 86_400
 _ALARMS = ("refuse", "evict")
 
 
-class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class LevelRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Body of `PUT /loglevel`: a level for one strategy, for one pod (`NAMESPACE/NAME` or NAME), or for the rest."""
 
     level: Level
@@ -48,7 +48,7 @@ class _Set:
     level: Level
     until: float | None
     before: Level | None = None
-    """What holds again from `until` on; None: nothing was said."""
+    """The level that returns at `until`; None: there was none."""
 
     def for_a_while(self, held: _Set | None) -> _Set:
         """This level in the place of `held`. What holds for a while itself is not what holds again."""
@@ -71,16 +71,16 @@ class Levels:
         self._named: dict[str, _Set] = {}
         self._pods: collections.OrderedDict[str, _Set] = collections.OrderedDict()
 
-    def put(self, body: bytes) -> Wish:
-        """Take a wish into force. ValueError says what is wrong with it."""
+    def put(self, body: bytes) -> LevelRequest:
+        """Put the requested level in force. ValueError says what is wrong with the request."""
         try:
-            wish = msgspec.json.decode(body, type=Wish)
+            request = msgspec.json.decode(body, type=LevelRequest)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ValueError(f'{error}; write for example {{"level": "debug", "strategy": "cpuSuppress"}}') from error
-        self._check(wish)
-        until = None if wish.for_seconds is None else self._now() + wish.for_seconds
-        self._take(wish, _Set(wish.level, until))
-        return wish
+        self._check(request)
+        until = None if request.for_seconds is None else self._now() + request.for_seconds
+        self._take(request, _Set(request.level, until))
+        return request
 
     def of(self, decision: Decision) -> Level:
         """What is in force for this decision."""
@@ -107,24 +107,26 @@ class Levels:
             held = (self._all, *self._named.values(), *self._pods.values())
             return max((each.level for each in held), key=LEVELS.index)
 
-    def _check(self, wish: Wish) -> None:
-        if wish.strategy and wish.pod:
+    def _check(self, request: LevelRequest) -> None:
+        if request.strategy and request.pod:
             raise ValueError("a level is for a strategy or for a pod, not for both")
-        if wish.strategy and wish.strategy not in self._strategies:
-            raise ValueError(f"there is no strategy {wish.strategy!r}; there are {', '.join(sorted(self._strategies))}")
-        if wish.for_seconds is not None and not 0 < wish.for_seconds <= LONGEST_SECONDS:
+        if request.strategy and request.strategy not in self._strategies:
             raise ValueError(
-                f"forSeconds is {wish.for_seconds:g}; it has to be more than 0 and at most {LONGEST_SECONDS}"
+                f"there is no strategy {request.strategy!r}; there are {', '.join(sorted(self._strategies))}"
+            )
+        if request.for_seconds is not None and not 0 < request.for_seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"forSeconds is {request.for_seconds:g}; it has to be more than 0 and at most {LONGEST_SECONDS}"
             )
 
-    def _take(self, wish: Wish, fresh: _Set) -> None:
+    def _take(self, request: LevelRequest, fresh: _Set) -> None:
         with self._lock:
-            if wish.pod:
-                self._pods[wish.pod] = fresh.for_a_while(self._pods.get(wish.pod))
+            if request.pod:
+                self._pods[request.pod] = fresh.for_a_while(self._pods.get(request.pod))
                 while len(self._pods) > MOST_PODS:
                     self._pods.popitem(last=False)
-            elif wish.strategy:
-                self._named[wish.strategy] = fresh.for_a_while(self._named.get(wish.strategy))
+            elif request.strategy:
+                self._named[request.strategy] = fresh.for_a_while(self._named.get(request.strategy))
             else:
                 self._all = fresh.for_a_while(self._all)
 
@@ -148,8 +150,8 @@ class DecisionLog:
     def __init__(self, levels: Levels, log: logging.Logger = LOG) -> None:
         self._levels, self._log = levels, log
 
-    def tell(self, decisions: Iterable[Decision], news: Iterable[DecisionEvent]) -> None:
-        """`decisions` are those of the tick, `news` those of them that are new. Cheap while nobody asks for more."""
+    def write(self, decisions: Iterable[Decision], news: Iterable[DecisionEvent]) -> None:
+        """`decisions` are those of the tick, `news` those of them that are new. Cheap unless a level asks for more."""
         fresh = [event.decision for event in news]
         loudest = self._levels.loudest
         if loudest == "off":

@@ -35,7 +35,7 @@ class LiveView:
         self._lost = ""
 
     def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
-        """Show `tick` and what it decided anew."""
+        """Show `tick` and the decisions that changed in it."""
         self._ticks.append(tick)
         self._events.extend(news)
         if self._screen:

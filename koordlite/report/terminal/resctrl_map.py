@@ -18,7 +18,7 @@ Document = dict[str, object]
 def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None = None) -> str:
     """What the machine has, its ways with a row for each cache, and a row for each group.
 
-    `labels` are names for people, by group. Caches that are divided alike share a row.
+    `labels` are names for people, by group. Caches that are divided the same way share a row.
     """
     if machine.absent:
         return _wrapped("resctrl", machine.absent + _monitoring_only(machine), width)
@@ -65,8 +65,8 @@ def _machine(machine: Resctrl, width: int) -> Iterator[str]:
     monitor = machine.monitor
     if monitor:
         mode = f", counters in mode {monitor.assign_mode}" if monitor.assign_mode else ""
-        told = f"{', '.join(monitor.features) or 'nothing'}; {monitor.num_rmids} ids{mode}"
-        yield _wrapped("monitoring", told, width).rstrip()
+        parts = f"{', '.join(monitor.features) or 'nothing'}; {monitor.num_rmids} ids{mode}"
+        yield _wrapped("monitoring", parts, width).rstrip()
     names = f": {', '.join(machine.group_names)}" if machine.group_names else ""
     yield _wrapped("groups", f"{len(machine.group_names)} of {machine.max_groups} made{names}", width).rstrip()
 
@@ -74,14 +74,14 @@ def _machine(machine: Resctrl, width: int) -> Iterator[str]:
 def _cache_words(machine: Resctrl, name: str, cap: CacheCapability) -> str:
     ids = machine.groups[ROOT].schemata.get(name, {})
     shape = "with holes as they come" if cap.sparse_masks else "in one run"
-    told = [f"{cap.ways} ways in cache{'s' * (len(ids) != 1)} {_listed(ids)}"]
-    told.append(f"a mask has at least {max(1, cap.min_cbm_bits)}, {shape}")
-    told.append(f"{cap.num_closids} classes")
+    parts = [f"{cap.ways} ways in cache{'s' * (len(ids) != 1)} {_listed(ids)}"]
+    parts.append(f"a mask has at least {max(1, cap.min_cbm_bits)}, {shape}")
+    parts.append(f"{cap.num_closids} classes")
     if cap.shareable_bits:
-        told.append(f"ways {masks.format_ways(cap.shareable_bits)} are shared with I/O")
+        parts.append(f"ways {masks.format_ways(cap.shareable_bits)} are shared with I/O")
     if cap.io_alloc:
-        told.append("I/O has a part of its own")
-    return "; ".join(told)
+        parts.append("I/O has a part of its own")
+    return "; ".join(parts)
 
 
 def _bandwidth_words(cap: BandwidthCapability) -> str:
@@ -100,9 +100,9 @@ def _monitoring_only(machine: Resctrl) -> str:
     return f"; {machine.monitor.num_rmids} ids for monitoring" if machine.monitor else ""
 
 
-def _wrapped(head: str, told: str, width: int) -> str:
+def _wrapped(head: str, parts: str, width: int) -> str:
     indent = " " * _LABEL
-    return textwrap.fill(told, max(width, 40), initial_indent=f"{head:<{_LABEL}}", subsequent_indent=indent) + "\n"
+    return textwrap.fill(parts, max(width, 40), initial_indent=f"{head:<{_LABEL}}", subsequent_indent=indent) + "\n"
 
 
 # ── the ways ──
@@ -151,14 +151,14 @@ def _cell(machine: Resctrl, name: str, cache: int, way: int, letters: Mapping[st
 
 
 def _letters(machine: Resctrl) -> dict[str, str]:
-    """A letter for each group; beyond the alphabet they share `?`, as no hardware has so many."""
+    """A letter for each group; beyond the alphabet they share `?`, no hardware has that many."""
     alphabet = string.ascii_uppercase + string.ascii_lowercase
     names = dict(zip(machine.group_names, alphabet, strict=False))
     return {ROOT: _ONLY_ROOT, **dict.fromkeys(machine.group_names, "?"), **names}
 
 
 def _alike(machine: Resctrl, name: str) -> list[tuple[int, ...]]:
-    """Cache ids, those together that every group divides alike."""
+    """Cache ids, grouped by how every group divides them."""
     found: dict[tuple[int, ...], list[int]] = {}
     for cache in sorted(machine.groups[ROOT].schemata.get(name, {})):
         parts = tuple(group.schemata.get(name, {}).get(cache, 0) for group in machine.groups.values())

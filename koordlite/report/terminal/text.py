@@ -29,7 +29,7 @@ def event(news: DecisionEvent) -> str:
 
 
 def summary(numbers: Summary) -> str:
-    """What a run came to, for the end of it."""
+    """The summary of a run, for its end."""
     kinds = ", ".join(f"{kind} {count}" for kind, count in numbers.writes_by_kind.items())
     reasons = ", ".join(f"{reason} {count}" for reason, count in numbers.decisions.items())
     written = f"{numbers.writes}{f' ({kinds})' if kinds else ''}, {numbers.refusals} refused"

@@ -70,12 +70,12 @@ def test_a_refusal_has_the_kernel_s_words_and_how_long_we_keep_off() -> None:
     said = explain("file besteffort/cpuset.cpus", Tick(time=9.0, troubles=(trouble,)), past(error="EBUSY: busy"))
     assert "refused: EBUSY: busy" in said
     assert "refused 3 times, last EBUSY: device or resource busy" in said
-    assert "we keep off for another 12 s" in said
+    assert "next correction in 12 s" in said
 
 
 def test_a_file_that_is_not_ours_is_somebody_else_s() -> None:
     said = explain("file /sys/fs/cgroup/kubepods/cpu.max", Tick(time=9.0), past())
-    assert "whoever changed it is another" in said
+    assert "another program changed it" in said
     assert BE in said, "what it has to do with is listed"
 
 

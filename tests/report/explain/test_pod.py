@@ -47,7 +47,7 @@ def test_a_pod_may_be_named_with_its_namespace(name: str) -> None:
 
 
 def test_a_pod_nobody_decided_about_is_said_to_be_one() -> None:
-    assert "no rule has anything to do with it" in explain("pod quiet", TICK)
+    assert "no strategy acts on it" in explain("pod quiet", TICK)
 
 
 def test_earlier_decisions_about_the_pod_are_told() -> None:

@@ -42,7 +42,7 @@ def lines(
 ) -> list[str]:
     caplog.clear()
     news = [DecisionEvent(0.0, 0.0, decision) for decision in decisions] if new else []
-    DecisionLog(levels).tell(decisions, news)
+    DecisionLog(levels).write(decisions, news)
     return [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
 
 

@@ -1,4 +1,4 @@
-"""One look at the machine that options name, for commands that ask: nothing is written."""
+"""One snapshot of the machine that options name, for commands that ask: nothing is written."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from koordlite.report.tick import Tick
 
 
 def named(args: argparse.Namespace) -> bool:
-    """Whether the options name a machine or a cluster to look at, instead of a running agent to ask."""
+    """Whether the options name a machine or a cluster, instead of a running agent to ask."""
     return not args.url and bool(args.sandbox or args.recorded or args.cluster or args.kubeconfig)
 
 
-def look(args: argparse.Namespace) -> Tick:
-    """Two looks a second apart, since usage is a rate. InputError when there is no Node object to judge."""
+def tick(args: argparse.Namespace) -> Tick:
+    """Two ticks a second apart, since usage is a rate. InputError when there is no Node object to judge."""
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings)
     with contextlib.closing(machine):
