@@ -1,1 +1,1 @@
-"""The cluster side: evict pods that sit where they should not, or say what would be evicted and why."""
+"""The cluster side: evict misplaced pods, or report which ones would be evicted and why."""

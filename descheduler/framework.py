@@ -106,8 +106,8 @@ class Finding:
     sightings: int = 1
     """In how many pictures in a row it must be seen before a pod is evicted for it."""
     home: Literal["", "any", "elsewhere"] = ""
-    """Evict only if a place is known where it would stand right, whatever `nodeFit` says: `any`, a new start on its own
-    node included, or `elsewhere`."""
+    """Evict only if a place is known where it would be placed well, whatever `nodeFit` says: `any`, a new start on its
+    own node included, or `elsewhere`."""
     plugin: str = ""
     """Filled in by the cycle."""
 
@@ -228,7 +228,7 @@ def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:
     if age is None or age <= oldest_seconds:
         return None
     ago = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
-    text = f"the agent last looked {ago}, more than {duration.brief(oldest_seconds)}: its pods are not judged"
+    text = f"the agent last reported {ago}, more than {duration.brief(oldest_seconds)}: its pods are not judged"
     return Note(node=node.name, reason="StalePlacement", text=text)
 
 

@@ -1,4 +1,4 @@
-"""What keeps evictions calm beyond the limits of one cycle: windows, pauses for one owner, and loops that end."""
+"""What paces evictions beyond the limits of one cycle: windows, pauses for one owner, and loops that end."""
 
 from __future__ import annotations
 

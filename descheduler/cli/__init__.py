@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from descheduler.plan import EvictionPlan
 
 FOUND = 3
-"""Exit code of `plan --fail-on-findings` when a pod stands wrong."""
+"""Exit code of `plan --fail-on-findings` when a pod is misplaced."""
 
 
 INTERRUPTED = 130
@@ -48,12 +48,12 @@ def parser() -> argparse.ArgumentParser:
     """Every command and option."""
     top = argparse.ArgumentParser(
         prog="descheduler",
-        description="Finds pods that stand where they should not, and says which of them should be evicted and why.",
+        description="Finds misplaced pods, and reports which of them should be evicted and why.",
     )
     top.add_argument("--version", action="version", version=f"descheduler {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _plan(commands.add_parser("plan", help="what would be evicted, and why; nothing is (dry run)"))
-    run.add_options(commands.add_parser("run", help="a cycle, or one after the other; a dry run unless told otherwise"))
+    run.add_options(commands.add_parser("run", help="a cycle, or one after the other; a dry run by default"))
     explain = commands.add_parser("explain", help="everything about one pod, or why it is not in the plan")
     explain.add_argument("pod", help="namespace/name, or a name")
     source.add_options(explain)
@@ -73,7 +73,7 @@ def _plan(command: argparse.ArgumentParser) -> None:
     command.add_argument("--output", choices=("text", "json", "html"), default="text", help="form of standard output")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
-        "--fail-on-findings", action="store_true", help=f"exit with {FOUND} when a pod stands wrong, evicted or spared"
+        "--fail-on-findings", action="store_true", help=f"exit with {FOUND} when a pod is misplaced, evicted or not"
     )
     command.set_defaults(run=_run_plan)
 

@@ -1,4 +1,4 @@
-"""`descheduler run`: one cycle, or one after the other until told to stop."""
+"""`descheduler run`: one cycle, or one after the other until stopped."""
 
 from __future__ import annotations
 
@@ -76,14 +76,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 class Wakeable:
-    """Waits that a stop ends for good, and a wish to reload ends early."""
+    """Waits that a stop ends for good, and a request to reload ends early."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._woken = threading.Event()
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a wish to reload: the policy, and so a cycle at once."""
+        """Take SIGTERM and SIGINT for a stop, and SIGHUP for a request to reload: the policy, and so a cycle at
+        once."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self.end())
         signal.signal(signal.SIGHUP, lambda *_: self.wake())
@@ -105,7 +106,7 @@ class Wakeable:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Cycles until told to stop; 0, or 1 when the only cycle failed."""
+    """Cycles until stopped; 0, or 1 when the only cycle failed."""
     from descheduler.cli.source import PictureSource
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import Loop
@@ -234,7 +235,7 @@ def _evictor(
 
 @contextlib.contextmanager
 def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: float) -> Iterator[Tell]:
-    """Everybody who is told of a round, one after the other."""
+    """Everybody who hears of a cycle, one after the other."""
     from descheduler.serve import report_folder as folder
     from descheduler.serve.log import CycleLog
 

@@ -52,7 +52,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 class PictureSource:
-    """`loop.Source` for the command line: the files are read, or the cluster is asked, anew each time."""
+    """`loop.Source` for the command line: the files are read, or the cluster is asked, again each time."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """ConfigError when there is no way to the cluster; it is not asked yet."""
@@ -129,7 +129,7 @@ def no_collection() -> Iterator[None]:
 
 
 def notices(found: Iterable[Problem]) -> None:
-    """Tell what is no mistake in a policy, but worth a look."""
+    """Tell what is no mistake in a policy, but worth checking."""
     for notice in found:
         print(f"descheduler: note: {notice}", file=sys.stderr)
 

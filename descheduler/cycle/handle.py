@@ -11,7 +11,7 @@ from descheduler.filters import default_evictor
 from descheduler.fit.search import FitSearch
 from descheduler.framework import NodeGroup, NodeView, PodView, Refusal, Usage, View
 
-NOT_MEASURED = Usage(absent="nobody measured it: the picture holds no such usage")
+NOT_MEASURED = Usage(absent="not measured: the picture holds no such usage")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Plugins work in the order of upstream: `deschedule` of every profile, then `balance` of every profile, each in the
 order of the policy. A pod that a plugin named is asked in this order: is the finding ripe, does a guard speak against
-it, would it fit elsewhere, is there room in the limits. Each answer counts on what the plan has decided so far, and the
+it, would it fit elsewhere, do the limits allow it. Each answer counts on what the plan has decided so far, and the
 plugin hears it at once.
 """
 
@@ -230,7 +230,7 @@ class _Draft:
         return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target)
 
     def _go(self, pod: PodView, place: Place | None) -> None:
-        # A pod that has ended was replaced when it did: nobody comes for it, and it takes no room anywhere.
+        # A pod that has ended was replaced when it did: nothing comes for it, and it takes no capacity anywhere.
         if place and pod.pod.active:
             self._fit.move(pod, place)
         else:
@@ -242,7 +242,7 @@ class _Draft:
             for judge in self._judges:
                 self._work(judge, point)
         decided = self._decided
-        if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is told.
+        if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
                 self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
         return EvictionPlan(

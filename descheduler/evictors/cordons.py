@@ -27,7 +27,7 @@ Tell = Callable[[Progress], None]
 
 def close(plan: EvictionPlan, api: Api, tell: Tell) -> tuple[str, ...]:
     """Cordon the nodes that the plan empties; those that others have cordoned are theirs. What an earlier cycle left
-    closed is taken over, or opened again. What goes wrong is told."""
+    closed is taken over, or opened again. What goes wrong is reported."""
     emptied = {outcome.pod.node for outcome in plan.evict}
     wanted = [name for name in plan.cordon if name in emptied]
     left = [

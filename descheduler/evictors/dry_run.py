@@ -26,7 +26,8 @@ def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:
 
 
 def eviction(outcome: Outcome, grace_period_seconds: int | None) -> dict[str, Any]:
-    """The policy/v1 Eviction of one pod. The uid is a precondition: a pod that was made anew since is left alone."""
+    """The policy/v1 Eviction of one pod. The uid is a precondition: a pod that was created again since is left
+    alone."""
     meta, found = outcome.pod.object.metadata, outcome.main
     options: dict[str, Any] = {"preconditions": {"uid": meta.uid}} if meta.uid else {}
     if grace_period_seconds is not None:

@@ -1,9 +1,8 @@
 """The evictor that asks the API server: one Eviction a pod, several at a time, none of them blind.
 
-The pod's uid is a precondition, so that a pod of the same name made anew is never the victim. A refusal that names a
-time to come back is asked again then, within bounds. Disruption budgets stay the server's business: what it refuses
-because of one is reported and left.
-"""
+The pod's uid is a precondition, so that a pod of the same name created again is never the victim. A refusal that names
+a time to come back is asked again then, within bounds. Disruption budgets stay the server's business: what it refuses
+because of one is reported and left."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ class _Evictor:
         if not pod.object.metadata.uid:
             return dataclasses.replace(attempt, result="Failed", text="the pod has no uid: it could be another one")
         if self.stopped():
-            return dataclasses.replace(attempt, text="the run was told to stop before it was asked for")
+            return dataclasses.replace(attempt, text="the run was stopped before it was asked for")
         waited = 0.0
         while True:
             attempt, pause = self._ask(outcome, attempt)

@@ -20,7 +20,7 @@ from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
 
 IDLE_SECONDS = 10.0
-"""How often it is looked whether somebody made a job, while there is none."""
+"""How often it is looked whether someone made a job, while there is none."""
 _FAILED_SECONDS = 10.0
 _SHORTEST_SECONDS = 0.1
 _STOP_SECONDS = 30.0
@@ -89,7 +89,8 @@ class PlanExecutor:
                 yield from (_failed(outcome, str(error)) for outcome in outcomes)
 
     def moving(self) -> frozenset[str]:
-        """uids of pods whose jobs have not ended. Empty, and told, when that cannot be read: then they are deferred."""
+        """uids of pods whose jobs have not ended. Empty, and reported, when that cannot be read: then they are
+        deferred."""
         if not self._controllers:
             return frozenset()
         try:
@@ -100,7 +101,7 @@ class PlanExecutor:
         return frozenset(job.pod.uid for job in jobs if not job.finished and job.pod.uid)
 
     def work(self) -> float:
-        """One round of every controller; seconds until the next one is due. What went wrong is told."""
+        """One round of every controller; seconds until the next one is due. What went wrong is reported."""
         pause = IDLE_SECONDS
         with self._lock:
             for name, controller in self._controllers.items():
@@ -118,7 +119,7 @@ class PlanExecutor:
         return pause
 
     def settle(self) -> None:
-        """Work until no job is open, or until told to stop: for a run of one cycle."""
+        """Work until no job is open, or until stopped: for a run of one cycle."""
         while self._controllers:
             pause = self.work()
             if not any(one.open for one in self._controllers.values()) or self._wait(pause):

@@ -57,7 +57,7 @@ class Round:
         return events
 
     def _safely(self, work: Iterator[JobEvent], job: str) -> Iterator[JobEvent]:
-        """What is told, and at last what went wrong: a refusal, or a server that does not answer."""
+        """What is reported, and at last what went wrong: a refusal, or a server that does not answer."""
         try:
             yield from work
         except ApiError as error:

@@ -65,9 +65,8 @@ class Migrations:
     def work(self, now: float) -> list[Progress]:
         """One round: let waiting jobs through, take a step with those under way, remove what has outlived its use.
 
-        ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is told, and does
-        not keep the others.
-        """
+        ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is reported, and
+        does not keep the others."""
         one = Round(self._cluster, self._args, self._pace, Finder(self._api, now), now)
         ours = [job for job in self._cluster.jobs() if job_requests.ours(job, self._creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)

@@ -113,7 +113,7 @@ class Cluster:
         self.api.request("POST", objects.JOBS, body=job)
 
     def write_job(self, before: MigrationJob, after: MigrationJob) -> MigrationJob:
-        """Write what changed, spec and annotations first; the job as it is then. ApiError 409 when somebody else wrote
+        """Write what changed, spec and annotations first; the job as it is then. ApiError 409 when someone else wrote
         it meanwhile."""
         notes = objects.patch(before.metadata, after.metadata)
         spec = objects.patch(before.spec, after.spec)

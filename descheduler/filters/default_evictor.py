@@ -167,7 +167,7 @@ def _bare(pod: PodView, _view: View, args: Args) -> str:
     if pod.object.metadata.owner_references or args.evict_all_bare_pods:
         return ""
     failed = pod.pod.phase == "Failed" and "FailedBarePods" not in args.protections
-    return "" if failed else "it has no owner: nobody would make it again"
+    return "" if failed else "it has no owner that would create it again"
 
 
 def _local_storage(pod: PodView, _view: View, args: Args) -> str:

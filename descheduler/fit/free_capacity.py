@@ -49,7 +49,7 @@ class FreeCapacity:
         return capacity
 
     def _pass_on(self, other: FreeCapacity, pod: PodView, sign: int) -> None:
-        """What was summed up here holds there but for the one pod: nobody sums up thirty pods anew."""
+        """What was summed up here holds there but for the one pod: nobody sums up thirty pods again."""
         if "requested" in self.__dict__:
             total = dict(self.requested)
             for name, amount in pod.pod.requests.items():

@@ -26,7 +26,7 @@ class Selected:
 
 
 class MatchingPods:
-    """Every pod that has not ended, by namespace; indexed when somebody first asks."""
+    """Every pod that has not ended, by namespace; indexed when someone first asks."""
 
     def __init__(self, view: View) -> None:
         self._view = view

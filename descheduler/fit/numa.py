@@ -20,7 +20,7 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: numa_fit.Ask) -> tuple[
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
     if not capacity.zones:
-        return ("nobody reports the node's NUMA nodes", ()) if pod.promised else ("", ())
+        return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:
         return _pieces_anywhere(pod, capacity)
     scope = capacity.node.topology_scope if strict else _scope(pod)
@@ -45,7 +45,7 @@ def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
     if not asked or (node.topology_policy == asked and node.cpu_manager.policy == "static"):
         return ""
     if not node.topology_policy:
-        return f"nobody says whether kubelet runs the topology policy {asked}"
+        return f"it is unknown whether kubelet runs the topology policy {asked}"
     return f"kubelet runs topology policy {node.topology_policy}, CPU manager {node.cpu_manager.policy or 'unknown'}"
 
 
@@ -81,4 +81,4 @@ def _pieces_anywhere(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[B
         if taken > 0:
             bookings.append((zone, {"cpu": Quantity(taken)}))
             left -= taken
-    return ("too few CPUs that are nobody's own", ()) if left > 0 else ("", tuple(bookings))
+    return ("too few CPUs that no pod has to itself", ()) if left > 0 else ("", tuple(bookings))

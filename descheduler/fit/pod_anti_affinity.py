@@ -32,7 +32,7 @@ class _Held:
 
 
 class PodAntiAffinity:
-    """Who may not stand beside whom."""
+    """Which pods may not share a domain."""
 
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
@@ -52,7 +52,7 @@ class PodAntiAffinity:
                     self._hold(held, pod, pod.node)
 
     def concerned(self, pod: PodView) -> bool:
-        """Has the pod terms of its own, or somebody one against it?"""
+        """Has the pod terms of its own, or someone one against it?"""
         return bool(anti_affinity_terms(pod)) or bool(self._rules_against(pod))
 
     def blocked(self, pod: PodView) -> Blocked:
@@ -149,7 +149,7 @@ class PodAntiAffinity:
 
 
 def _elsewhere(holders: Iterable[tuple[str, set[str]]], uid: str) -> frozenset[str]:
-    """Values where somebody but the pod itself is."""
+    """Values where someone but the pod itself is."""
     return frozenset(value for value, uids in holders if len(uids) > (uid in uids))
 
 

@@ -74,7 +74,7 @@ class Questions:
 
     @functools.cached_property
     def anti_affinity(self) -> PodAntiAffinity:
-        """Who may not stand beside whom."""
+        """Which pods may not share a domain."""
         return PodAntiAffinity(self._view, self.matching_pods)
 
     @functools.cached_property

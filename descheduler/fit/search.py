@@ -34,7 +34,7 @@ class Place:
 
     node: str
     here: bool = False
-    """The node it is on: starting anew there would do."""
+    """The node it is on: a restart there would do."""
     bookings: tuple[Booking, ...] = ()
     """What it would take from which NUMA node."""
 
@@ -82,7 +82,7 @@ class _Nowhere:
 
 
 class FitSearch:
-    """Every node's room, kept up to date while a plan is made."""
+    """Every node's free capacity, kept up to date while a plan is made."""
 
     def __init__(self, view: View) -> None:
         self.by_node = {name: FreeCapacity.of(node) for name, node in view.nodes.items()}
@@ -182,7 +182,7 @@ class FitSearch:
         if question.plain:
             self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, frozenset((pod.node,)))
             return places, refusals
-        # Too little room for anybody of its kind? That is remembered for all of them, and said instead.
+        # Too little capacity for any pod of its kind? That is remembered for all of them, and said instead.
         places, plainly = self._ask(question.resources_only, 1)
         return [], refusals if places else plainly
 
@@ -217,7 +217,7 @@ class FitSearch:
         return refusals
 
     def _answer(self, question: Question, name: str, *, moved: bool = True) -> Answer:
-        """What a node of the pod's shape says. `moved`: the pod would start there anew, even where it is already."""
+        """What a node of the pod's shape says. `moved`: the pod would restart there, even where it is already."""
         capacity, pod = self.by_node[name], question.pod
         here = name == pod.node
         if here:

@@ -1,4 +1,5 @@
-"""Topology spread constraints that forbid: would one more pod there lie too unevenly? Kept up to date with the plan.
+"""Topology spread constraints that forbid: would one more pod there be spread too unevenly? Kept up to date with the
+plan.
 
 Source: kube-scheduler's PodTopologySpread filter. The pod itself is leaving, so where it is it does not count.
 """
@@ -37,7 +38,7 @@ class Rule:
         value = labels.get(self.key)
         if value is None:
             return f"node has no label {self.key} to spread over"
-        return f"pods would lie too unevenly over {self.key}" if self.closes(value) else ""
+        return f"pods would be spread too unevenly over {self.key}" if self.closes(value) else ""
 
     def closes(self, value: str | None) -> bool:
         """A domain takes no further pod; a node without a domain never does."""

@@ -94,5 +94,5 @@ def _ended(request: Request, pod: PodView | None, now: float) -> Ended | None:
     if request.confirmed and not taken_up:
         return Ended(request, "Failed", "the pod no longer says that it is being moved")
     if not taken_up and now - request.since > FORGET_SECONDS:
-        return Ended(request, "Forgotten", f"nobody took it up for {FORGET_SECONDS:.0f} seconds")
+        return Ended(request, "Forgotten", f"it was not taken up for {FORGET_SECONDS:.0f} seconds")
     return None

@@ -1,9 +1,8 @@
 """Keeps what is known of earlier evictions on the cluster: one ConfigMap in the descheduler's own namespace.
 
 Why not annotations on the owners: that needs leave to patch every kind of workload there is, makes their controllers
-and whoever compares them with a repository see a change, and goes away with an owner that is made anew. One ConfigMap
-needs leave for one object, outlives pods and leaders, and people can read it and delete it.
-"""
+and whoever compares them with a repository see a change, and goes away with an owner that is created again. One
+ConfigMap needs leave for one object, outlives pods and leaders, and people can read it and delete it."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ def _text(kept: Kept) -> str:
 
 def decode(text: str, where: str) -> Kept:
     """What `encode` wrote; InputError when it is something else."""
-    do = "delete the ConfigMap: the history begins anew; until then nobody is taken for having come back"
+    do = "delete the ConfigMap: the history starts again; until then no pod counts as having come back"
     try:
         found = msgspec.json.decode(text, type=_Document)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -34,7 +34,7 @@ class Store(Protocol):
 
 
 class CycleMemory:
-    """Given to each cycle, and told what it did."""
+    """Given to each cycle, and informed of what it did."""
 
     def __init__(
         self, store: Store | None = None, *, leads: Callable[[], bool] = lambda: True, single: bool = False

@@ -115,7 +115,7 @@ def of_policy(providers: Iterable[MetricsProvider], api: Api | None) -> Gatherer
 
 
 def secret_token(api: Api | None, namespace: str, name: str) -> str:
-    """The token in a Secret, read anew because it may change. OSError says why there is none."""
+    """The token in a Secret, read again because it may change. OSError says why there is none."""
     where = f"Secret {namespace}/{name}"
     if api is None:
         raise OSError(f"{where} is on a cluster, and none is asked")
@@ -131,7 +131,7 @@ def secret_token(api: Api | None, namespace: str, name: str) -> str:
 
 
 def service_account_token() -> str:
-    """The token of the pod's own service account, read anew because it is rotated."""
+    """The token of the pod's own service account, read again because it is rotated."""
     return (SERVICE_ACCOUNT / "token").read_text(encoding="utf-8").strip()
 
 

@@ -100,7 +100,7 @@ def _percentages(samples: Iterable[_Sample]) -> Usage:
         name = sample.metric.get("instance", "").rpartition(":")[0] or sample.metric.get("instance", "")
         part = _part(sample.value[1])
         if not name:
-            return Usage(absent="a sample has no label instance, so nobody knows its node; add it to the query")
+            return Usage(absent="a sample has no label instance, so its node is unknown; add it to the query")
         if part is None:
             return Usage(absent=f"the sample of {name} is {sample.value[1]}, not a part between 0 and 1")
         nodes[name] = {METRIC: int(part * 100)}

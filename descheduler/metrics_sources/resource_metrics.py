@@ -15,7 +15,7 @@ SOURCE = "KubernetesMetrics"
 """Its name in `View.usage`."""
 OLD_TENTHS = 9
 """How many tenths of the old value stay when a new one comes. Source: upstream `metricscollector`."""
-NO_NODES = "the metrics API says nothing of any node"
+NO_NODES = "the metrics API reports no node"
 
 
 def usage(

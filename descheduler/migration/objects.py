@@ -1,4 +1,4 @@
-"""PodMigrationJob and Reservation of scheduling.koordinator.sh/v1alpha1, as far as somebody decides on them.
+"""PodMigrationJob and Reservation of scheduling.koordinator.sh/v1alpha1, as far as a rule uses them.
 
 Both are written by patches of what changed, so that fields which are not here stay as they are.
 """

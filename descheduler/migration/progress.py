@@ -48,7 +48,7 @@ def noted(
 ) -> MigrationJob:
     """The job with a condition. The status speaks of what changed last.
 
-    Unchanged when it says so already, except where it is said `refresh`: then the time of the last look is this one.
+    Unchanged when it says so already, except where it is said `refresh`: then the time of the last check is this one.
     """
     value: Literal["True", "False"] = "True" if met else "False"
     old = condition(job, kind)

@@ -66,7 +66,7 @@ class Step:
     remove: str = ""
     """A reservation to delete."""
     again_seconds: float = 0.0
-    """When to look again; 0: when something changes."""
+    """When to check again; 0: when something changes."""
     error: str = ""
     """What is wrong with the job itself, for the log."""
 

@@ -130,7 +130,8 @@ class DisruptionBudget:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """Measured usage of nodes and pods, from one source. Amounts: cpu in milli-CPUs, memory in bytes, else as told."""
+    """Measured usage of nodes and pods, from one source. Amounts: cpu in milli-CPUs, memory in bytes, else as
+    reported."""
 
     nodes: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     """Amount by resource, by node. A Prometheus query gives one resource, `MetricResource`, in percent."""

@@ -63,7 +63,7 @@ class PodView:
 
     @property
     def promised(self) -> bool:
-        """Somebody promised CPUs of its own, or one NUMA node."""
+        """The pod was promised CPUs of its own, or one NUMA node."""
         return any(c.source != "none" and (c.exclusive or c.single_numa) for c in self.containers)
 
     @property

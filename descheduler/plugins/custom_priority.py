@@ -1,4 +1,4 @@
-"""Pods leave nodes that are to be given up first, as far as nodes further down the list have room.
+"""Pods leave nodes that are to be given up first, as far as nodes further down the list are underutilized.
 
 Koordinator's plugin for pools of nodes with different prices: the first level of `evictionOrder` is emptied towards all
 later ones, the second towards those after it, and so on.
@@ -179,8 +179,8 @@ class _Task:
             pod=pod.uid,
             reason="NodeGivenUpFirst",
             severity="exposed" if dry else "hard",
-            promise=f"nodes of level {self.level} are emptied while later levels have room",
-            fact=f"{source.name} is of level {self.level}, and later levels have room for the pod",
+            promise=f"nodes of level {self.level} are emptied while later levels have free capacity",
+            fact=f"{source.name} is of level {self.level}, and later levels have free capacity for the pod",
             cure="dryRun of CustomPriority is on: it stays" if dry else "it leaves for a node of a later level",
             evidence={"node": source.name, "level": self.level},
         )

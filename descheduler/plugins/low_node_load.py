@@ -146,11 +146,11 @@ class _Pool:
             wait = f"{high} nodes are too full, none of them {self._debounce.abnormalities} times in a row"
             return _idle("TooFullTooBriefly", wait)
         if not low:
-            return _idle("NoNodeHasRoom", "no node is at or below all low thresholds")
+            return _idle("NoUnderutilizedNode", "no node is at or below all low thresholds")
         if low <= self.config.number_of_nodes:
-            few = f"{low} nodes have room; numberOfNodes asks for more than {self.config.number_of_nodes}"
-            return _idle("TooFewNodesHaveRoom", few)
-        return _idle("EveryNodeHasRoom", f"all {nodes} nodes have room") if low == nodes else None
+            few = f"{low} nodes are underutilized; numberOfNodes asks for more than {self.config.number_of_nodes}"
+            return _idle("TooFewUnderutilizedNodes", few)
+        return _idle("EveryNodeUnderutilized", f"all {nodes} nodes are underutilized") if low == nodes else None
 
     def _relieve(self, by_kind: Mapping[str, list[Load]], abnormal: Mapping[str, list[Load]]) -> Conversation:
         """All pods of nodes that are too full first, then prod pods where they use too much."""

@@ -1,8 +1,7 @@
-"""Pods leave nodes that are too full while others stand empty, so that the scheduler spreads them anew.
+"""Pods leave nodes that are too full while others stand empty, so that the scheduler spreads them again.
 
-A node is too full when any named resource is above its target, and has room when all of them are at their threshold or
-below. Measured by requests, by the metrics API or by a Prometheus query.
-"""
+A node is too full when any named resource is above its target, and is underutilized when all of them are at their
+threshold or below. Measured by requests, by the metrics API or by a Prometheus query."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Config:
     use_deviation_thresholds: bool = False
     """Both are distances from the mean of all nodes: `thresholds` below it, `targetThresholds` above."""
     number_of_nodes: int = bounded(0, ge=0)
-    """Do nothing while this many nodes or fewer have room."""
+    """Do nothing while this many nodes or fewer are underutilized."""
     metrics_utilization: args.MetricsUtilization | None = None
     """Where use is measured; null: requests are added up."""
     evictable_namespaces: Namespaces = args.ANY_NAMESPACE
@@ -88,7 +87,7 @@ def _measure(config: Config, handle: Handle) -> Measure:
 
 
 def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Percent up to which a node has room, and from which it is too full."""
+    """Percent up to which a node is underutilized, and from which it is too full."""
     if not config.use_deviation_thresholds:
         return config.thresholds, config.target_thresholds
     average = classify.averages(level.percent for level in measure.levels)
@@ -98,12 +97,12 @@ def _limits(config: Config, measure: Measure) -> tuple[Mapping[str, float], Mapp
 
 def _why_nothing(config: Config, underutilized: int, full: int, nodes: int) -> Note | None:
     if not underutilized:
-        return _idle("NoNodeHasRoom", "no node is at or below all thresholds, so pods would have nowhere to go")
+        return _idle("NoUnderutilizedNode", "no node is at or below all thresholds, so pods would have nowhere to go")
     if underutilized <= config.number_of_nodes:
-        few = f"{underutilized} nodes have room; numberOfNodes asks for more than {config.number_of_nodes}"
-        return _idle("TooFewNodesHaveRoom", few)
+        few = f"{underutilized} nodes are underutilized; numberOfNodes asks for more than {config.number_of_nodes}"
+        return _idle("TooFewUnderutilizedNodes", few)
     if underutilized == nodes:
-        return _idle("EveryNodeHasRoom", f"all {nodes} nodes are at or below all thresholds")
+        return _idle("EveryNodeUnderutilized", f"all {nodes} nodes are at or below all thresholds")
     return None if full else _idle("NoNodeTooFull", "no node is above a target threshold")
 
 
@@ -144,6 +143,6 @@ def _finding(pod: PodView, level: Level, high: Mapping[str, float]) -> Finding:
         reason="NodeTooFull",
         promise=f"at most {drain.shown(high)} of {level.node.name} is used",
         fact=f"{drain.shown(above or level.percent)} is used",
-        cure="it leaves, and the scheduler places its successor where there is room",
+        cure="it leaves, and the scheduler places its successor where there is free capacity",
         evidence={"node": level.node.name, **drain.evidence(level, high)},
     )

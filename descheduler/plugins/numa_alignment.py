@@ -44,7 +44,7 @@ class Config:
     remote_memory_mib: int = dataclasses.field(default=64, metadata={"name": "remoteMemoryMiB", "ge": 0})
     """MiB of remote memory that are always tolerated: a few stray pages of libraries are normal."""
     max_report_age: str = duration_text("3m")
-    """A node whose agent last looked longer ago than this is not judged, and the report says so."""
+    """A node whose agent last looked longer ago than this is not judged, and the report notes it."""
     min_pod_age: str = duration_text("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
@@ -61,7 +61,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             yield stale
             continue
         if not node.topology.cpus and any(pod.promised for pod in node.pods):
-            text = "pods have promises here but nobody reports the node's CPU topology: not judged"
+            text = "pods have promises here but the node's CPU topology is not reported: not judged"
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
         for pod in _judged(node):
@@ -131,7 +131,7 @@ _CURED_BY_RESTART = ("CPUOutsideAssignment", "CPUSpansNUMA", "CPUWrongNUMA", "Po
 
 
 def _weight(container: ContainerPlacement | None, node: NodeView, wrong: numa.Violation) -> float:
-    """CPUs that stand wrong, or the part of memory that does."""
+    """CPUs that are misplaced, or the part of memory that is."""
     if "remoteRatio" in wrong.evidence:
         return float(wrong.evidence["remoteRatio"])
     if container is None:

@@ -1,6 +1,6 @@
 """Pods must not live longer, or stay longer in a state, than they should.
 
-Old pods keep old leaks, old certificates and old places; pods that hang in a state need somebody to end it.
+Old pods keep old leaks, old certificates and old places; pods that hang in a state need someone to end it.
 Source: upstream PodLifeTime.
 """
 
@@ -174,7 +174,7 @@ def _exit_code(pod: PodView, config: Config) -> int | None:
 
 def _finding(pod: PodView, age: float, now: float, config: Config) -> Finding:
     known = age != float("inf")
-    facts = [f"it was made {duration.brief(age)} ago" if known else "nobody knows when it was made"]
+    facts = [f"it was made {duration.brief(age)} ago" if known else "it is unknown when it was made"]
     evidence: dict[str, int | float | str] = {"ageSeconds": int(age)} if known else {}
     if config.max_pod_life_time_seconds is not None:
         facts[0] += f", maxPodLifeTimeSeconds is {config.max_pod_life_time_seconds}"

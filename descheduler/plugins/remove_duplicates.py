@@ -1,4 +1,4 @@
-"""Pods of one owner must not crowd on one node while others have none.
+"""Pods of one owner must not pile up on one node while others have none.
 
 After a node failed, or when many were started at once, replicas sit together and fall together. Replicas are alike when
 they have the same owners and the same images. Source: upstream RemoveDuplicates.
@@ -161,7 +161,7 @@ class _Share:
             reason="TooManyReplicasOnNode",
             promise=f"{self._count} pods of {kind} {name} on {self._targets} nodes make {self.each} a node",
             fact=f"{pod.node} has {here} of them",
-            cure="starts anew on a node that has fewer, when the scheduler spreads them",
+            cure="restarts on a node that has fewer, when the scheduler spreads them",
             evidence={"onNode": here, "share": self.each, "replicas": self._count, "nodes": self._targets},
             weight=here - self.each,
         )

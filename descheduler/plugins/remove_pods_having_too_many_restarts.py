@@ -66,7 +66,7 @@ def _finding(pod: PodView, count: int, config: Config) -> Finding:
         pod=pod.uid,
         reason="TooManyRestarts",
         fact=f"its containers{init} were restarted {count} times, the threshold is {config.pod_restart_threshold}",
-        cure="starts anew, elsewhere if it can; look at the logs of its last run first",
+        cure="restarts, elsewhere if it can; read the logs of its last run first",
         evidence={"restarts": count, "threshold": config.pod_restart_threshold},
         weight=count,
     )

@@ -1,4 +1,4 @@
-"""Pods must lie as evenly over zones, racks or nodes as their topology spread constraints ask.
+"""Pods must be spread as evenly over zones, racks or nodes as their topology spread constraints ask.
 
 The scheduler evens out what it places; nodes that come, fail or are drained, and pods that end, undo it.
 Source: upstream RemovePodsViolatingTopologySpreadConstraint; docs/compatibility.md lists what differs.
@@ -142,7 +142,8 @@ class _Skewed:
 
 
 class _Below:
-    """Nodes of domains with fewer pods than the average: some of them first, since these mostly have room already."""
+    """Nodes of domains with fewer pods than the average: some of them first, since these mostly are underutilized
+    already."""
 
     def __init__(self, spread: Spread, skewed: _Skewed) -> None:
         self._nodes = spread.nodes_outside(skewed.constraint, skewed.full)
@@ -166,7 +167,7 @@ def _finding(pod: PodView, skewed: _Skewed, domain: str, least: int) -> Finding:
         reason="SpreadSkewed",
         promise=f"a constraint of {skewed.holder.key} allows a skew of {constraint.max_skew} over {constraint.key}",
         fact=f"{constraint.key}={domain} has {here} of the pods that it counts, another domain has {least}",
-        cure="starts anew where there are fewer",
+        cure="restarts where there are fewer",
         evidence={
             "topologyKey": constraint.key,
             "domain": domain,

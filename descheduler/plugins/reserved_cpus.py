@@ -42,7 +42,7 @@ class Config:
     """Arguments of `ReservedCPUs`."""
 
     max_report_age: str = duration_text("3m")
-    """A node whose agent last looked longer ago than this is not judged, and the report says so."""
+    """A node whose agent last looked longer ago than this is not judged, and the report notes it."""
     min_pod_age: str = duration_text("5m")
     """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
@@ -53,7 +53,7 @@ class Config:
 
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
-    """A finding for each container on CPUs that somebody else keeps; a note for each node that cannot be judged."""
+    """A finding for each container on CPUs that someone else keeps; a note for each node that cannot be judged."""
     oldest = duration.seconds(config.max_report_age)
     for node in handle.nodes:
         if config.by_quantity:
@@ -115,7 +115,7 @@ _FOR = {
     "crane": "kept by Crane from pods that ask for it, as this one does",
 }
 _CURES = {
-    "hard": "its CPUs are its own until it ends: it has to move, or start anew",
+    "hard": "its CPUs are its own until it ends: it has to move, or be restarted",
     "fixable": "the agent takes the CPUs out of its cpuset; nothing has to move",
     "exposed": "nothing to do yet",
 }
@@ -159,11 +159,11 @@ def _shown(resource: str, nano: int) -> str:
 
 def _unknown(node: NodeView) -> Note:
     if node.reserved.source == "unreadable":
-        text = "the reservation cannot be read, so nobody can say which CPUs are kept: no pod is evicted for it"
+        text = "the reservation cannot be read, so it is unknown which CPUs are kept: no pod is evicted for it"
     else:
         text = (
             "the reservation is a quantity and no agent has published which CPUs it became: "
-            "nobody can say which CPUs are kept, no pod is evicted for it"
+            "it is unknown which CPUs are kept, no pod is evicted for it"
         )
     return Note(node=node.name, reason="ReservedCPUsUnknown", text=text)
 

@@ -78,7 +78,7 @@ def _free(node: NodeView) -> str:
     zones = FreeCapacity.of(node).zones
     policy = f"kubelet's topology policy is {node.topology_policy or 'unknown'}"
     if not zones:
-        return f"{policy}, and nobody reports the node's NUMA nodes"
+        return f"{policy}, and the node's NUMA nodes are not reported"
     free = ", ".join(f"{amounts['cpu']} on NUMA {number}" for number, amounts in zones.items() if "cpu" in amounts)
     return f"{policy}; free CPUs: {free or 'not reported'}"
 

@@ -1,7 +1,7 @@
 """Spellings of policy files that their authors could not know better: rewritten before the file is read strictly.
 
 Upstream's documents and its decoder disagree about the case of some keys, and drops the wrong one in silence; the
-two products write the same list in two shapes. Each rewriting of a key is told as a notice.
+two products write the same list in two shapes. Each rewriting of a key is reported as a notice.
 """
 
 from __future__ import annotations

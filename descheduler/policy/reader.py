@@ -69,7 +69,7 @@ def load(path: str, found_notices: list[Problem] | None = None) -> PolicyDocumen
 
 
 def parse(text: str, source: str, found_notices: list[Problem] | None = None) -> PolicyDocument:
-    """The policy that `text` writes; `found_notices` receives what is no mistake but worth a look."""
+    """The policy that `text` writes; `found_notices` receives what is no mistake but worth checking."""
     version, kind, place = kind_of(text)
     if version == "descheduler/v1alpha1":
         why = "this version is no longer understood, upstream dropped it in 0.30"
@@ -112,7 +112,7 @@ def notices(document: PolicyDocument, source: str) -> Iterator[Problem]:
 
 
 def _is_idle(entry: PluginConfig, judging: Sequence[str]) -> bool:
-    """Somebody took the trouble to give arguments to a plugin that is not enabled."""
+    """Someone took the trouble to give arguments to a plugin that is not enabled."""
     plugin = plugins.discover().get(entry.name)
     return plugin is not None and entry.name not in judging and entry.args != default_args(plugin.config)
 

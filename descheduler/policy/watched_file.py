@@ -1,4 +1,4 @@
-"""The policy of a descheduler that goes on running: read anew when it changes, the last good one kept meanwhile.
+"""The policy of a descheduler that goes on running: read again when it changes, the last good one kept meanwhile.
 
 With a folder the last good one also outlives the process.
 """
@@ -32,7 +32,7 @@ class PolicyFile:
         self._path = path
         self._kept = pathlib.Path(folder, KEPT) if folder and path else None
         self.notices: list[Problem] = []
-        """What is no mistake in the policy that holds, but worth a look."""
+        """What is no mistake in the policy that holds, but worth checking."""
         self.problems: tuple[Problem, ...] = ()
         """Why the file as it is does not hold; empty when it does."""
         self._text: str | None = None
@@ -47,7 +47,7 @@ class PolicyFile:
 
     @property
     def leader_election(self) -> LeaderElection | None:
-        """Koordinator's wishes about the Lease; None for a policy of upstream."""
+        """Koordinator's settings of the Lease; None for a policy of upstream."""
         return self.document.leader_election if isinstance(self.document, Configuration) else None
 
     @property
@@ -57,7 +57,7 @@ class PolicyFile:
         return duration.seconds(asked)
 
     def refresh(self) -> bool:
-        """Look again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
+        """Check again; whether another policy holds. A file that cannot be used changes nothing but `problems`."""
         before, self._text = self._text, None
         try:
             self._text = self._read()

@@ -1,4 +1,4 @@
-"""What changed since an earlier report: pods named anew, no longer named, and pods with another answer.
+"""What changed since an earlier report: pods named again, no longer named, and pods with another answer.
 
 The earlier report is the JSON one. Reports of other versions are not compared with: the difference says so.
 """

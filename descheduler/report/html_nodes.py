@@ -21,7 +21,7 @@ _WIDTH, _HEIGHT = 150, 9
 def bars(plan: EvictionPlan) -> Markup:
     """Every node that changes or has something wrong; of many, those that change most."""
     chosen = _chosen(plan.nodes)
-    headings = ("node", "CPUs requested", "memory requested", "pods#", "standing wrong#")
+    headings = ("node", "CPUs requested", "memory requested", "pods#", "misplaced#")
     table = page.table(headings, map(_row, chosen), empty="no node changes", stacked=True)
     left = len(plan.nodes) - len(chosen)
     more = el("p", f"and {left} more that change less: plan.json has them all", class_="note") if left else None

@@ -1,4 +1,4 @@
-"""A node's CPUs drawn by NUMA node: whose they are, and which of them a pod that stands wrong runs on."""
+"""A node's CPUs drawn by NUMA node: whose they are, and which of them a misplaced pod runs on."""
 
 from __future__ import annotations
 

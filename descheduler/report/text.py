@@ -156,7 +156,7 @@ def _nodes(plan: EvictionPlan) -> Iterator[str]:
         return
     yield "NODES, before → after"
     width = min(36, max(4, *(len(change.node) for change in plan.nodes)))
-    yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'pods standing wrong':>20}"
+    yield f"{_INDENT}{'node':<{width}}  {'pods':>9}  {'CPUs requested':>22}  {'misplaced pods':>20}"
     for change in plan.nodes:
         yield _node(change, width)
         yield from map(_zone, change.zones)

@@ -20,7 +20,7 @@ _WRONG = Mapping[str, Sequence[Outcome]]
 
 
 def chosen(plan: EvictionPlan, wrong: _WRONG, text: str = "") -> list[NodeView]:
-    """Nodes with `text` in their name or in that of a pod that stands wrong there; those with most such pods first."""
+    """Nodes with `text` in their name or in that of a misplaced pod there; those with most such pods first."""
     nodes = [node for node in plan.view.nodes.values() if text in node.name or _has(wrong.get(node.name, ()), text)]
     return sorted(nodes, key=lambda node: (-len(wrong.get(node.name, ())), node.name))
 
@@ -30,7 +30,7 @@ def _has(wrong: Sequence[Outcome], text: str) -> bool:
 
 
 def section(nodes: Sequence[NodeView], wrong: _WRONG) -> Markup:
-    """One row a node, one cell a zone: the darker, the more of its CPUs somebody has. `nodes` as `chosen`."""
+    """One row a node, one cell a zone: the darker, the more of its CPUs someone has. `nodes` as `chosen`."""
     zones = sorted({zone for node in nodes for zone in _zones(node)})
     if not zones:
         known = "None of these nodes has a NodeResourceTopology, so nothing is known of NUMA zones."
@@ -58,7 +58,7 @@ def _drawn(nodes: Sequence[NodeView]) -> list[NodeView]:
 
 
 def used(node: NodeView, zone: int) -> float | None:
-    """Part of the zone's CPUs that somebody has: the larger of what pods hold alone or is reserved, and of what the
+    """Part of the zone's CPUs that someone has: the larger of what pods hold alone or is reserved, and of what the
     report says is not available any more. None when neither is known."""
     parts = [part for part in (_held(node, zone), _reported(node, zone)) if part is not None]
     return max(parts, default=None)
@@ -103,7 +103,7 @@ def _cell(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> Child:
     part, here = used(node, zone), _misplaced(node, zone, wrong)
     words = "not reported" if part is None else f"{100 * part:.0f} %"
     ring = ";outline:3px solid var(--bad)" if here else ""
-    title = f"{node.name}, NUMA {zone}: {words}{f'; standing wrong: {here}' if here else ''}"
+    title = f"{node.name}, NUMA {zone}: {words}{f'; misplaced: {here}' if here else ''}"
     return el("span", words, title=title, style=f"{_shade(part)}{ring};{_BOX}")
 
 
@@ -117,7 +117,7 @@ def _shade(part: float | None) -> str:
 
 
 def _misplaced(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
-    """Pods that stand wrong with CPUs in this zone."""
+    """Misplaced pods with CPUs in this zone."""
     cpus = _cpus(node, zone)
     return ", ".join(outcome.pod.key for outcome in wrong if numa_map.held(outcome) & cpus)
 
@@ -125,12 +125,12 @@ def _misplaced(node: NodeView, zone: int, wrong: Sequence[Outcome]) -> str:
 def _key() -> Markup:
     shades = [el("li", el("span", class_="box", style=_shade(part)), f"{100 * part:.0f} %") for part in (0, 0.5, 1)]
     ring = el("span", class_="box", style="border:3px solid var(--bad)")
-    return el("ul", shades, el("li", ring, "a pod stands wrong here"), class_="legend")
+    return el("ul", shades, el("li", ring, "a misplaced pod is here"), class_="legend")
 
 
 def _node(node: NodeView, wrong: Sequence[Outcome]) -> Markup:
     pods = ", ".join(outcome.pod.key for outcome in wrong)
-    words = f"standing wrong: {pods}" if pods else "nothing stands wrong"
+    words = f"misplaced: {pods}" if pods else "no misplaced pods"
     facts = page.facts(list(_facts(node)))
     return el(
         "article",

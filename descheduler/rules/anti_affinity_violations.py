@@ -57,7 +57,7 @@ class Conflicts:
         self._gone: set[str] = set()
 
     def of(self, pod: PodView) -> Conflict | None:
-        """The first of the pod's terms that somebody present breaks; None when all hold."""
+        """The first of the pod's terms that someone present breaks; None when all hold."""
         uid = pod.uid
         for term, selected in self._terms(pod):
             together = selected.get(self._domain(pod.node, term.topology_key), {})

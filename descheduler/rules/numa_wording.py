@@ -9,12 +9,12 @@ from koordlite.model.topology import Topology
 _MIB = 2**20
 _FACTS = {
     "CPUOutsideAssignment": "may run on {where}; {cpus} were not promised",
-    "CPUSpansNUMA": "stands on NUMA {nodes}: {where}",
+    "CPUSpansNUMA": "is on NUMA {nodes}: {where}",
     "CPUWrongNUMA": "runs on {where}",
     "RemoteMemory": "{mib} MiB ({percent}) of its memory is not on NUMA {nodes}",
     "MemsSpanNUMA": "may take memory from NUMA {nodes} as well",
     "DeviceRemote": "devices {devices} are on another NUMA node",
-    "PodSpansNUMA": "its containers stand on NUMA {nodes}",
+    "PodSpansNUMA": "its containers are on NUMA {nodes}",
     "PolicyMismatch": "the node runs topology manager {node}, CPU manager {cpuManagerPolicy}",
 }
 
@@ -52,7 +52,7 @@ def cure(wrong: numa.Violation) -> str:
         return "the agent writes the promised cpuset again; nothing has to move"
     if wrong.reason == "PolicyMismatch":
         return "move it to a node whose kubelet runs that policy"
-    return "only a new start is aligned again: it has to move, or start anew"
+    return "only a new start is aligned again: it has to move, or be restarted"
 
 
 def _where(container: ContainerPlacement | None, topology: Topology) -> str:

@@ -92,7 +92,7 @@ class Endpoints:
         return _plain(HTTPStatus.SERVICE_UNAVAILABLE if late else HTTPStatus.OK, words)
 
     def _ready(self) -> Answer:
-        """It can serve, and reach the cluster. A cycle that failed for another reason is told, and counted."""
+        """It can serve, and reach the cluster. A cycle that failed for another reason is reported, and counted."""
         with self._lock:
             last = self._last
         if last is None:

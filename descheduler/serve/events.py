@@ -59,7 +59,7 @@ class EvictionEvent:
 def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> EvictionEvent | None:
     """The event for what became of an eviction; None when there is nothing to tell, as in a dry run.
 
-    Source: upstream `EvictPod`: the reason is the plugin, failures are told only where the policy asks for it.
+    Source: upstream `EvictPod`: the reason is the plugin, failures are reported only where the policy asks for it.
     """
     if attempt.goes:
         return EvictionEvent("Normal", outcome.main.plugin or "NotSet", _note(outcome.pod.node))

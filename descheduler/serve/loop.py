@@ -1,6 +1,6 @@
 """Cycle after cycle: look, decide, evict what may be evicted, tell. What one cycle learns is kept for the next.
 
-A cycle that fails is told and the next one comes, also where the fault is our own. A process that is not the leader
+A cycle that fails is reported and the next one comes, also where the fault is our own. A process that is not the leader
 decides and reports all the same, but evicts nothing.
 """
 
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CycleResult:
-    """One cycle, for everybody who is told."""
+    """One cycle, for all that report it."""
 
     number: int
     began: float

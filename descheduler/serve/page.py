@@ -1,4 +1,4 @@
-"""The front page of a running descheduler: the cluster by NUMA zone, what stands wrong, the last cycles; no scripts."""
+"""The front page of a running descheduler: the cluster by NUMA zone, misplaced pods, the last cycles; no scripts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
-        page.tile("Standing wrong", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
+        page.tile("Misplaced", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
         page.tile("Spared", len(plan.spare), spared),
     )
@@ -119,8 +119,8 @@ def _search(text: str) -> Markup:
 def _violations(outcomes: Sequence[Outcome]) -> Markup:
     rows = [_violation(outcome) for outcome in outcomes[:MAX_OUTCOMES]]
     heads = ("pod", "node", "what is wrong", "what becomes of it")
-    table = page.table(heads, rows, empty="no pod stands wrong", stacked=True)
-    return page.section("What stands wrong", table, note=_more(len(outcomes)))
+    table = page.table(heads, rows, empty="no misplaced pods", stacked=True)
+    return page.section("Misplaced pods", table, note=_more(len(outcomes)))
 
 
 def _more(count: int) -> str | None:

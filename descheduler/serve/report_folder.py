@@ -30,7 +30,7 @@ class Folder:
 
     def tell_on(self, result: CycleResult) -> None:
         """`tell` for a loop: a report that cannot be written is logged, for a full disk is no reason to end, to be
-        started anew and so to evict before the interval is over."""
+        restarted and so to evict before the interval is over."""
         try:
             self.tell(result)
         except OSError as error:

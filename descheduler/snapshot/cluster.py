@@ -1,6 +1,6 @@
 """Objects from an API server: every list in parts, each object made small before the next part is asked for.
 
-Nodes and pods have to be readable. Of the rest, what may not be read or does not exist is told, and the rules that
+Nodes and pods have to be readable. Of the rest, what may not be read or does not exist is reported, and the rules that
 would ask for it know that it is missing.
 """
 

@@ -26,7 +26,7 @@ _RESERVED = "go.crane.io/reserved-system-cpus"
 
 
 class NRTObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A topology.crane.io NodeResourceTopology, as far as somebody decides on it."""
+    """A topology.crane.io NodeResourceTopology, as far as a rule uses it."""
 
     metadata: objects.ObjectMeta = objects.ObjectMeta()
     attributes: dict[str, str] | None = None

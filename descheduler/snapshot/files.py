@@ -44,7 +44,7 @@ _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclasses.dataclass
 class Objects:
-    """What was read: by kind, the last object of a name wins, because a later file is the later wish."""
+    """What was read: by kind, the last object of a name wins, because a later file is the newer version."""
 
     by_kind: dict[str, dict[tuple[str, str], Any]] = dataclasses.field(
         default_factory=lambda: {kind: {} for kind in SHAPES}

@@ -136,7 +136,7 @@ def as_promised(pod: Pod, home: NodeView, alloc: PodCPUAlloc | None) -> tuple[Co
 
 
 def numa_policy(pod: Pod, home: NodeView) -> str:
-    """Koordinator's word for how the pod is to be aligned: the pod's own wish, else the node's; empty for neither."""
+    """Koordinator's word for how the pod is to be aligned: the pod's own policy, else the node's; empty for neither."""
     return pod.numa_policy or node_numa_policy(home)
 
 

@@ -105,7 +105,7 @@ def _one_by_one(held: bytes, file: BinaryIO, path: str, make: Callable[[bytes], 
             made = make(found)
         except (ValueError, RecursionError) as error:
             why = f"the object that begins {text.beginning!r} cannot be read: {getattr(error, 'msg', None) or error}"
-            do = "the file was cut off or changed by hand: make it anew"
+            do = "the file was cut off or changed by hand: create it again"
             raise InputError(Problem(path, "$.items", "", why, do)) from error
         yield found, made
 
@@ -123,7 +123,7 @@ class _Text:
         return self._text[self._at : self._at + _SHOWN_CHARACTERS]
 
     def next(self) -> tuple[bytes, bool]:
-        """The next object, and whether the list ends after it; ValueError when it cannot be told where it ends."""
+        """The next object, and whether the list ends after it; ValueError when it cannot be known where it ends."""
         while True:
             try:
                 end = _scan(self._text, self._at)[1]

@@ -16,7 +16,7 @@ class AnomalyCondition:
     """How often a node must be found too full before pods leave it. What is left out is taken from the level above."""
 
     timeout: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
-    """A node that counts as too full is observed anew after this time; 1m unless given."""
+    """A node that counts as too full is observed again after this time; 1m unless given."""
     consecutive_abnormalities: int | None = bounded(None, ge=1)
     """In how many cycles in a row it must be too full; 1: the first is enough; 5 unless given."""
     consecutive_normalities: int | None = bounded(None, ge=1)

@@ -1,4 +1,4 @@
-"""Which nodes are too full and which have room, by percentages of what they have.
+"""Which nodes are too full and which are underutilized, by percentages of what they have.
 
 Source of the rules: upstream `nodeutilization` (classifier, normalizer). A resource that a node does not have is not
 compared; a percentage is a float, an amount at a percentage is cut to whole units.

@@ -1,8 +1,7 @@
-"""Pods leave full nodes one by one, while a node has too much and the others have room for it.
+"""Pods leave full nodes one by one, while a node has too much and the others are underutilized for it.
 
-Source: upstream `evictPodsFromSourceNodes`. Upstream counts the free room of all destinations as one sum; whether one
-of them takes this very pod is what `nodeFit` asks.
-"""
+Source: upstream `evictPodsFromSourceNodes`. Upstream counts the free capacity of all destinations as one sum; whether
+one of them takes this very pod is what `nodeFit` asks."""
 
 from __future__ import annotations
 

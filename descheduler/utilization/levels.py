@@ -90,7 +90,7 @@ def by_metrics(nodes: Iterable[NodeView], tracked: frozenset[str], measured: Usa
         sample = measured.nodes.get(node.name, {})
         lacking = sorted(tracked - {"pods"} - set(sample))
         if measured.absent or lacking:
-            why = measured.absent or f"the metrics API says nothing of {', '.join(lacking)} on node {node.name}"
+            why = measured.absent or f"the metrics API does not report {', '.join(lacking)} on node {node.name}"
             return Measure((), lambda pod: None, missing=why)
         used = {name: sample[name] for name in tracked - {"pods"}} | {"pods": len(node.pods)}
         levels.append(Level(node, capacity(node), used))

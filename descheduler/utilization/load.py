@@ -35,7 +35,7 @@ class Load:
 
     @property
     def kind(self) -> Kind:
-        """Too full, with room, or neither; by all that is used, and by what prod pods use.
+        """Too full, underutilized, or neither; by all that is used, and by what prod pods use.
 
         Source: Koordinator `classifyNodes`.
         """
@@ -70,7 +70,7 @@ class Limits:
     prod_high: Amounts
     prod_low: Amounts
     prod: bool = False
-    """Prod pods have thresholds of their own. Without them, Koordinator takes every node for one with room."""
+    """Prod pods have thresholds of their own. Without them, Koordinator takes every node for one underutilized."""
 
 
 def above(used: Amounts, limits: Amounts) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ _UNKNOWN = Limits({}, {}, {}, {})
 def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -> Load:
     """Source: Koordinator `getNodeUsage`: measured use of the system and of all pods; `pods` is their number.
 
-    `prod`: somebody asks what prod pods use.
+    `prod`: someone asks what prod pods use.
     """
     measured = usage.nodes[node.name]
     pods = [pod for pod in node.pods if is_prod(pod)] if prod else []
@@ -158,7 +158,7 @@ class Thresholds:
         return cls(pool, names, *means)
 
     def limits(self, held: Amounts) -> Limits:
-        """Amounts at which a node that has `held` is too full, or has room."""
+        """Amounts at which a node that has `held` is too full, or is underutilized."""
         high, low = self._pair(self.pool.high_thresholds, self.pool.low_thresholds)
         prod_high, prod_low = self._pair(self.pool.prod_high_thresholds, self.pool.prod_low_thresholds)
         means = (self.average, self.prod_average)
@@ -171,8 +171,8 @@ class Thresholds:
         )
 
     def _pair(self, high: classify.Percent, low: classify.Percent) -> tuple[classify.Percent, classify.Percent]:
-        """What has no low threshold has room up to its high one; what has neither is never too full. As a deviation, a
-        low threshold of 0 takes the resource out of the comparison.
+        """What has no low threshold is underutilized up to its high one; what has neither is never too full. As a
+        deviation, a low threshold of 0 takes the resource out of the comparison.
 
         Koordinator drops a high threshold that has no low one.
         """

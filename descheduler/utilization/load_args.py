@@ -49,7 +49,7 @@ class NodePool:
     high_thresholds: Mapping[str, float] = _percentages()
     """Percent by resource: a node above any of them is too full."""
     low_thresholds: Mapping[str, float] = _percentages()
-    """Percent by resource: a node at or below all of them has room."""
+    """Percent by resource: a node at or below all of them is underutilized."""
     prod_high_thresholds: Mapping[str, float] = _percentages()
     """The same for what prod pods use alone."""
     prod_low_thresholds: Mapping[str, float] = _percentages()
@@ -80,7 +80,7 @@ class Config:
     dry_run: bool = False
     """Name pods, but let none go."""
     number_of_nodes: int = bounded(0, ge=0)
-    """Do nothing while this many nodes or fewer have room."""
+    """Do nothing while this many nodes or fewer are underutilized."""
     node_metric_expiration_seconds: int | None = bounded(180, ge=1)
     """A node whose NodeMetric is older is not compared; null: any age will do."""
     evictable_namespaces: Namespaces = EVERY_NAMESPACE
@@ -90,13 +90,13 @@ class Config:
     pod_selectors: tuple[PodSelector, ...] = ()
     """Only pods that one of these selects may leave; empty: all."""
     node_fit: bool = True
-    """A pod leaves only when one of the nodes that have room would take it."""
+    """A pod leaves only when one of the nodes that are underutilized would take it."""
     use_deviation_thresholds: bool = False
     """Thresholds are distances from the mean of the nodes."""
     high_thresholds: Mapping[str, float] = _percentages()
     """Percent by resource: a node above any of them is too full."""
     low_thresholds: Mapping[str, float] = _percentages()
-    """Percent by resource: a node at or below all of them has room."""
+    """Percent by resource: a node at or below all of them is underutilized."""
     prod_high_thresholds: Mapping[str, float] = _percentages()
     """The same for what prod pods use alone."""
     prod_low_thresholds: Mapping[str, float] = _percentages()

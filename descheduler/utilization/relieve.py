@@ -1,6 +1,7 @@
-"""Pods leave nodes that are too full by measured use, as long as the nodes that have room can take what they use.
+"""Pods leave nodes that are too full by measured use, as long as the nodes that are underutilized can take what they
+use.
 
-Source: Koordinator `evictPodsFromSourceNodes`. Room at a node is booked when a pod really goes, not when it is
+Source: Koordinator `evictPodsFromSourceNodes`. Capacity of a node is booked when a pod really goes, not when it is
 considered, and in the order in which pods go.
 """
 
@@ -182,7 +183,7 @@ class Pass:
             severity="exposed" if self.dry_run else "hard",
             promise=f"at most {shown(most)} of {source.node.name} is used{' by prod pods' if self.prod else ''}",
             fact=self.sentence(source),
-            cure="dryRun of LowNodeLoad is on: it stays" if self.dry_run else "it leaves for a node that has room",
+            cure="dryRun of LowNodeLoad is on: it stays" if self.dry_run else "it leaves for an underutilized node",
             evidence={
                 "node": source.node.name,
                 **{f"{name}Percent": value for name, value in percent.items()},

@@ -182,7 +182,7 @@ def test_reserved_cpus_are_not_free(cluster: Any) -> None:
 def test_a_node_nobody_reports_on_cannot_keep_a_promise(cluster: Any) -> None:
     pinned_pair(cluster, single=True)
     cluster.node("c")
-    assert search(cluster).by_node["c"] == "nobody reports the node's NUMA nodes"
+    assert search(cluster).by_node["c"] == "the node's NUMA nodes are not reported"
 
 
 def test_cpus_of_its_own_may_come_from_two_nodes_when_nothing_else_was_promised(cluster: Any) -> None:

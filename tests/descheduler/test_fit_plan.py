@@ -46,7 +46,7 @@ def zones(cluster: Any) -> Any:
     return cluster
 
 
-UNEVEN = f"pods would lie too unevenly over {ZONE}"
+UNEVEN = f"pods would be spread too unevenly over {ZONE}"
 
 
 def test_a_pod_does_not_fit_where_its_kind_is_already_crowded(zones: Any) -> None:

@@ -26,7 +26,7 @@ def judge(cluster: Any, **config: Any) -> list[Finding | Note]:
         pytest.param(
             {"cpuset": "6-9", "single_numa": True, "exclusive": True},
             ("CPUSpansNUMA", "hard"),
-            "stands on NUMA 0-1: CPUs 6-9 (NUMA 0-1)",
+            "is on NUMA 0-1: CPUs 6-9 (NUMA 0-1)",
             id="CPUs over two nodes",
         ),
         pytest.param(
@@ -122,4 +122,4 @@ def test_a_stale_placement_is_said(cluster: Any, placed: Place) -> None:
     cluster.pod("p", "a")
     (note,) = judge(cluster)
     assert isinstance(note, Note)
-    assert note.text == "the agent last looked 1h ago, more than 3m: its pods are not judged"
+    assert note.text == "the agent last reported 1h ago, more than 3m: its pods are not judged"

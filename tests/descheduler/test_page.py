@@ -1,4 +1,4 @@
-"""The front page of a running descheduler: how full zones are, what stands wrong, distances, the last cycles."""
+"""The front page of a running descheduler: how full zones are, misplaced pods, distances, the last cycles."""
 
 from __future__ import annotations
 
@@ -111,18 +111,18 @@ def listed(text: str, heading: str) -> str:
 @pytest.mark.parametrize(
     ("asked", "nodes"),
     [("", "abc"), ("a", "a"), ("db-0", "a"), ("b", "ab")],
-    ids=["all", "a node", "a pod that stands wrong", "part of either"],
+    ids=["all", "a node", "a misplaced pod", "part of either"],
 )
 def test_names_are_looked_for_when_asked(full: Cluster, asked: str, nodes: str) -> None:
     text = page.document(told(full), (), asked)
     rows = listed(text, "Nodes by NUMA zone")
     assert [name for name in "abc" if re.search(rf"\s{name}\s", rows)] == list(nodes)
-    assert "default/db-0" in listed(text, "What stands wrong")
+    assert "default/db-0" in listed(text, "Misplaced pods")
 
 
 def test_pods_of_other_nodes_are_left_out_when_asked(full: Cluster) -> None:
     text = page.document(told(full), (), "c")
-    assert "no pod stands wrong" in listed(text, "What stands wrong")
+    assert "no misplaced pods" in listed(text, "Misplaced pods")
     assert "None of these nodes has" in listed(text, "Nodes by NUMA zone")
 
 
@@ -158,7 +158,7 @@ def test_a_finding_without_a_promise_has_only_its_fact(cluster: Cluster) -> None
     finding = Finding(pod=pod.uid, container="*", plugin="X", reason="Odd", severity="hard", promise="", fact="is odd")
     assert this.plan is not None
     plan = dataclasses.replace(this.plan, spare=(Outcome(pod, (finding,), "spare", "p", (Refusal("No", "no"),)),))
-    wrong = listed(page.document(dataclasses.replace(this, plan=plan), ()), "What stands wrong")
+    wrong = listed(page.document(dataclasses.replace(this, plan=plan), ()), "Misplaced pods")
     assert "is odd" in wrong and "promised" not in wrong
 
 

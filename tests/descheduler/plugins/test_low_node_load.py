@@ -70,8 +70,10 @@ def test_pods_leave_until_the_node_uses_little_enough(loaded: Any) -> None:
     ("more", "notes"),
     [
         pytest.param("highThresholds: {cpu: 80}\n", ["NoNodeTooFull"], id="at the threshold is not above it"),
-        pytest.param("highThresholds: {cpu: 50}\nlowThresholds: {cpu: 5}\n", ["NoNodeHasRoom"], id="nobody has room"),
-        pytest.param(BOUNDS + "numberOfNodes: 3\n", ["TooFewNodesHaveRoom"], id="too few have room"),
+        pytest.param(
+            "highThresholds: {cpu: 50}\nlowThresholds: {cpu: 5}\n", ["NoUnderutilizedNode"], id="nobody has room"
+        ),
+        pytest.param(BOUNDS + "numberOfNodes: 3\n", ["TooFewUnderutilizedNodes"], id="too few have room"),
         pytest.param("paused: true\n" + BOUNDS, ["Paused"], id="paused"),
     ],
 )

@@ -54,9 +54,11 @@ def test_pods_leave_until_the_node_is_at_its_target(uneven: Any) -> None:
 @pytest.mark.parametrize(
     ("config", "note"),
     [
-        pytest.param({"thresholds": {"cpu": 5}}, "NoNodeHasRoom", id="nobody has room"),
-        pytest.param({"number_of_nodes": 1}, "TooFewNodesHaveRoom", id="too few have room"),
-        pytest.param({"thresholds": {"cpu": 80}, "target_thresholds": {"cpu": 90}}, "EveryNodeHasRoom", id="all do"),
+        pytest.param({"thresholds": {"cpu": 5}}, "NoUnderutilizedNode", id="nobody has room"),
+        pytest.param({"number_of_nodes": 1}, "TooFewUnderutilizedNodes", id="too few have room"),
+        pytest.param(
+            {"thresholds": {"cpu": 80}, "target_thresholds": {"cpu": 90}}, "EveryNodeUnderutilized", id="all do"
+        ),
         pytest.param({"target_thresholds": {"cpu": 80}}, "NoNodeTooFull", id="at the target is not above it"),
     ],
 )
@@ -90,7 +92,7 @@ def test_the_room_of_the_others_is_a_bound(uneven: Any) -> None:
 
 def test_cordoned_nodes_take_nothing(uneven: Any) -> None:
     next(o for o in uneven.objects if o["metadata"]["name"] == "b")["spec"]["unschedulable"] = True
-    assert talk(uneven.view()) == ([], ["NoNodeHasRoom"])
+    assert talk(uneven.view()) == ([], ["NoUnderutilizedNode"])
 
 
 def test_the_node_reservation_is_not_there_to_be_used(cluster: Any) -> None:

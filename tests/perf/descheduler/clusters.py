@@ -4,7 +4,7 @@
 
 Pods come from workloads of 5 to 100 replicas with owners, labels, several containers, volumes and statuses. One in five
 workloads has affinity, one in five spread constraints; one node in twelve is tainted; one workload in three has a
-PodDisruptionBudget. About one pod in fifty stands wrong in some way that one of the plugins finds.
+PodDisruptionBudget. About one pod in fifty is misplaced in some way that one of the plugins finds.
 """
 
 from __future__ import annotations
