@@ -71,6 +71,8 @@ class _Server:
     error: str | None
 
     def request(self, method: str, path: str, *, body: object = None) -> Answer:
+        if (method, path) == ("GET", "/api/v1"):  # Which version of Eviction the server speaks.
+            return Answer(200, {}, b"{}")
         assert (method, path.rpartition("/")[2], bool(body)) == ("POST", "eviction", True)
         if self.error:
             raise ApiError(500, "InternalError", self.error)
