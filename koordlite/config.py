@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -88,6 +89,15 @@ class Settings:
     record: FlightRecord = FlightRecord()
     strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
+
+
+def named(path: str | None) -> Settings:
+    """The settings in the file at `path`, else in the one that KOORDLITE_CONFIG names, else the defaults.
+
+    The agent's pod sets it for every command that is run there. ConfigError as `load`.
+    """
+    chosen = path or os.environ.get("KOORDLITE_CONFIG", "")
+    return load(pathlib.Path(chosen)) if chosen else default()
 
 
 def default() -> Settings:

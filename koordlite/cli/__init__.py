@@ -105,7 +105,7 @@ def _machine(command: argparse.ArgumentParser) -> None:
         "--node", "--node-name", dest="node", metavar="NAME", help="name of this machine's Node (default: $NODE_NAME)"
     )
     group.add_argument("--kubepods", metavar="GROUP", help="kubelet's top cgroup, if it is not kubepods")
-    group.add_argument("--config", metavar="FILE", help="koordlite.yaml")
+    group.add_argument("--config", metavar="FILE", help="koordlite.yaml (default: what KOORDLITE_CONFIG names)")
 
 
 def _run(command: argparse.ArgumentParser) -> None:

@@ -52,7 +52,7 @@ class Machine:
 
 def settings(args: argparse.Namespace) -> Settings:
     """Settings of the file, overridden by the options."""
-    chosen = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    chosen = config.named(args.config)
     given = {
         "node": args.node,
         "kubepods": args.kubepods,

@@ -64,7 +64,7 @@ def _seconds(seconds: float) -> float:
 
 
 def _folder(args: argparse.Namespace) -> pathlib.Path:
-    settings = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    settings = config.named(args.config)
     return pathlib.Path(args.state_dir or settings.agent.state_dir)
 
 

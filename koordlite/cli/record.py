@@ -39,7 +39,7 @@ def record(args: argparse.Namespace) -> int:
 
 def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     """Out of a record that is there, also while its agent writes on."""
-    settings = config.load(pathlib.Path(args.config)) if args.config else config.default()
+    settings = config.named(args.config)
     found = Record(pathlib.Path(args.source or settings.record.folder))
     since = time.time() - _positive(args.last, "--last")
     for _ in found.moments(since=since):

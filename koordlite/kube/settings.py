@@ -37,11 +37,12 @@ class ClusterSettings:
     never asks there."""
     kubelet_ca_file: str = ""
     """Certificates that kubelet's own must be signed by. Empty: the cluster's. Kubelet signs its certificate itself
-    unless serverTLSBootstrap is set in its configuration."""
+    unless serverTLSBootstrap is set in its configuration. It must be for the node's name or for kubelet's address."""
     kubelet_verify: bool = True
     """Whether kubelet's certificate is verified. Without it anybody on the node's network can answer for kubelet."""
     kubelet_token_file: str = f"{SERVICE_ACCOUNT}/token"
-    """Bearer token for kubelet; read again every minute."""
+    """Bearer token for kubelet; read again every minute. Where this default is not there, as outside a pod, kubelet is
+    asked with the credentials for the API server."""
     kubelet_folder: str = "/var/lib/kubelet"
     """Kubelet's folder with cpu_manager_state."""
 

@@ -138,3 +138,15 @@ def test_any_default_survives_being_printed() -> None:
 
     lines = documented.section("awkward", Awkward())
     assert strict.load("\n".join(lines), File, "printed").awkward == Awkward()
+
+
+def test_the_environment_names_the_file_where_no_option_does(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_option, by_environment = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    by_option.write_text("agent: {node: a}")
+    by_environment.write_text("agent: {node: b}")
+    assert config.named(None) == config.default()
+    monkeypatch.setenv("KOORDLITE_CONFIG", str(by_environment))
+    assert config.named(None).agent.node == "b"
+    assert config.named(str(by_option)).agent.node == "a"

@@ -8,6 +8,7 @@ import os
 import ssl
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 from apibench import NoFiles
-from tinyapi import Reply, Request, client
+from tinyapi import Reply, Request, client, kubeconfig
 
+from koordlite.kube.client import access
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.kubelet import http as kubelet_http
 from koordlite.kube.kubelet.http import KubeletHttp
@@ -82,12 +84,12 @@ def _tls_kubelet(certificate: tuple[Path, Path], token: str) -> Iterator[int]:
         server.server_close()
 
 
-def _direct(tmp_path: Path, **settings: Any) -> KubeletHttp:
+def _direct(tmp_path: Path, node_name: str = "n1", **settings: Any) -> KubeletHttp:
     token = tmp_path / "token"
     token.write_text("right\n")
     api = client(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     chosen = ClusterSettings(kubelet_token_file=str(token), **settings)
-    made = kubelet_http.connect(chosen, "127.0.0.1", node_name="n1", api=api, user_agent="test")
+    made = kubelet_http.connect(chosen, "127.0.0.1", node_name=node_name, api=api, user_agent="test")
     assert made is not None
     return made
 
@@ -104,8 +106,57 @@ def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Path, certificate
 
 
 def test_verification_can_be_given_up_in_words(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    with _tls_kubelet(certificate, "right") as port, pytest.warns(match="Unverified HTTPS"):
+    with _tls_kubelet(certificate, "right") as port, warnings.catch_warnings(record=True) as warned:
         assert _direct(tmp_path, kubelet_port=port, kubelet_verify=False).config().cpu_manager_policy == "static"
+    assert not warned, "the library says nothing at each request"
+
+
+@pytest.fixture(scope="module")
+def self_signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """What kubelet serves with when it has no other: signed by a CA of its own, its only name DNS:n1 (recorded of
+    Kubernetes 1.36)."""
+    folder = tmp_path_factory.mktemp("kubelet-pki")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    (folder / "san").write_text("subjectAltName=DNS:n1\nbasicConstraints=critical,CA:FALSE\n")
+    new = ("-newkey", "rsa:2048", "-nodes")
+    openssl("req", "-x509", *new, "-days", "2", "-subj", "/CN=n1-ca@1", "-keyout", "ca.key", "-out", "ca.crt")
+    openssl("req", *new, "-subj", "/CN=n1@1", "-keyout", "kubelet.key", "-out", "kubelet.csr")
+    signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "san")
+    openssl("x509", "-req", "-in", "kubelet.csr", *signing, "-out", "leaf.crt")
+    (folder / "kubelet.crt").write_text((folder / "leaf.crt").read_text() + (folder / "ca.crt").read_text())
+    return folder / "kubelet.crt", folder / "kubelet.key"
+
+
+def test_a_certificate_for_the_nodes_name_is_good_at_its_address(
+    tmp_path: Path, self_signed: tuple[Path, Path]
+) -> None:
+    with _tls_kubelet(self_signed, "right") as port:
+        made = _direct(tmp_path, kubelet_port=port, kubelet_ca_file=str(self_signed[0]))
+        assert made.config().cpu_manager_policy == "static"
+        named = _direct(tmp_path, kubelet_port=port, kubelet_ca_file=str(self_signed[0]), kubelet_address="127.0.0.1")
+        assert named.config().cpu_manager_policy == "static"
+
+
+def test_a_certificate_of_another_node_is_refused(tmp_path: Path, self_signed: tuple[Path, Path]) -> None:
+    with (
+        _tls_kubelet(self_signed, "right") as port,
+        pytest.raises(ApiUnreachable, match="certificate is not valid for"),
+    ):
+        _direct(tmp_path, node_name="n2", kubelet_port=port, kubelet_ca_file=str(self_signed[0])).config()
+
+
+def test_outside_a_pod_the_credentials_of_the_kubeconfig_are_kubelets_too(
+    tmp_path: Path, self_signed: tuple[Path, Path]
+) -> None:
+    path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", token="right")
+    api = access.connect(str(path), None, user_agent="test/1")
+    with _tls_kubelet(self_signed, "right") as port:
+        chosen = ClusterSettings(kubelet_port=port, kubelet_ca_file=str(self_signed[0]))
+        made = kubelet_http.connect(chosen, "127.0.0.1", node_name="n1", api=api, user_agent="test")
+        assert made is not None and made.config().cpu_manager_policy == "static"
 
 
 def test_a_wrong_token_is_kubelet_s_own_refusal(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

@@ -57,6 +57,11 @@ class Api:
         return str(self._client.configuration.host)
 
     @property
+    def client(self) -> Any:
+        """What it was made of, for other servers that take the same credentials."""
+        return self._client
+
+    @property
     def ca_file(self) -> str:
         """File with the certificates the server is verified by; empty when it is the system's."""
         return str(self._client.configuration.ssl_ca_cert or "")

@@ -37,17 +37,54 @@ def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Any
 
 
 def bare(
-    url: str, *, user_agent: str, ca_file: str = "", verify: bool = True, token: Callable[[], str] | None = None
+    url: str,
+    *,
+    user_agent: str,
+    ca_file: str = "",
+    verify: bool = True,
+    server_name: str = "",
+    token: Callable[[], str] | None = None,
+    like: Any = None,
 ) -> Any:
-    """A client for a server that no kubeconfig names, such as kubelet; `token` is asked before each request."""
+    """A client for a server that no kubeconfig names, such as kubelet.
+
+    Its certificate must be for `server_name` where that is given, else for the host of `url`. `token` is asked before
+    each request; without it the credentials are those of the client `like`.
+    """
     from kubernetes.client.configuration import Configuration
 
     settings = Configuration(host=url)
     settings.verify_ssl = verify
     settings.ssl_ca_cert = ca_file or None
+    settings.tls_server_name = server_name or None
     if token is not None:
         _ask_for_token(settings, token)
+    elif like is not None:
+        _same_credentials(settings, like.configuration)
+    if not verify:
+        _without_warnings()
     return _client(settings, user_agent)
+
+
+def _same_credentials(settings: Configuration, other: Configuration) -> None:
+    """Certificate and token of another server; its own hook would also take over its address."""
+    settings.cert_file, settings.key_file = other.cert_file, other.key_file
+    if "BearerToken" in other.api_key:
+
+        def refresh(configuration: Configuration) -> None:
+            configuration.api_key["BearerToken"] = other.get_api_key_with_prefix("BearerToken") or ""
+
+        settings.api_key["BearerToken"] = ""
+        settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
+
+
+def _without_warnings() -> None:
+    """The library warns at each request; whoever switched verification off knows."""
+    import warnings
+
+    import urllib3
+
+    warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
 
 
 def token_reader(path: str, now: Callable[[], float] = time.monotonic) -> Callable[[], str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
+from collections.abc import Callable
+
 import msgspec
 
 from koordlite.kube.client import credentials, paging
@@ -11,17 +14,26 @@ from koordlite.kube.kubelet.configz import KubeletConfig, parse_configz
 from koordlite.kube.settings import ClusterSettings
 
 TIMEOUT = (2.0, 5.0)
+_FOR_ANOTHER = "certificate is not valid for"
+"""How OpenSSL says that a certificate it trusts is for another name or address."""
 
 
 class KubeletHttp:
     """Asks one kubelet. Errors are those of `Api.request`."""
 
     def __init__(
-        self, api: Api, *, prefix: str = "", read_only: Api | None = None, times: RequestTimes | None = None
+        self,
+        api: Api,
+        *,
+        prefix: str = "",
+        otherwise: Api | None = None,
+        read_only: Api | None = None,
+        times: RequestTimes | None = None,
     ) -> None:
-        """`prefix` is the path of the proxy when `api` is the API server; `read_only` is asked for pods only, when
-        `api` refuses or does not answer."""
-        self._api, self._prefix, self._read_only = api, prefix, read_only
+        """`prefix` is the path of the proxy when `api` is the API server. `otherwise` is the same kubelet by another
+        name, when its certificate is not for the first. `read_only` is asked for pods only, when `api` refuses or does
+        not answer."""
+        self._api, self._prefix, self._otherwise, self._read_only = api, prefix, otherwise, read_only
         self._times = times or RequestTimes()
 
     def config(self) -> KubeletConfig:
@@ -40,7 +52,14 @@ class KubeletHttp:
 
     def _get(self, api: Api, prefix: str, path: str) -> bytes:
         with self._times.measured("GET", path):
-            return api.request("GET", f"{prefix}{path}", timeout=TIMEOUT).body
+            try:
+                return api.request("GET", f"{prefix}{path}", timeout=TIMEOUT).body
+            except ApiUnreachable as error:
+                if api is not self._api or self._otherwise is None or _FOR_ANOTHER not in str(error):
+                    raise
+                body = self._otherwise.request("GET", path, timeout=TIMEOUT).body
+                self._api, self._otherwise = self._otherwise, self._api
+                return body
 
 
 def connect(
@@ -62,11 +81,28 @@ def connect(
         return KubeletHttp(api, prefix=f"/api/v1/nodes/{node_name}/proxy", read_only=read_only, times=times)
     if not address:
         return None
-    client = credentials.bare(
-        f"https://{host}:{settings.kubelet_port}",
-        user_agent=user_agent,
-        ca_file=settings.kubelet_ca_file or api.ca_file,
-        verify=settings.kubelet_verify,
-        token=credentials.token_reader(settings.kubelet_token_file),
-    )
-    return KubeletHttp(Api(client), read_only=read_only, times=times)
+
+    def client(server_name: str) -> Api:
+        return Api(
+            credentials.bare(
+                f"https://{host}:{settings.kubelet_port}",
+                user_agent=user_agent,
+                ca_file=settings.kubelet_ca_file or api.ca_file,
+                verify=settings.kubelet_verify,
+                server_name=server_name,
+                token=_token(settings),
+                like=api.client,
+            )
+        )
+
+    # A certificate that kubelet signed itself is for the node's name alone; one of the cluster may be for either.
+    names = (node_name, "") if not settings.kubelet_address else ("", node_name)
+    return KubeletHttp(client(names[0]), otherwise=client(names[1]), read_only=read_only, times=times)
+
+
+def _token(settings: ClusterSettings) -> Callable[[], str] | None:
+    """The token of the service account; None outside a pod, where it is not there and nobody named another."""
+    path = settings.kubelet_token_file
+    if path == ClusterSettings().kubelet_token_file and not pathlib.Path(path).exists():
+        return None
+    return credentials.token_reader(path)
