@@ -14,7 +14,7 @@ _RECLAIMABLE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 
 
 def of_group(raw: bytes, *, version: int, page_bytes: int, below: bool = False) -> dict[int, int]:
-    """NUMA node → bytes of `memory.numa_stat`, page cache included; ValueError when it does not look like one.
+    """NUMA node → bytes of `memory.numa_stat`, page cache included; ValueError when it has another form.
 
     v1 counts pages in its row `total`, without the groups below; with `below` in `hierarchical_total`. v2 counts bytes,
     always with the groups below: the rows `anon` and `file` together. Source: Linux

@@ -1,4 +1,4 @@
-"""Being told by the kernel that threads wait for CPU: triggers on pressure files.
+"""Notices from the kernel that threads wait for CPU: triggers on pressure files.
 
 Rules of the Linux document "PSI - Pressure Stall Information": one write of `some STALL_US WINDOW_US` to a pressure
 file makes a trigger that lives as long as the descriptor; a window is 0.5 to 10 s; poll(2) answers POLLPRI at most
@@ -15,7 +15,7 @@ from typing import Literal
 
 SHORTEST_WINDOW_US = 500_000
 STALL_US = 25_000
-"""Stall within a window that is worth a closer look: a twentieth of it."""
+"""Stall within a window that is worth a measurement: a twentieth of it."""
 
 Event = Literal["quiet", "pressure", "gone"]
 

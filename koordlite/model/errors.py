@@ -1,7 +1,7 @@
 """What can be wrong, as values and as exceptions.
 
     KoordliteError
-    ├── InputError         somebody wrote something we cannot accept: carries Problems
+    ├── InputError         outside input that cannot be accepted: carries Problems
     │   └── ConfigError    ... in one of our own configuration files
     ├── HardwareAbsent     the machine lacks a feature that was declared `required`
     ├── PlanConflict       two strategies want different values in one file
@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in outside input, said so that its author can fix it."""
+    """One thing that is wrong in outside input, worded so that its author can fix it."""
 
     object: str
     """Whose input it is: `node/node-a`, `configmap/koordinator-system/slo-controller-config`, a file with its line."""

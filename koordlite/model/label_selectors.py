@@ -67,7 +67,7 @@ def labels_match(selector: objects.LabelSelector | None, labels: Labels) -> bool
 
 
 def key(selector: objects.LabelSelector | None) -> Hashable:
-    """Equal for selectors that are written alike."""
+    """Equal for selectors that are written the same."""
     if selector is None:
         return None
     return tuple(sorted((selector.match_labels or {}).items())), selector.match_expressions

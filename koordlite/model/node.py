@@ -50,7 +50,7 @@ class SystemQoS:
 
     @property
     def exclusive_cpus(self) -> CPUSet:
-        """CPUs nobody but SYSTEM pods may use."""
+        """CPUs that only SYSTEM pods may use."""
         return self.cpuset if self.exclusive else EMPTY
 
 

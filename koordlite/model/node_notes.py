@@ -33,9 +33,9 @@ class NodeNotes:
     third_party: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
     """What another scheduler (YARN) has handed out of the batch resources, by resource."""
     raw_allocatable: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
-    """cpu and memory of status.allocatable before somebody multiplied them."""
+    """cpu and memory of status.allocatable before they were multiplied."""
     cpu_normalization: float | None = None
-    """What a CPU of this node is worth, as the Node tells the schedulers."""
+    """What a CPU of this node is worth, as the Node publishes it for schedulers."""
 
     def kubelet_allocatable(self, node: Node) -> Mapping[str, Quantity]:
         """status.allocatable as kubelet wrote it: capacity minus this is what kubelet keeps back."""
@@ -43,7 +43,7 @@ class NodeNotes:
 
 
 def parse(annotations: Mapping[str, str], owner: str, *, last: NodeNotes, problems: list[Problem]) -> NodeNotes:
-    """The notes in `annotations` of object `owner`; one that cannot be read keeps its value of `last`, and is told."""
+    """The notes in `annotations` of object `owner`; one that cannot be read is reported and keeps its `last` value."""
 
     def read(key: str, parse_text: Callable[[str, str], T], kept: T) -> T:
         try:

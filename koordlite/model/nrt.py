@@ -1,7 +1,7 @@
 """What the agent publishes on the node's NodeResourceTopology, as values with their JSON: `encode_*` and `decode_*`.
 
 Keys are in `keys`. Shapes and field order are Koordinator's ("NodeResourceTopology report by koordlet"); `Placement` is
-ours, because nobody else publishes where containers really run. JSON is compact and escaped as Go prints it. Every
+ours, because no other program publishes where containers really run. JSON is compact and escaped as Go prints it. Every
 `decode_*` raises InputError that names the object, the annotation and the value.
 """
 
@@ -36,7 +36,7 @@ class Device(_Value, frozen=True):
 class ContainerPlacement(_Value, frozen=True, omit_defaults=False):
     """One container: what was promised to it, and where it really runs.
 
-    The agent lists containers that have a promise, and containers without one that stand where nobody may.
+    The agent lists containers that have a promise, and containers without one on CPUs where they must not run.
     """
 
     namespace: str
@@ -69,9 +69,9 @@ class Placement(_Value, frozen=True, omit_defaults=False):
     """Annotation `placement.koordlite.io/containers`: where containers of one node really run."""
 
     observed_at: str
-    """RFC 3339 time of the look; readers disregard a placement that is too old."""
+    """RFC 3339 time of the reading; readers disregard a placement that is too old."""
     generation: int
-    """Grows by one with each change, so that a reader can tell a new look from an old one."""
+    """Grows by one with each change, so that a reader can tell a new placement from an old one."""
     containers: tuple[ContainerPlacement, ...] = ()
 
 
@@ -305,5 +305,5 @@ def _decode(text: str, shape: Any, owner: str, key: str) -> Any:
     try:
         return msgspec.json.decode(text, type=shape, dec_hook=_from_text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        do = "the agent writes this annotation; delete it and it is written anew; disregarded until then"
+        do = "the agent writes this annotation; delete it and it is written again; disregarded until then"
         raise InputError(Problem(owner, key, text, str(error), do)) from error

@@ -33,12 +33,12 @@ class EvictionSettings(StrategySettings):
     """What the strategies that evict pods have in common."""
 
     max_evictions_per_round: int = bounded(5, ge=1, le=1000)
-    """At most so many pods are evicted in one round; the rest waits for the next one, when use has been measured anew.
+    """At most so many pods are evicted in one round; the rest waits for the next one, when use has been measured again.
     Koordinator has no bound."""
     zero_allocatable_seconds: float = bounded(300.0, ge=0, le=86_400)
     """How long batch or mid allocatable has to be missing or 0 before pods are evicted for it: under pressure it drops
     to 0 for a while in the normal course of things."""
     usage_age_seconds: float = bounded(2.0, ge=0.1, le=60)
-    """No pod is evicted while the last sample of the node's use is older. Koordinator looks back two samples."""
+    """No pod is evicted while the last sample of the node's use is older. Koordinator goes back two samples."""
     input_age_seconds: float = bounded(60.0, ge=1, le=3600)
     """No pod is evicted while the Node, the pods or the configuration have not been confirmed for so long."""

@@ -1,4 +1,4 @@
-"""The node at one instant: everything a rule may look at, and nothing else.
+"""The node at one instant: everything a rule may use, and nothing else.
 
 Groups are named by their path below the cgroup root (`kubepods/besteffort/pod…`), the same on v1 and v2. CPU use is in
 millicores, memory in bytes, time in seconds of a monotonic clock.
@@ -30,7 +30,7 @@ from koordlite.resctrl.values import Resctrl
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One picture, judged by every strategy alike."""
+    """One picture, judged by all strategies."""
 
     time: float
     """Seconds of the monotonic clock."""

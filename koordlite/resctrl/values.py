@@ -14,7 +14,7 @@ Values = Mapping[int, int]
 """A mask or a bandwidth by cache id."""
 
 ROOT = ""
-"""The name of the default group, which holds every thread that nobody moved."""
+"""The name of the default group, which holds every thread that was never moved."""
 MON_GROUPS = "/mon_groups/"
 """What stands between the name of a control group and that of a monitoring group in it."""
 CACHES = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
@@ -121,7 +121,7 @@ class Resctrl:
     monitors: Mapping[str, frozenset[int]] = dataclasses.field(default_factory=dict)
     """Threads of monitoring groups by `CONTROL/mon_groups/NAME`. The caller fills this in."""
     mountable: bool = False
-    """It is absent only because nobody mounted it."""
+    """It is absent only because it is not mounted."""
     monitor: MonitorCapability | None = None
     """None where nothing can be monitored."""
     use: Mapping[str, Mapping[int, CacheUse]] = dataclasses.field(default_factory=dict)

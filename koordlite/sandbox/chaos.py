@@ -1,7 +1,7 @@
 """A node on which things go wrong: the same things at the same moments in every run with the same seed.
 
 Files fail, groups vanish with their processes, and a hostile second writer changes sets and quotas. Nothing here breaks
-the kernel's own rules: what the hostile writer may not write, he is refused as everybody is.
+the kernel's own rules: what the hostile writer may not write is refused, as for every writer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Rates:
     hostile: float = 0.2
 
 
-CALM = Rates(write=0, read=0, vanish=0, hostile=0)
+QUIET = Rates(write=0, read=0, vanish=0, hostile=0)
 
 
 class Chaos:
@@ -46,7 +46,7 @@ class Chaos:
         self._random = random.Random(f"chaos/{seed}")
         self.hostile: dict[str, bytes] = {}
         """Files the second writer wrote, and what stood in them right after."""
-        self.said: list[str] = []
+        self.events: list[str] = []
         """What went wrong, in order, for people."""
         sandbox.files.trouble = self._trouble
 
@@ -60,7 +60,7 @@ class Chaos:
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
-        """Files work for a while, for those who look at the outcome."""
+        """Files work for a while, so that the outcome can be read."""
         self._sandbox.files.trouble = None
         try:
             yield
@@ -70,7 +70,7 @@ class Chaos:
     def end(self) -> None:
         """No more trouble."""
         self._sandbox.files.trouble = None
-        self._rates = CALM
+        self._rates = QUIET
 
     def _trouble(self, verb: str, path: str) -> int | None:
         if not path.startswith(CGROUP_ROOT) or verb not in ("read", "write"):
@@ -79,7 +79,7 @@ class Chaos:
         if self._random.random() >= rate:
             return None
         code = self._random.choice(codes)
-        self.said.append(f"{verb} {path}: {errno.errorcode[code]}")
+        self.events.append(f"{verb} {path}: {errno.errorcode[code]}")
         return code
 
     def _vanish(self) -> None:
@@ -87,7 +87,7 @@ class Chaos:
         groups = list(self._pod_groups())
         if groups:
             group = self._random.choice(groups)
-            self.said.append(f"vanish {group}")
+            self.events.append(f"vanish {group}")
             self._sandbox.vanish(group)
 
     def _pod_groups(self) -> Iterator[str]:
@@ -104,7 +104,7 @@ class Chaos:
             with contextlib.suppress(OSError):
                 self._sandbox.files.write(path, text)
                 self.hostile[path] = self._sandbox.files.read(path)
-                self.said.append(f"hostile {path} = {text.decode()}")
+                self.events.append(f"hostile {path} = {text.decode()}")
 
     def _is_target(self, path: str) -> bool:
         return path.rpartition("/")[2] in _TARGETS and f"/{self._sandbox.kubelet.layout.besteffort}" in path

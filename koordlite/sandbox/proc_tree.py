@@ -22,7 +22,7 @@ CGROUP_ROOT = "/sys/fs/cgroup"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The parts of the emulated node that /proc tells about."""
+    """The parts of the emulated node that /proc shows."""
 
     machine: Machine
     cgroups: Cgroups

@@ -59,7 +59,7 @@ class Sandbox:
         settings = kernel_settings.plant(self.files, self.machine)
         self.memory = Memory(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
-        """Called once a simulated second: for whoever disturbs the node, see `sandbox.chaos`."""
+        """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
         self._pods: Sequence[objects.PodObject] = ()
         self._node: objects.NodeObject | None = None
         self._problems: tuple[Problem, ...] = ()
@@ -70,7 +70,7 @@ class Sandbox:
     def sync(self, pods: Sequence[objects.PodObject], node: objects.NodeObject | None = None) -> tuple[Problem, ...]:
         """Run these pods and no others; what the sandbox's annotations got wrong comes back, with what holds instead.
 
-        Cheap when nothing changed: the same objects as last time are not looked at again.
+        Cheap when nothing changed: the same objects as last time are not read again.
         """
         if node is self._node and len(pods) == len(self._pods) and all(map(_same, pods, self._pods)):
             return self._problems
@@ -109,7 +109,7 @@ class Sandbox:
         return self._reported_node[1]
 
     def advance(self, seconds: float) -> None:
-        """Let time pass without keeping pace and without looking at the stop event."""
+        """Let time pass without keeping pace, whatever the stop event says."""
         self.clock.advance(seconds)
 
     def stats(self, uid: str) -> Stats:

@@ -53,7 +53,7 @@ def _break_one(resctrl: EmulatedResctrl, counters: Counters, path: str) -> None:
         if place[1] == rmid:
             counters.break_(place, errno.EINVAL)
         else:
-            counters.mend(place)
+            counters.repair(place)
 
 
 def _places(events: tuple[str, ...]) -> Iterator[Place]:

@@ -199,7 +199,7 @@ class Life:
 
 @pytest.fixture
 def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Life]:
-    """`live(shape="small", seed=3, rates=CALM)`."""
+    """`live(shape="small", seed=3, rates=QUIET)`."""
 
     def make(**how: object) -> Life:
         return Life(tmp_path_factory.mktemp("life"), **how)  # type: ignore[arg-type]

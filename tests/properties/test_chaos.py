@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koordlite.sandbox.chaos import CALM, Rates
+from koordlite.sandbox.chaos import QUIET, Rates
 
 Live = Callable[..., Any]
 SHAPES = ("small", "anolis", "arm")
@@ -26,7 +26,7 @@ lives = settings(
 @lives
 @given(seed=st.integers(0, 10_000))
 def test_where_all_goes_well_the_kernel_refuses_nothing(live: Live, shape: str, seed: int) -> None:
-    life = live(shape=shape, seed=seed, rates=CALM)
+    life = live(shape=shape, seed=seed, rates=QUIET)
     list(life.run())
     assert not life.refused
     assert not life.outside, "a child is within its parent after each single write"

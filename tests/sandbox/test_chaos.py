@@ -9,7 +9,7 @@ import pytest
 
 from koordlite.model.wire import objects
 from koordlite.sandbox import Sandbox
-from koordlite.sandbox.chaos import CALM, Chaos, Rates
+from koordlite.sandbox.chaos import QUIET, Chaos, Rates
 
 MakePod = Callable[..., objects.PodObject]
 
@@ -25,7 +25,7 @@ def story(make_pod: MakePod, seed: int, rates: Rates | None = None) -> tuple[lis
             sandbox.files.write("/sys/fs/cgroup/cpuset/kubepods/besteffort/cpuset.cpus", b"0-3")
             sandbox.files.read("/sys/fs/cgroup/cpuset/kubepods/besteffort/cpuset.cpus")
         sandbox.advance(1)
-    return chaos.said, sandbox, chaos
+    return chaos.events, sandbox, chaos
 
 
 def test_a_seed_tells_the_whole_story(make_pod: MakePod) -> None:
@@ -50,7 +50,7 @@ def test_each_kind_of_trouble(make_pod: MakePod, rates: Rates, word: str) -> Non
 
 
 def test_calm_is_no_trouble(make_pod: MakePod) -> None:
-    assert story(make_pod, 3, CALM)[0] == []
+    assert story(make_pod, 3, QUIET)[0] == []
 
 
 def test_quiet_lets_one_look(make_pod: MakePod) -> None:
@@ -78,6 +78,6 @@ def test_trouble_may_come_with_the_clock(make_pod: MakePod) -> None:
     chaos = Chaos(sandbox, seed=1, rates=Rates(write=0, read=0, vanish=0, hostile=1))
     sandbox.each_second = chaos.stir
     sandbox.advance(0.9)
-    assert not chaos.said
+    assert not chaos.events
     sandbox.advance(9.1)
-    assert 5 <= len(chaos.said) <= 10, "once a second; what the kernel refuses does not happen"
+    assert 5 <= len(chaos.events) <= 10, "once a second; what the kernel refuses does not happen"

@@ -89,7 +89,7 @@ class Version:
         raise ValueError(f"{value!r} is no value for {field} on cgroup v{self.number}: {_wanted(field)}")
 
     def decode(self, field: CgroupField, raw: bytes) -> CPUSet | int:
-        """The value the kernel printed; ValueError when it does not look like one."""
+        """The value the kernel printed; ValueError when it has another form."""
         if field == "cpuset.cpus":
             return self.cpus(raw)
         return self.quota_us(raw) if field == "cpu.quota" else self.integer(field, raw)

@@ -64,7 +64,7 @@ class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     group: str
     """Where it was found; empty is the root group."""
     into: str = ""
-    """Where we put it. What somebody else moved on since is not put back."""
+    """Where we put it. A thread that another program has moved since is not put back."""
 
     @property
     def place(self) -> str:
@@ -209,7 +209,7 @@ def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
     _flush_folder(path.parent)
 
 
-_HELP = "nothing was changed; look at it, restore by hand what it lists, then remove it"
+_HELP = "nothing was changed; read it, restore by hand what it lists, then remove it"
 
 
 def _write_all(fd: int, raw: bytes) -> None:

@@ -135,7 +135,7 @@ class Journal:
 
 
 def read(folder: str | os.PathLike[str], *, boot_id: str | None = None) -> tuple[Entry, ...]:
-    """The entries in `folder`, oldest first, without taking it: for looking while an agent runs."""
+    """The entries in `folder`, oldest first, without locking it: for reading while an agent runs."""
     return tuple(file.load(Path(folder) / file.NAME, boot_id or this_boot()))
 
 

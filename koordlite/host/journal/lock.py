@@ -43,7 +43,7 @@ class Lock:
 def holder(folder: Path) -> int | None:
     """The process that holds `folder`, as far as can be seen without touching the lock; None when none does.
 
-    An agent that began in this moment must not be refused because somebody looks.
+    An agent that began in this moment must not be refused because another program tests the lock.
     """
     try:
         pid = int((folder / _NAME).read_text())

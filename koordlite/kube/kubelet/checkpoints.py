@@ -104,5 +104,5 @@ def _parsed(file: str, raw: bytes, parse: Callable[[bytes], T]) -> T:
     try:
         return parse(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        do = "look at what kubelet wrote there; what was read before holds"
+        do = "check what kubelet wrote there; what was read before holds"
         raise InputError(Problem("kubelet", file, raw[:200].decode(errors="replace"), str(error), do)) from error

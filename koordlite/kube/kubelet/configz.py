@@ -73,7 +73,7 @@ def decode_cpu_manager_state(raw: bytes) -> CPUManagerState:
     """The state that `raw` writes; InputError when it writes none.
 
     The checksum is not verified: it depends on Go's struct printing. A container whose CPUs cannot be read is left
-    out and told. Pods without a CPU are left out, the rest is sorted by uid.
+    out and reported. Pods without a CPU are left out, the rest is sorted by uid.
     """
     try:
         text = msgspec.json.decode(raw, type=_StateText)
@@ -162,11 +162,11 @@ def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> Po
         try:
             sets[container] = CPUSet.parse(text)
         except ValueError as error:
-            do = "look at what kubelet wrote there; these CPUs count as shared"
+            do = "check what kubelet wrote there; these CPUs count as shared"
             problems.append(Problem("kubelet", f"cpu_manager_state.entries.{uid}.{container}", text, str(error), do))
     return PodCPUs(uid, union(sets.values()), sets)
 
 
 def _refused(field: str, raw: bytes, error: Exception, holds: str) -> InputError:
-    do = f"look at what kubelet answers there; {holds}"
+    do = f"check what kubelet answers there; {holds}"
     return InputError(Problem("kubelet", field, raw[:200].decode(errors="replace"), str(error), do))

@@ -1,7 +1,7 @@
 """Kubelet's pod-resources socket: CPUs, memory and devices of each container, and what may be given out at all.
 
 Source of the messages: Kubernetes, `podresources/v1` `api.proto`. Pods that have ended are among the answers; CPU ids
-are told for exclusive CPUs only; NUMA node 0 arrives as an empty message.
+are reported for exclusive CPUs only; NUMA node 0 arrives as an empty message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWER_BYTES = 16 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Devices:
-    """Devices of one resource; `nodes` are the NUMA nodes they are attached to, empty where nobody knows."""
+    """Devices of one resource; `nodes` are the NUMA nodes they are attached to, empty where that is not known."""
 
     resource: str
     ids: tuple[str, ...]

@@ -29,7 +29,7 @@ from koordlite.ports import Files
 
 LOG = logging.getLogger(__name__)
 CONFIG_SECONDS = 60.0
-"""Kubelet's configuration changes when it starts anew."""
+"""Kubelet's configuration changes when it restarts."""
 PODS_SECONDS = 2.0
 ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0
@@ -56,13 +56,13 @@ class KubeletView:
 
     kubelet: Kubelet
     pods: tuple[wire.PodObject, ...] | None
-    """None while they are not asked for, or were never told."""
+    """None while they are not asked for, or were never answered."""
     states: tuple[WatchState, ...]
     problems: tuple[Problem, ...]
 
 
 class KubeletState:
-    """Asks kubelet in a thread from `start` to `stop`, and looks at its checkpoint."""
+    """Asks kubelet in a thread from `start` to `stop`, and reads its checkpoint."""
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class KubeletState:
             seen, wrong = kubelet.combine(config, state, self._topology)
             seen = dataclasses.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
             problems = [*wrong, *(problem for each in self._problems.values() for problem in each)]
-            told = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
-            pods = tuple(self._pods.objects.values()) if told else None
+            answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
+            pods = tuple(self._pods.objects.values()) if answered else None
             states = tuple(self._shown(what, asked) for what, asked in self._asked.items())
             return KubeletView(seen, pods, states, (*problems, *self._pods.problems))
 
@@ -222,10 +222,10 @@ class KubeletState:
 def _do(error: ApiError | ApiUnreachable) -> str:
     match getattr(error, "status", 0):
         case HTTPStatus.UNAUTHORIZED:
-            return "look at the token in cluster.kubeletTokenFile, and whether kubelet asks the API server about tokens"
+            return "check the token in cluster.kubeletTokenFile, and whether kubelet asks the API server about tokens"
         case HTTPStatus.FORBIDDEN:
             return "allow this identity to get nodes/proxy, see cluster.kubelet… in koordlite.yaml"
-    return "look whether kubelet answers there, and who signed its certificate: cluster.kubeletCaFile"
+    return "check whether kubelet answers there, and who signed its certificate: cluster.kubeletCaFile"
 
 
 def _unreadable(path: str, error: OSError) -> tuple[Problem, ...]:

@@ -15,7 +15,7 @@ from koordlite.model.wire import objects
 MIRROR = "kubernetes.io/config.mirror"
 """On a mirror: the uid of its static pod."""
 SOURCE = "kubernetes.io/config.source"
-"""On any pod kubelet tells of: `api`, or where the static pod comes from."""
+"""On any pod kubelet reports: `api`, or where the static pod comes from."""
 WHY = "it is a static pod, which no eviction ends: change its file on the node"
 
 
@@ -23,15 +23,18 @@ class PodsOnNode:
     """Pods under the uids they have on the node. What did not change stays the same object."""
 
     def __init__(self) -> None:
-        self._told: Mapping[str, objects.PodObject] | None = None
+        self._reported: Mapping[str, objects.PodObject] | None = None
         self._pods: tuple[objects.PodObject, ...] = ()
         self._renamed: dict[str, tuple[objects.PodObject, objects.PodObject]] = {}
 
-    def of(self, told: Mapping[str, objects.PodObject]) -> tuple[objects.PodObject, ...]:
-        """The pods of one mapping, which nobody changes afterwards."""
-        if told is not self._told:
+    def of(self, reported: Mapping[str, objects.PodObject]) -> tuple[objects.PodObject, ...]:
+        """The pods of one mapping, which does not change afterwards."""
+        if reported is not self._reported:
             before, self._renamed = self._renamed, {}
-            self._told, self._pods = told, tuple(self._on_node(key, pod, before) for key, pod in told.items())
+            self._reported, self._pods = (
+                reported,
+                tuple(self._on_node(key, pod, before) for key, pod in reported.items()),
+            )
         return self._pods
 
     def _on_node(

@@ -38,5 +38,5 @@ class Kubelet:
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
     """Uids of the pods to which CPUs or NUMA nodes were promised: by the scheduler in an annotation, or by kubelet."""
-    told = (pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes)
-    return frozenset([*told, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])
+    promised = (pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes)
+    return frozenset([*promised, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])

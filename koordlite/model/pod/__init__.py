@@ -1,1 +1,1 @@
-"""A pod: its requests, its class, and what its annotations ask for."""
+"""A pod: its requests, its class, and what its annotations say."""

@@ -51,7 +51,7 @@ def enabled(pod: Pod) -> bool:
 def allows(annotations: Mapping[str, str], feature: str) -> bool:
     """Whether the annotation `eviction-policy` lets `feature` evict the pod: it is missing, or lists the feature.
 
-    One that cannot be read protects the pod: nobody is evicted by a typing mistake.
+    One that cannot be read protects the pod: a typing mistake must not evict it.
     Source: Koordinator `IsEvictionPolicyAllowed`.
     """
     text = annotations.get(keys.EVICTION_POLICY)

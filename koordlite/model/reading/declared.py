@@ -44,7 +44,7 @@ class Within:
     above: float | None = None
     """Exclusive lower bound."""
     usual: float | None = None
-    """Values above are used, and told: Koordinator's webhook refuses them, its controllers take them."""
+    """Values above are used, and reported: Koordinator's webhook refuses them, its controllers take them."""
 
     def refused(self, value: float | str) -> str:
         """Why `value` is outside the range, empty when it is inside; text in place of a number is to be a quantity."""
@@ -59,7 +59,7 @@ class Within:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OneOf:
-    """Mark of a text: the words that mean something. Another word stays as written and is told."""
+    """Mark of a text: the words that mean something. Another word stays as written and is reported."""
 
     words: tuple[str, ...]
     other: str = ""

@@ -28,8 +28,8 @@ def decode(shape: type[T], text: str) -> T:
     members = document.object(document.decode(text), "", settings(shape))
     values, in_range = read(document, shape, members, "", "")
     if document.broken or not in_range:
-        told = [problem for problem in document.problems if problem.why != UNKNOWN]
-        raise ValueError("; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in told))
+        mistakes = [problem for problem in document.problems if problem.why != UNKNOWN]
+        raise ValueError("; ".join(f"{p.field}: {p.why}" if p.field else p.why for p in mistakes))
     return build(shape(), values)
 
 

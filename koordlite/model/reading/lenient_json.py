@@ -1,7 +1,7 @@
 """JSON documents of other people, read as Go reads them, with every mistake noted instead of thrown.
 
 Names match without regard to case, `null` is unset, a repeated name's last value wins, unknown names are ignored (and
-told). A value of the wrong type spoils the whole document. `declared` says what the documents may hold.
+reported). A value of the wrong type spoils the whole document. `declared` says what the documents may hold.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from koordlite.model.errors import Problem
 
 MOST_PROBLEMS = 50
-"""More mistakes of one document are not listed one by one: nobody reads them, and a bad file must not cost minutes."""
+"""More mistakes of one document are not listed: a list that long is not read, and a bad file must not cost minutes."""
 UNKNOWN = "unknown key"
-"""What is wrong with a name that nobody reads; the document stays usable."""
+"""What is wrong with a name that is not known; the document stays usable."""
 _MOST_GUESSES = 10
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -30,7 +30,7 @@ class JSONDocument:
         self.owner, self.key, self.meanwhile = owner, key, meanwhile
         self.problems: list[Problem] = []
         self.broken = False
-        self._told = self._guessed = 0
+        self._noted = self._guessed = 0
 
     def decode(self, text: str) -> Any:
         """The decoded text; None, and `broken`, when it is not JSON."""
@@ -45,7 +45,7 @@ class JSONDocument:
         return None
 
     def object(self, value: Any, path: str, known: Collection[str] | None) -> dict[str, Any]:
-        """The members of a JSON object by their proper names, without nulls; others than `known` are told.
+        """The members of a JSON object by their proper names, without nulls; names other than `known` are reported.
 
         Without `known` every name is proper: a map.
         """
@@ -91,11 +91,11 @@ class JSONDocument:
 
     def note(self, path: str, value: Any, why: str, do: str) -> None:
         """Note a mistake."""
-        self._told += 1
-        if self._told <= MOST_PROBLEMS:
+        self._noted += 1
+        if self._noted <= MOST_PROBLEMS:
             self.problems.append(Problem(self.owner, join(self.key, path), _shown(value)[:120], why, do))
-        elif self._told == MOST_PROBLEMS + 1:
-            do = "fix those that are listed, and look again"
+        elif self._noted == MOST_PROBLEMS + 1:
+            do = "fix those that are listed, and check again"
             self.problems.append(Problem(self.owner, self.key, "", "has more mistakes, which are not listed", do))
 
     def _unknown(self, path: str, name: str, known: Collection[str]) -> None:
@@ -135,16 +135,16 @@ def join(path: str, name: str) -> str:
 
 def _readable(value: Any, text: str) -> Any:
     """Half of a surrogate pair, which no text can hold, becomes the replacement character, as in Go."""
-    return _mended(value) if "\\u" in text or _SURROGATE.search(text) else value
+    return _without_surrogates(value) if "\\u" in text or _SURROGATE.search(text) else value
 
 
-def _mended(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_mended(each) for each in value]
+        return [_without_surrogates(each) for each in value]
     if isinstance(value, dict):
-        return {_mended(name): _mended(each) for name, each in value.items()}
+        return {_without_surrogates(name): _without_surrogates(each) for name, each in value.items()}
     return value
 
 

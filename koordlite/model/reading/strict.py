@@ -66,7 +66,7 @@ def beyond(field: dataclasses.Field[Any], value: object) -> str:
     low, high = field.metadata.get("ge"), field.metadata.get("le")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    # Said so that NaN, which the command line can give, is beyond every bound.
+    # Written this way so that NaN, which the command line can give, is beyond every bound.
     if (low is None or value >= low) and (high is None or value <= high):
         return ""
     return f"write a number at least {low}" if high is None else f"write a number {low} to {high}"
@@ -145,14 +145,14 @@ class _Reader:
                 self._check(child, value, field, f"{path}.{key.value}")
             if len(self.problems) == before:
                 given[field.name] = value
-        return self._build(node, shape, given, path, told=len(self.problems) > start)
+        return self._build(node, shape, given, path, has_problems=len(self.problems) > start)
 
-    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str, *, told: bool) -> Any:
-        """`told`: something inside the mapping is wrong already, and may be all there is."""
+    def _build(self, node: yaml.Node, shape: type, given: dict[str, Any], path: str, *, has_problems: bool) -> Any:
+        """`has_problems`: something inside the mapping is wrong already, and may be all that is wrong."""
         try:
             return shape(**given)
         except (TypeError, ValueError) as error:
-            if not told:
+            if not has_problems:
                 self.wrong(node, path, str(error), "change the combination")
             return None
 

@@ -1,7 +1,7 @@
 """From ConfigMap `slo-controller-config` and a node's own metadata to what holds on that node.
 
 Each key is one JSON document: a strategy for the cluster, and strategies for groups of nodes, of which the first that
-matches counts. A document that cannot be used leaves the last good one of its key in force; every mistake is told.
+matches counts. A document that cannot be used leaves the last good one of its key in force; every mistake is reported.
 Source: Koordinator `slo-controller/config`, `slo-controller/nodeslo` and `util/sloconfig`.
 """
 

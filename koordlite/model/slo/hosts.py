@@ -1,6 +1,6 @@
 """The host applications a document of key `host-application-config` lists.
 
-Source: Koordinator `HostApplicationSpec`. An application that cannot be placed is left out and told about; the others
+Source: Koordinator `HostApplicationSpec`. An application that cannot be placed is left out and reported; the others
 stand.
 """
 

@@ -24,7 +24,8 @@ class Layer:
 
 
 Read = Callable[[JSONDocument, Mapping[str, Any], str, str], tuple[Values, bool]]
-"""Settings among the members of a strategy at a path, told what holds for bad ones; and whether all are usable."""
+"""Settings among the members of a strategy at a path, given what holds in place of bad ones; and whether all
+are usable."""
 
 
 def _as_it_is(value: Any) -> tuple[Any, tuple[Path, ...]]:
@@ -108,7 +109,7 @@ class Reading:
         if held is None:
             return []
         self.good[section.key] = held
-        # It was judged, and its mistakes were told, when it came.
+        # It was judged, and its mistakes were reported, when it came.
         return _Strategies(self, section, meanwhile, [], judged=True).layers(held.text) or []
 
     def overlay(self, section: Section, layers: list[Layer]) -> Any:

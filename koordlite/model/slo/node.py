@@ -1,7 +1,7 @@
 """What a node itself carries of settings: annotations and labels that lie over the ConfigMap's strategies.
 
 Source: Koordinator `UpdateColocationStrategyForNode`, `GetCPUNormalizationEnabled` and `getSystemConfigSpec`. A bad one
-counts for nothing and is told, so that no value escapes its range.
+counts for nothing and is reported, so that no value escapes its range.
 """
 
 from __future__ import annotations

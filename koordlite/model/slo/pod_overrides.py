@@ -1,6 +1,6 @@
 """What a pod's annotations ask for beyond the class it is in: CPU burst, memory QoS, its place before the OOM killer.
 
-An annotation that cannot be used is told and changes nothing: then the settings of the node hold. Sources: Koordinator
+An annotation that cannot be used is reported and changes nothing: the settings of the node hold. Sources: Koordinator
 `apis/extension`, `genPodBurstConfig`, `getMergedPodResourceQoS`, hook OOMScoreAdj.
 """
 
@@ -81,7 +81,7 @@ def blkio_qos(pod: Pod) -> tuple[tuple[Block, ...], UnusableAnnotation | None]:
 
 
 def built_in(qos: QoSClass) -> MemoryQOS:
-    """Koordinator's settings for a class that nobody configured (`DefaultMemoryQOS`)."""
+    """Koordinator's settings for a class that is not configured (`DefaultMemoryQOS`)."""
     if qos in (QoSClass.LSE, QoSClass.LSR, QoSClass.LS):
         return slo_qos.DEFAULTS.ls_class.memory_qos
     return slo_qos.DEFAULTS.be_class.memory_qos if qos is QoSClass.BE else MemoryQOS()
@@ -125,7 +125,7 @@ def _values(shape: Any, pod: Pod, key: str) -> tuple[Values, UnusableAnnotation 
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(shape: Any, text: str) -> tuple[tuple[tuple[tuple[str, ...], Any], ...], str]:
-    """What the text gives, or why it cannot be used. Kept: an annotation is looked at in every tick."""
+    """What the text gives, or why it cannot be used. Cached: an annotation is needed in every tick."""
     document = JSONDocument("", "", "")
     members = document.object(document.decode(text), "", settings(shape))
     values, in_range = given.read(document, shape, members, "", "")

@@ -238,7 +238,7 @@ class MetricPolicy:
 
 
 DEFAULT_METRIC_POLICY = MetricPolicy(aggregate_seconds=300, report_seconds=60, memory_policy="usageWithoutPageCache")
-"""While nobody asks for anything else."""
+"""Unless something else is asked for."""
 
 
 def metric_policy(colocation: Colocation) -> MetricPolicy | None:

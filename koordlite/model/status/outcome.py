@@ -22,7 +22,7 @@ class AppliedStep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ForeignWrite:
-    """A value of ours that somebody else changed."""
+    """A value of ours that another program changed."""
 
     place: str
     ours: str
@@ -39,6 +39,6 @@ class FileTrouble:
     last_error: str
     """The last refusal, in its own words; empty without one."""
     foreign: int
-    """How often somebody else changed what we wrote, as long as the fight goes on."""
+    """How often another program changed what we wrote, as long as the fight goes on."""
     kept_off_seconds: float
     """How long until it is corrected the next time, 0 when nothing keeps us from it."""

@@ -1,4 +1,4 @@
-"""A pause: for a while an agent only looks on."""
+"""A pause: for a while an agent only observes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pause:
     until: float
     """When it ends by itself, in seconds since the epoch."""
     because: str
-    """The words of whoever asked for it."""
+    """The reason given with the request."""
     release: bool = False
     """Whether what is in force is given back. Otherwise it stays as it stands."""
     by: By = "command"

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 Way = Literal["tick", "sentinel", "triggers"]
-"""tick: not at all; sentinel: it samples CPU time; triggers: the kernel tells of pressure, then it samples."""
+"""tick: not at all; sentinel: it samples CPU time; triggers: the kernel reports pressure, then it samples."""
 Setting = Literal["off", "automatic", "required"]
 
 
@@ -27,7 +27,7 @@ class Reaction:
     """The same as percent of one core, over the time something was watched."""
     samples: int = 0
     pressure: int = 0
-    """How often the kernel told of pressure."""
+    """How often the kernel reported pressure."""
     surges: int = 0
     """How often a surge of latency-sensitive use led to a round before its time."""
 

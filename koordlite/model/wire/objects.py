@@ -1,4 +1,4 @@
-"""Kubernetes objects as they come off the wire: only the fields somebody decides on, decoded straight from JSON.
+"""Kubernetes objects as they come off the wire: only the fields that decisions need, decoded straight from JSON.
 
 `null` and a missing field mean the same, unknown fields are ignored. Quantities stay text here; `pod` and `node` turn
 these shapes into the values the rules judge.

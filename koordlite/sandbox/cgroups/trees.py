@@ -117,7 +117,7 @@ class Hierarchy:
         self.point = point
         self.controllers = controllers
         self.epoch = 0
-        """Grows with every change of a cpuset, of the tree or of who sits where: then readers look again."""
+        """Grows with every change of a cpuset, of the tree or of which thread is where: then readers read again."""
         self._weight = weight
         self._files = files
         self._home: dict[int, Group] = {}
@@ -165,7 +165,7 @@ class Hierarchy:
             del home.tids[tid]
 
     def home(self, tid: int) -> Group:
-        """Where a thread sits; the root when nobody put it anywhere."""
+        """The group of a thread; the root when it was never moved."""
         return self._home.get(tid, self.root)
 
     def _furnish(self, group: Group) -> None:

@@ -18,7 +18,7 @@ POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("
 """Folder below /sys/fs/cgroup → controllers mounted there, as Debian, Ubuntu and CentOS do."""
 
 NO_LIMIT = 2**63 // rules.PAGE * rules.PAGE - rules.PAGE
-"""What memory.limit_in_bytes says when there is none."""
+"""What memory.limit_in_bytes shows when there is none."""
 
 Table = dict[str, Attribute]
 

@@ -1,4 +1,4 @@
-"""The cluster of an emulated node: somebody else's objects, and the status the sandbox's own kubelet reports."""
+"""The cluster of an emulated node: given objects, and the status the sandbox's own kubelet reports."""
 
 from __future__ import annotations
 

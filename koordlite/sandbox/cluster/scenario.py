@@ -119,7 +119,7 @@ class Event:
     annotate: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     """Annotations of the Node that change; null takes one away."""
     write: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Kernel files that somebody else writes: path to text."""
+    """Kernel files that another program writes: path to text."""
     kill_agent: str | None = dataclasses.field(default=None, metadata={"check": seconds})
     """The agent dies without a word, and is started again after this time."""
     pause: PauseWish | None = None
@@ -154,7 +154,7 @@ class Expectation:
     """For texts, without the space around them."""
 
     def __post_init__(self) -> None:
-        """ValueError when nothing is expected, or nobody knows of whom."""
+        """ValueError when nothing is expected, or it is not clear of which pod."""
         if (self.least, self.most, self.equals) == (None, None, None):
             raise ValueError("nothing is expected: write least, most or equals")
         if (self.is_text or self.measure in ("unmetPercent", "usedCores", "ticksWith")) and not self.of:

@@ -46,7 +46,7 @@ class ScenarioCluster:
             self._view = None
 
     def evict(self, pod: EvictPod) -> None:
-        """Nobody asks: whoever runs the scenario lets the sandbox carry evictions out."""
+        """Not called: the runner of the scenario lets the sandbox carry evictions out."""
         raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", "the scenario's cluster has no Eviction API")
 
     def run(self, pods: Iterable[objects.PodObject]) -> None:

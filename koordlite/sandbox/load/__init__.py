@@ -1,1 +1,1 @@
-"""What runs on the emulated node: demands for CPU, memory and disks, and what the machine gives."""
+"""What runs on the emulated node, what it demands of CPU, memory and disks, and what it gets."""

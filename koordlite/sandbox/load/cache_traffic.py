@@ -2,7 +2,7 @@
 
 A rule of thumb and no model of a cache. A busy CPU moves 2 GB/s to and from memory, four fifths of it local, up to what
 the bandwidth of its group allows, and wants 3 MiB of cache, within the mask of its group. Lines stay until others need
-the room.
+the space.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Traffic:
         self._machine, self._cgroups, self._workloads, self._resctrl = machine, cgroups, workloads, resctrl
         self._counters, self._unit = counters, counters.unit_bytes
         self._used: dict[int, int] = {}
-        """CPU-µs of each process by its id, when last looked at."""
+        """CPU-µs of each process by its id, at the last step."""
         self._before = self._used
         self._rest: dict[tuple[int, int, str], float] = collections.defaultdict(float)
         self._level: dict[Spot, dict[int, float]] = collections.defaultdict(dict)
@@ -99,9 +99,9 @@ class Traffic:
         """More of the cache, never more than the mask holds; what was there stays."""
         rmid = self._place(spot, group)[1]
         level = self._level[spot]
-        level[rmid] = max(level.get(rmid, 0.0), min(wanted, self._room(spot, group)))
+        level[rmid] = max(level.get(rmid, 0.0), min(wanted, self._capacity(spot, group)))
 
-    def _room(self, spot: Spot, group: Group) -> float:
+    def _capacity(self, spot: Spot, group: Group) -> float:
         whole = self._machine.l3_bytes / self._resctrl.parts(spot[0])
         schema = self._resctrl.schemas.get("L3") or self._resctrl.schemas.get("L3DATA")
         if schema is None or schema.cache is None or spot[0] not in schema.domains:
@@ -109,7 +109,7 @@ class Traffic:
         return whole * schema.domains[spot[0]][group.closid].bit_count() / schema.cache.bits
 
     def _evict(self, spot: Spot, working: set[int]) -> None:
-        """Who does not work loses to those who do, and everybody in proportion when it is too much for the cache."""
+        """Idle groups lose to working ones, and all in proportion when it is too much for the cache."""
         level = self._level[spot]
         whole = self._machine.l3_bytes / self._resctrl.parts(spot[0])
         fit = min(1.0, whole / max(sum(level.values()), 1.0))

@@ -72,7 +72,7 @@ class Steps:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Noisy:
-    """Another demand, off by up to `fraction`, anew every second."""
+    """Another demand, off by up to `fraction`, drawn again every second."""
 
     base: Demand
     fraction: float

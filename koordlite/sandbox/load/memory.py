@@ -58,11 +58,11 @@ class Memory:
             self._keep_below(group, held, waits, step_us)
         short = self._settings.min_free - self._free(held)
         if short > 0:
-            self._make_room(short, held, waits, step_us)
+            self._free_memory(short, held, waits, step_us)
         self._count_stalls(held, waits, step_us)
 
     def _free(self, held: Sequence[Holding]) -> int:
-        """Bytes nobody holds; below nothing for a moment before somebody is killed."""
+        """Bytes that are not held; negative for a moment before a process is killed."""
         return self._total - KERNEL_MEMORY - sum(each.group.anon + each.group.cache for each in held)
 
     def _limited(self) -> Iterator[Group]:
@@ -83,7 +83,7 @@ class Memory:
             if left > 0 and event == "max":
                 self._out_of_memory(group, below)
 
-    def _make_room(self, short: int, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
+    def _free_memory(self, short: int, held: list[Holding], waits: dict[int, float], step_us: int) -> None:
         """The whole node is short: reclaim, then kill."""
         taken = _reclaim(held, short, protected=True)
         for each in held:
@@ -113,11 +113,11 @@ class Memory:
         return holding.group.anon + holding.workload.process.oom_score_adj * self._total // 1000
 
     def _count_stalls(self, held: Sequence[Holding], waits: dict[int, float], step_us: int) -> None:
-        found, anybody = Waits(), any(waits.values())
+        found, is_waiting = Waits(), any(waits.values())
         for each in held:
             waiting = min(1.0, waits[id(each.group)])
             found.note(self.stalls, waiting)
-            for group in each.group.lineage() if anybody or each.group.memory_stalls.total_us else ():
+            for group in each.group.lineage() if is_waiting or each.group.memory_stalls.total_us else ():
                 found.note(group.memory_stalls, waiting)
         found.close(step_us)
 
@@ -143,7 +143,7 @@ def _grow(holding: Holding, seconds: float, step_us: int) -> float:
 
 
 def _reclaim(held: Sequence[Holding], wanted: int, *, protected: bool) -> int:
-    """Take page cache in proportion to what may be taken; `protected` spares what lies below memory.low."""
+    """Take page cache in proportion to what may be taken; `protected` leaves what lies below memory.low."""
     offers = [(each.group, _takeable(each.group, protected)) for each in held]
     together = sum(offer for _, offer in offers)
     part = min(1.0, wanted / together) if together else 0.0
@@ -157,9 +157,9 @@ def _reclaim(held: Sequence[Holding], wanted: int, *, protected: bool) -> int:
 
 def _takeable(group: Group, protected: bool) -> int:
     """Cache above the protection that reaches down to this group."""
-    spared = [_protection(each, protected) for each in group.lineage() if each.parent is not None]
+    protections = [_protection(each, protected) for each in group.lineage() if each.parent is not None]
     # A group is protected as far as each group above it is: overcommitted protection protects less.
-    return max(0, min(group.cache, group.anon + group.cache - min(spared, default=0)))
+    return max(0, min(group.cache, group.anon + group.cache - min(protections, default=0)))
 
 
 def _protection(group: Group, protected: bool) -> int:

@@ -1,7 +1,7 @@
 """Who gets how much CPU in one step: numbers in, numbers out.
 
-A simplified CFS. Within one set of CPUs the wants are met in proportion to the weights, nobody gets more than he
-wants, nothing is left over while somebody wants it. CPUs that the same claimants may use are shared out together,
+A simplified CFS. Within one set of CPUs the wants are met in proportion to the weights. No claimant gets more than it
+wants, and nothing is left over while one wants more. CPUs that the same claimants may use are shared out together,
 those with the fewest claimants first, so that a pinned claimant uses its own CPUs before it competes elsewhere.
 """
 
@@ -37,9 +37,9 @@ def regions(allowed: Sequence[CPUSet]) -> tuple[Region, ...]:
 
 
 def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]) -> dict[int, float]:
-    """Weighted max-min: `amount` shared in proportion to the weights, nobody above his want.
+    """Weighted max-min: `amount` shared in proportion to the weights, no claimant above its want.
 
-    Whoever is satisfied first leaves his rest to the others.
+    What a satisfied claimant leaves goes to the others.
     """
     given: dict[int, float] = {}
     order = sorted(wants, key=lambda claimant: (wants[claimant] / weights[claimant], claimant))

@@ -1,6 +1,6 @@
 """The running workloads: what they want, what cpusets, quotas and weights leave them, and who is charged.
 
-Cores are all alike here: hyperthreads, caches and memory bandwidth cost nothing.
+All cores are equal here: hyperthreads, caches and memory bandwidth cost nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stats:
-    """What somebody wanted and got: millicores in the last step, CPU-µs since the start."""
+    """What workloads wanted and got: millicores in the last step, CPU-µs since the start."""
 
     wanted_milli: float
     used_milli: float
@@ -106,7 +106,7 @@ class Workloads:
 
     def step(self, *, seconds: float, step_us: int) -> None:
         """Let `step_us` pass at `seconds` after the start."""
-        self._look()
+        self._refresh()
         wants = self._wants(seconds, step_us)
         step = Step(wants, [0.0] * len(wants), [0.0] * len(wants))
         _gather(self._tree, wants, step_us)
@@ -117,8 +117,8 @@ class Workloads:
         self._charge(wants, shares.used, step_us)
         _count_periods(self._tree, step_us)
 
-    def _look(self) -> None:
-        """Look again at groups and cpusets when one of them has changed."""
+    def _refresh(self) -> None:
+        """Read groups and cpusets again when one of them has changed."""
         seen = tuple(hierarchy.epoch for hierarchy in self._cgroups.hierarchies)
         if seen == self._seen:
             return
@@ -133,7 +133,7 @@ class Workloads:
         self._cut = sharing.regions(self._allowed)
 
     def _wants(self, seconds: float, step_us: int) -> list[float]:
-        """CPU-µs each wants in this step; nobody can use more than the CPUs he may run on."""
+        """CPU-µs each wants in this step; at most the CPUs it may run on."""
         wants = []
         for workload, cpus in zip(self._running, self._allowed, strict=True):
             milli = workload.demand.milli(seconds)
@@ -156,7 +156,7 @@ class Workloads:
                 group.usage_us += done
                 waits.note(group.stalls, waiting, idle=wanted <= 0)
         waits.close(step_us)
-        # For the whole node the kernel knows no `full` of CPU: somebody always runs.
+        # For the whole node the kernel knows no `full` of CPU: some thread always runs.
         self.stalls.add(step_us, int(longest * step_us))
 
 
@@ -190,7 +190,7 @@ def _gather(branch: Branch, wants: Sequence[float], step_us: int) -> float:
 
 
 def _budget(group: Group, step_us: int) -> float:
-    """What the quota allows in this step, with what an earlier calm left for a burst."""
+    """What the quota allows in this step, with what an earlier quiet time left for a burst."""
     return math.inf if group.quota_us == UNLIMITED else _refill(group, step_us) + group.saved_us
 
 

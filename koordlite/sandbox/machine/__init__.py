@@ -1,1 +1,1 @@
-"""The emulated machine: its shapes, /proc, /sys, memory, disks and clock."""
+"""The emulated machine as data, its file tree, processes and clock."""

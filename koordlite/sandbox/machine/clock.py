@@ -1,4 +1,4 @@
-"""Time of the emulated node: it passes only when somebody waits."""
+"""Time of the emulated node: it passes only in calls of `wait` and `advance`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SandboxClock:
         return self._stop.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass without keeping pace and without looking at the stop event."""
+        """Let `seconds` pass without keeping pace, whatever the stop event says."""
         left = round(seconds * 1e6)
         while left > 0:
             step = min(left, self._longest_us)

@@ -36,7 +36,7 @@ class NodeMemory:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Everything the sandbox needs to know to look like a machine."""
+    """Everything the sandbox needs to know to stand for a machine."""
 
     name: str
     summary: str

@@ -1,4 +1,4 @@
-"""Pressure stall information of a group or of the whole node: how long somebody, or everybody, had to wait."""
+"""Pressure stall information of a group or of the whole node: how long some, or all, of its threads had to wait."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Pressure:
     full: Stall = dataclasses.field(default_factory=Stall)
 
     def add(self, elapsed_us: int, stalled_us: int, full_us: int = 0) -> None:
-        """Time passes; for `stalled_us` of it somebody waits, for `full_us` everybody who has something to do."""
+        """Time passes; for `stalled_us` of it some wait, for `full_us` all that have something to do."""
         self.some.add(elapsed_us, stalled_us)
         self.full.add(elapsed_us, full_us)
 
     @property
     def total_us(self) -> int:
-        """For how long somebody has waited."""
+        """For how long some have waited."""
         return self.some.total_us
 
     def text(self) -> str:
@@ -63,13 +63,13 @@ class Pressure:
 
 
 class Waits:
-    """What parts of one step those who belong to a group waited: the longest is `some`, the shortest `full`."""
+    """What parts of one step the members of a group waited: the longest is `some`, the shortest `full`."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Pressure, float, float | None]] = {}
 
     def note(self, pressure: Pressure, part: float, *, idle: bool = False) -> None:
-        """Somebody waited for this part of the step; who is `idle` had nothing to do, and only lets the time pass."""
+        """A member waited for this part of the step; an `idle` one had nothing to do, and only lets the time pass."""
         _, most, least = self._found.get(id(pressure), (pressure, 0.0, None))
         if not idle:
             most, least = max(most, part), part if least is None else min(least, part)

@@ -29,7 +29,7 @@ class Processes:
         self._next = itertools.count(first_pid)
         self._by_tid: dict[int, Process] = {}
         self.born: list[Callable[[int, int], None]] = []
-        """Told of every thread that another one makes: (its id, its maker's)."""
+        """Called for every thread that another one makes: (its id, its maker's)."""
 
     def spawn(self, comm: str, *, threads: int, now: float) -> Process:
         """Start a process with that many threads."""
@@ -54,8 +54,8 @@ class Processes:
         return child
 
     def _tell(self, tid: int, maker: int) -> None:
-        for told in self.born:
-            told(tid, maker)
+        for notify in self.born:
+            notify(tid, maker)
 
     def end(self, process: Process) -> None:
         """The process and its threads are gone."""

@@ -45,7 +45,7 @@ class Folder:
     make: Callable[[str], None] | None = None
     remove: Callable[[str], None] | None = None
     lookup: Callable[[str], Entry | None] | None = None
-    """Finds entries that are made when somebody opens them, as processes and threads in /proc."""
+    """Finds entries that are made when they are opened, as processes and threads in /proc."""
     folders: Callable[[], Iterable[str]] = tuple
     """Names of those of them that are listed."""
     move: Callable[[str, Folder, str], None] | None = None

@@ -1,1 +1,1 @@
-"""The pods of the emulated node: kubelet, workloads and what they demand."""
+"""The kubelet of the emulated node, and what it makes of pods."""

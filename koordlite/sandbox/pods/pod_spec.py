@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """One container as the runtime is told to make it."""
+    """One container as the runtime makes it."""
 
     name: str
     id: str

@@ -45,7 +45,7 @@ class Counters:
         """Let the hardware answer Unavailable (EINVAL) or Error (EIO) until the counter is set again."""
         self._broken[place] = code
 
-    def mend(self, place: Place) -> None:
+    def repair(self, place: Place) -> None:
         """Let the hardware answer again, with what it counted meanwhile."""
         self._broken.pop(place, None)
 

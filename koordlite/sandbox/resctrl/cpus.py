@@ -38,7 +38,7 @@ def go_offline(state: State, cpu: int) -> None:
 
 
 def come_online(state: State, cpu: int) -> None:
-    """A CPU comes back into the root group, a cache with everything allowed to everybody and counting from 0."""
+    """A CPU comes back into the root group, a cache with no limit for any group and counting from 0."""
     if cpu in state.layout.online:
         return
     before = _counted(state)

@@ -156,7 +156,7 @@ def _counter(cache_id: int, parts: list[int], event: str) -> Reader:
             places = [(cache_id, rmid, event) for rmid in rmids]
             return f"{counters.total(state.rmids.counters, places)}\n"
         except OSError as error:
-            # A sum over NUMA nodes that fails is Unavailable, whatever the hardware said.
+            # A sum over NUMA nodes that fails is Unavailable, whatever the hardware answered.
             return "Error\n" if error.errno == errno.EIO and len(parts) == 1 else "Unavailable\n"
 
     return text

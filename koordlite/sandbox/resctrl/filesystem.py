@@ -65,7 +65,7 @@ class EmulatedResctrl:
 
     @property
     def counters(self) -> Counters | None:
-        """The monitoring hardware, for whoever plays it; None where there is none."""
+        """The monitoring hardware, for the code that lets it count; None where there is none."""
         return self._state.rmids.counters if self._state.rmids else None
 
     @property

@@ -73,7 +73,7 @@ class Groups:
             folder.entries[_MONITORS] = monitors
 
     def _make_control(self, name: str) -> None:
-        """mkdir in the root: takes a CLOSID, an RMID, and the bits nobody has for himself."""
+        """mkdir in the root: takes a CLOSID, an RMID, and the bits that are not exclusive to a group."""
         self._check(name)
         if not self._state.rdt.can_allocate:
             raise refusal(errno.EPERM)
@@ -130,7 +130,7 @@ class Groups:
             raise
 
     def _initialize(self, group: Group) -> None:
-        """First values of a new group, resource by resource; its RMID goes back when there is no room."""
+        """First values of a new group, resource by resource; its RMID goes back when there is no space."""
         try:
             for schema in self._state.schemas.values():
                 cache = schema.cache

@@ -1,4 +1,4 @@
-"""The `info` folder of resctrl: what the hardware can do, and what the last command said."""
+"""The `info` folder of resctrl: what the hardware can do, and the messages of the last command."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _threshold(rmids: RMIDs) -> Callable[[bytes], None]:
 
 
 def _config(state: State, rmids: RMIDs, event: str) -> File:
-    """What a bandwidth event of AMD counts, by cache: BMEC. A change makes the counters of both events begin anew."""
+    """What a bandwidth event of AMD counts, by cache: BMEC. A change makes the counters of both events begin again."""
     chosen = state.counted.setdefault(event, {})
 
     def value(cache_id: int) -> int:

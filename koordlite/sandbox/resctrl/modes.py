@@ -33,7 +33,7 @@ def write(state: State, group: Group, data: bytes) -> None:
 
 
 def check(state: State, group: Group, schema: Schema, cache_id: int, bits: int) -> int:
-    """The mask, if nobody who is exclusive is in its way; else Rejected."""
+    """The mask, unless it overlaps an exclusive group; else Rejected."""
     if any(other.mode == EXCLUSIVE for other in _overlapping(state, group, schema, cache_id, bits)):
         raise Rejected("Overlaps with exclusive group")
     if group.mode == EXCLUSIVE and _shares(state, group, schema, cache_id, bits):
@@ -42,7 +42,7 @@ def check(state: State, group: Group, schema: Schema, cache_id: int, bits: int) 
 
 
 def first_masks(state: State, schema: Schema, cache: Cache) -> dict[int, int]:
-    """What a new group is given of a cache: the lowest run of bits that nobody has for himself.
+    """What a new group is given of a cache: the lowest run of bits that are not exclusive to a group.
 
     OSError ENOSPC when there is too little of it, and the status says where.
     """
@@ -97,7 +97,7 @@ def _used(group: Group, schema: Schema, cache_id: int) -> int:
 
 
 def _free_bits(state: State, schema: Schema, cache: Cache, cache_id: int) -> int:
-    """Bits of nobody, of hardware, and of groups that share."""
+    """Unused bits, bits of hardware, and of groups that share."""
     kept, shared = 0, cache.shareable
     for group in state.controls.values():
         used = _used(group, schema, cache_id)

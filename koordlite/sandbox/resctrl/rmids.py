@@ -1,6 +1,6 @@
 """The RMIDs of the machine: handed out in turn, and kept in limbo while a cache may still hold their lines.
 
-Follows `monitor.c` of Linux 6.1 and 6.12. A freed RMID waits for the worker, which looks every second at each cache; it
+Follows `monitor.c` of Linux 6.1 and 6.12. A freed RMID waits for the worker, which checks each cache every second; it
 is free again when every cache holds less of it than `max_threshold_occupancy`.
 """
 
@@ -52,7 +52,7 @@ class RMIDs:
                 self.counters.start(cache_id, place)
 
     def give_back(self, rmid: int) -> None:
-        """A group is gone. Up to Linux 6.8 the cache next to the caller is looked at right away."""
+        """A group is gone. Up to Linux 6.8 the cache next to the caller is checked right away."""
         self._work()
         waiting = set(self._layout.ids(3)) if OCCUPANCY in self._monitoring.events else set()
         if waiting and not self._always and self._occupancy(min(waiting), rmid) <= self.threshold:

@@ -43,7 +43,7 @@ class Schema:
         return NO_LIMIT_MBPS if self.mbps else self.hardware.full
 
     def follow(self, ids: Iterable[int]) -> None:
-        """Have these domains: one that comes back starts at no limit for everybody."""
+        """Have these domains: one that comes back starts at no limit for all groups."""
         wanted = tuple(ids)
         self.domains = {i: self.domains.get(i) or [self.full] * self.closids for i in wanted}
 
@@ -58,7 +58,7 @@ class Schema:
 
 
 def mounted(rdt: RDT, layout: Layout, options: frozenset[str]) -> dict[str, Schema]:
-    """The resources in the order the kernel prints them, everything allowed to everybody."""
+    """The resources in the order the kernel prints them, without a limit for any group."""
     parts = [
         [_bandwidth("SMBA", rdt.smba)] if rdt.smba else [],
         [_bandwidth("MB", rdt.mb, "mba_MBps" in options)] if rdt.mb else [],

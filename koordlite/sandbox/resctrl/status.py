@@ -1,4 +1,4 @@
-"""`last_cmd_status`: what the resctrl driver says about the last command that failed."""
+"""`last_cmd_status`: the resctrl driver's messages about the last command that failed."""
 
 from __future__ import annotations
 

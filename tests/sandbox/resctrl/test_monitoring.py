@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_left_out_of_the_sum_without_a_sign(node: Sandbox
     assert shown(node, "g/") == str(10 * 65536)
     hardware(node).break_((0, number_of(node, "g", ""), CACHE), errno.EINVAL)
     assert shown(node, "g/") == "Error", "the last one's word when none can be read"
-    hardware(node).mend((0, number_of(node, "g", ""), CACHE))
+    hardware(node).repair((0, number_of(node, "g", ""), CACHE))
     assert shown(node, "g/") == str(10 * 65536)
 
 
