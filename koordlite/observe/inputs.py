@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.ports import ClusterView
+from koordlite.unchanged import Unchanged
 
 T = TypeVar("T")
 
@@ -38,23 +38,21 @@ class Known:
 
 
 class Inputs:
-    """Turns views into values. Unchanged objects are not parsed again."""
+    """Turns views into values. What did not change is not parsed again (`koordlite.unchanged`)."""
 
     def __init__(self, earlier: SLO | None = None) -> None:
         """`earlier` are settings of an earlier run, whose good documents count until there are newer ones."""
-        self._node: tuple[wire.NodeObject, nodes.Node] | None = None
-        self._pods: dict[int, tuple[wire.PodObject, Pod]] = {}
-        self._parsed: tuple[Pod, ...] = ()
-        self._slo: tuple[object, SLO] | None = (None, earlier) if earlier else None
+        self._unchanged = Unchanged()
+        self._slo = earlier
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
         self._notes = node_notes.NodeNotes()
-        self._reserved: tuple[object, nodes.ResolvedReservation] | None = None
 
     def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339."""
         problems = list(view.problems)
-        this_node, pods = self._read_node(view.node), self._read_pods(view.pods)
+        this_node = self._read_node(view.node)
+        pods = self._unchanged.each("pods", view.pods, from_wire)
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
@@ -89,46 +87,37 @@ class Inputs:
         """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
         pinned = [held for _, held in pools.pinned(pods)]
         system = self._system_qos.exclusive_cpus
-        taken = cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system])
-        key = (self._reservation, topology, taken)
-        if self._reserved is None or self._reserved[0] != key:
-            self._reserved = key, reservation.resolve(written=self._reservation, cpus=topology.cpus, pinned=taken)
-        return self._reserved[1]
+        same = self._unchanged.same
+        taken = same("taken", cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system]))
+        written = same("written", self._reservation)
+        return self._unchanged.of(
+            "reserved",
+            (written, topology, taken),
+            lambda: reservation.resolve(written=written, cpus=topology.cpus, pinned=taken),
+        )
 
     def _read_node(self, obj: wire.NodeObject | None) -> nodes.Node | None:
-        if obj is None:
-            return None
-        if self._node is None or self._node[0] is not obj:
-            self._node = obj, nodes.from_wire(obj)
-        return self._node[1]
-
-    def _read_pods(self, objects: tuple[wire.PodObject, ...]) -> tuple[Pod, ...]:
-        # Keyed by identity: the object is kept beside its value, so that its id is not given to another one.
-        self._pods = {
-            id(obj): held if (held := self._pods.get(id(obj))) and held[0] is obj else (obj, from_wire(obj))
-            for obj in objects
-        }
-        parsed = tuple(pod for _, pod in self._pods.values())
-        if len(parsed) != len(self._parsed) or not all(map(operator.is_, parsed, self._parsed)):
-            # The same tuple as long as nothing changes: what others derive of all pods then holds as well.
-            self._parsed = parsed
-        return self._parsed
+        return None if obj is None else self._unchanged.of("node", (obj,), lambda: nodes.from_wire(obj))
 
     def _read_slo(self, view: ClusterView, this_node: nodes.Node | None, taken_at: str) -> SLO:
-        labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
-        key = (view.config, labels, notes)
-        if self._slo is None or self._slo[0] != key:
-            held = slo_config.effective(
-                view.config,
+        same = self._unchanged.same
+        config = same("config", view.config)
+        labels = same("labels", this_node.labels if this_node else {})
+        notes = same("annotations", this_node.annotations if this_node else {})
+        self._slo = self._unchanged.of(
+            "slo",
+            (config, labels, notes),
+            lambda: slo_config.effective(
+                config,
                 taken_at=taken_at,
                 resource_version=view.config_version,
                 labels=labels,
                 annotations=notes,
-                previous=self._slo[1] if self._slo else None,
+                previous=self._slo,
                 node_owner=f"node/{this_node.name}" if this_node else "node",
-            )
-            self._slo = key, held
-        return self._slo[1]
+            ),
+        )
+        return self._slo
 
 
 def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:

@@ -14,7 +14,7 @@ from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.nrt import CPUBasicInfo
-from koordlite.model.picture.groups import Cgroup, Found, PodGroups
+from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.run_state import RunState
@@ -28,10 +28,10 @@ from koordlite.observe import blocks, glance, memory_places, numa, pressure, res
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
-from koordlite.observe.steady import Steady
 from koordlite.observe.usage import Sampler, Spans, Subjects
 from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
+from koordlite.unchanged import Unchanged
 
 _SCORES = f"{system.OOM_SCORES}/"
 _NO_CGROUP = (system.SYSTEM, _SCORES, BLOCK)
@@ -92,13 +92,11 @@ class Observer:
         self._wanted, self._interval = wanted, interval_seconds
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
-        self._inputs, self._places, self._steady = Inputs(self._good.earlier), Places(host.cgroups), Steady()
+        self._inputs, self._places, self._unchanged = Inputs(self._good.earlier), Places(host.cgroups), Unchanged()
         self._pressure = pressure.Look(host.files, host.cgroups)
         self._numa = numa.Look(host.files, host.cgroups)
         self._memory_places = memory_places.Look(host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
-        self._topology: tuple[bytes, Topology] | None = None
-        self._ours: tuple[Mapping[str, Found], _Held] | None = None
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
 
@@ -108,13 +106,14 @@ class Observer:
         known = self._inputs.read(view, topology, taken_at=rfc3339(self._clock.wall()))
         if view.config is not None:
             self._good.keep(known.slo.good)
-        now, same = self._clock.monotonic(), self._steady.same
+        now, same = self._clock.monotonic(), self._unchanged.same
         run = recall(now, {pod.uid for pod in known.pods})
         self._places.begin(now)
         pods = same("places", self._places.find(known.pods))
         groups = {app.name: host_place.group(app, self._cgroups.layout) for app in known.slo.host_applications}
         hosts = same("hosts", groups)
-        wanted, held = self._wanted(known.slo, known.pods), self._held(run.found)
+        wanted = self._wanted(known.slo, known.pods)
+        held = self._unchanged.of("held", (run.found,), lambda: _Held.of(run.found))
         cgroups = self._places.states((*hosts.values(), *held.groups), fields=wanted.fields(held.fields))
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
@@ -200,17 +199,14 @@ class Observer:
             Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
         )
 
-    def _held(self, found: Mapping[str, Found]) -> _Held:
-        if self._ours is None or self._ours[0] is not found:
-            self._ours = found, _Held.of(found)
-        return self._ours[1]
-
     def _look_at_topology(self) -> Topology:
-        online = self._files.read(ONLINE)
-        if self._topology is None or self._topology[0] != online:
-            self._topology = online, sysfs.topology(self._files)
-            self._places.forget()
-        return self._topology[1]
+        online = self._unchanged.same("online", self._files.read(ONLINE))
+        return self._unchanged.of("topology", (online,), self._topology)
+
+    def _topology(self) -> Topology:
+        """Other CPUs are online than before, and so all groups are read again."""
+        self._places.forget()
+        return sysfs.topology(self._files)
 
     def _look_at_cpus(self, topology: Topology, resctrl: Resctrl) -> CPUBasicInfo:
         """The model is read once; turbo can be switched at any time."""

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
+from koordlite.unchanged import kept_if_equal
+
 T = TypeVar("T")
 
 
@@ -48,8 +50,7 @@ class Rotation(Generic[T]):
         kept, value = self._kept.pop(name, None), self._read(name)
         if value is None:
             return None
-        # What is equal stays the same object, so that others see at a glance that nothing changed.
-        self._kept[name] = kept if kept == value and kept is not None else value
+        self._kept[name] = kept_if_equal(kept, value)
         return self._kept[name]
 
     def renew(self) -> bool:

@@ -11,6 +11,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.strategies import Strategy
+from koordlite.unchanged import Unchanged
 
 Pods = tuple[Pod, ...]
 
@@ -53,15 +54,8 @@ def nothing(_slo: SLO, _pods: Pods) -> Wants:
 def of(strategies: Iterable[Strategy]) -> Asked:
     """What these strategies want. Settings and pods seldom change, and to ask anew costs a walk over all annotations:
     the answer holds as long as both are the same objects."""
-    asked = tuple(strategies)
-    kept: list[tuple[SLO, Pods, Wants]] = []
-
-    def wants(slo: SLO, pods: Pods) -> Wants:
-        if not kept or kept[0][0] is not slo or kept[0][1] is not pods:
-            kept[:] = [(slo, pods, _all(asked, slo, pods))]
-        return kept[0][2]
-
-    return wants
+    asked, unchanged = tuple(strategies), Unchanged()
+    return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(asked, slo, pods))
 
 
 def _all(asked: Iterable[Strategy], slo: SLO, pods: Pods) -> Wants:

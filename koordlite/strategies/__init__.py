@@ -8,7 +8,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import CPULimit, Decision
@@ -17,6 +17,7 @@ from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
+from koordlite.unchanged import Unchanged
 
 Decide = Callable[..., Iterable[Decision]]
 """A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
@@ -140,14 +141,13 @@ def failed(strategy: Strategy, error: Exception) -> Decision:
 
 
 class Answers:
-    """Decisions of strategies, given again while nothing has changed that they looked at.
+    """Decisions of strategies, given again while nothing has changed that they looked at (`koordlite.unchanged`).
 
     A rule is pure: what it answers follows from its settings and from those parts of the picture which it looked at.
-    While these are the same objects (not merely equal ones: that would cost as much as to decide), so is the answer.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[object, Mapping[str, object], tuple[Decision, ...]]] = {}
+        self._unchanged = Unchanged()
 
     def of(
         self,
@@ -157,28 +157,12 @@ class Answers:
         asked: frozenset[str] = frozenset(),
     ) -> tuple[Decision, ...]:
         """As `judge`."""
-        config = settings.get(strategy.name), asked if strategy.evicts else frozenset()
-        kept = self._kept.get(strategy.name)
-        if kept and kept[0] == config and all(getattr(seen, part) is value for part, value in kept[1].items()):
-            return kept[2]
-        watched = _Watched(seen)
-        decisions = judge(strategy, cast(Snapshot, watched), settings, asked)
-        self._kept[strategy.name] = config, watched.looked_at, decisions
-        return decisions
-
-
-class _Watched:
-    """A picture that knows which of its parts were looked at."""
-
-    def __init__(self, seen: Snapshot) -> None:
-        self.looked_at: dict[str, object] = {}
-        self._seen = seen
-
-    def __getattr__(self, part: str) -> object:
-        """Asked for once: from then on the part is an attribute of its own, as quick as that of a picture."""
-        value = self.looked_at[part] = getattr(self._seen, part)
-        setattr(self, part, value)
-        return value
+        name, same = strategy.name, self._unchanged.same
+        config = same(f"settings of {name}", settings.get(name))
+        asked = same(f"asked before {name}", asked if strategy.evicts else frozenset())
+        return self._unchanged.judged(
+            name, seen, (config, asked), lambda shown: judge(strategy, shown, settings, asked)
+        )
 
 
 def decide_all(seen: Snapshot, settings: Mapping[str, StrategySettings]) -> tuple[Decision, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from emulated import Emulated
 
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer
-from koordlite.observe.steady import Steady
+from koordlite.unchanged import Unchanged, WatchedSnapshot
 
 STEADY = (
     "node", "notes", "slo", "topology", "reserved", "system_qos", "kubelet", "layout", "pods", "places", "cgroups",
@@ -21,13 +22,57 @@ def changed(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def test_the_first_of_equal_values_is_kept_until_another_comes() -> None:
-    steady = Steady()
+    steady = Unchanged()
     first, equal, other = {"a": 1}, {"a": 1}, {"a": 2}
     assert steady.same("part", first) is first
     assert steady.same("part", equal) is first
     assert steady.same("another part", equal) is equal
     assert steady.same("part", other) is other
     assert steady.same("part", equal) is equal
+
+
+def test_what_was_worked_out_holds_while_its_inputs_are_the_same_objects() -> None:
+    unchanged, times = Unchanged(), []
+
+    def work() -> int:
+        times.append(1)
+        return len(times)
+
+    first, equal = [1], [1]
+    assert unchanged.of("sum", (first,), work) == unchanged.of("sum", (first,), work) == 1
+    assert unchanged.of("sum", (equal,), work) == 2, (
+        "equal is not enough: to compare may cost as much as to work it out"
+    )
+    assert unchanged.of("sum", (equal, first), work) == 3
+    assert unchanged.of("another", (equal,), work) == 4
+
+
+def test_of_many_items_only_the_new_ones_are_worked_out() -> None:
+    unchanged, worked = Unchanged(), []
+
+    def work(item: list[int]) -> int:
+        worked.append(item)
+        return sum(item)
+
+    one, two, three = [1], [2], [3]
+    first = unchanged.each("sums", [one, two], work)
+    assert first == (1, 2)
+    assert unchanged.each("sums", [one, two], work) is first
+    assert unchanged.each("sums", [two, three], work) == (2, 3)
+    assert worked == [one, two, three]
+    assert unchanged.each("sums", [one], work) == (1,), "what was left out was forgotten"
+    assert worked == [one, two, three, one]
+
+
+def test_a_watched_picture_is_a_picture_and_notes_what_is_looked_at(observer: Observer) -> None:
+    seen = observer.observe()
+    watched = WatchedSnapshot(seen)
+    assert isinstance(watched, Snapshot)
+    assert watched.pods is seen.pods
+    assert watched.layout is seen.layout
+    assert watched.looked_at == {"pods": seen.pods, "layout": seen.layout}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        watched.time = 0.0  # type: ignore[misc]
 
 
 def test_a_node_on_which_nothing_happens_is_the_same_node(node: Emulated, observer: Observer) -> None:

@@ -1,0 +1,94 @@
+"""What did not change stays the same object, and what was worked out of it is not worked out again.
+
+Two rules make one idea (docs/design.md, "What did not change"). A value that equals the last one is replaced by the
+last one. What was worked out of objects holds as long as these are the same objects: to see that costs nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from koordlite.model.snapshot import Snapshot
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def kept_if_equal(kept: object, value: T) -> T:
+    """`kept` where it is of the type of `value` and equal to it, else `value`."""
+    return kept if isinstance(kept, type(value)) and kept == value else value
+
+
+class Unchanged:
+    """Values by name, each with what it was worked out of."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._worked_out: dict[str, tuple[tuple[object, ...], Any]] = {}
+        self._looked_at: dict[str, tuple[str, ...]] = {}
+        self._each: dict[str, tuple[dict[int, tuple[object, Any]], tuple[Any, ...]]] = {}
+
+    def same(self, name: str, value: T) -> T:
+        """`value`, or the last one under `name` if it is equal."""
+        kept = self._kept.get(name)
+        if kept is value:
+            return value
+        found = self._kept[name] = kept_if_equal(kept, value)
+        return found
+
+    def of(self, name: str, inputs: tuple[object, ...], work: Callable[[], T]) -> T:
+        """What `work` gave for `inputs` the last time, or gives now where one of them is another object."""
+        kept = self._worked_out.get(name)
+        if kept is None or not _are_same(kept[0], inputs):
+            kept = self._worked_out[name] = inputs, work()
+        found: T = kept[1]
+        return found
+
+    def each(self, name: str, items: Sequence[S], work: Callable[[S], T]) -> tuple[T, ...]:
+        """What `work` gives for each of the items, in their order; the same tuple while all are the same objects."""
+        before, last = self._each.get(name, ({}, ()))
+        # By identity: the item is kept beside its value, so that its id is not given to another one.
+        held = {
+            id(item): found if (found := before.get(id(item))) and found[0] is item else (item, work(item))
+            for item in items
+        }
+        values = tuple(value for _, value in held.values())
+        values = last if _are_same(last, values) else values
+        self._each[name] = held, values
+        return values
+
+    def judged(self, name: str, seen: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:
+        """As `of`. The inputs are also those parts of `seen` which `work` looked at."""
+        parts = tuple(getattr(seen, part) for part in self._looked_at.get(name, ()))
+        kept = self._worked_out.get(name)
+        if kept is None or not _are_same(kept[0], (*inputs, *parts)):
+            watched = WatchedSnapshot(seen)
+            value = work(watched)
+            self._looked_at[name] = tuple(watched.looked_at)
+            kept = self._worked_out[name] = (*inputs, *watched.looked_at.values()), value
+        found: T = kept[1]
+        return found
+
+
+class WatchedSnapshot(Snapshot):
+    """A picture that notes which of its parts are looked at."""
+
+    __slots__ = ("_seen", "looked_at")
+    _seen: Snapshot
+    looked_at: dict[str, object]
+
+    def __init__(self, seen: Snapshot) -> None:
+        object.__setattr__(self, "_seen", seen)
+        object.__setattr__(self, "looked_at", {})
+
+    def __getattr__(self, part: str) -> Any:
+        """Called for a part that is not filled in yet: from then on the part is as quick as that of any picture."""
+        value = self.looked_at[part] = getattr(self._seen, part)
+        object.__setattr__(self, part, value)
+        return value
+
+
+def _are_same(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
+    return len(first) == len(second) and all(map(operator.is_, first, second))
