@@ -140,5 +140,5 @@ def test_the_command_that_makes_a_snapshot_names_every_kind_that_is_read() -> No
 
 @pytest.mark.parametrize("page", ["README.md", "docs/operate.md"])
 def test_the_pages_make_a_snapshot_by_the_same_command(page: str) -> None:
-    text = (pathlib.Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    text = (pathlib.Path(__file__).parents[3] / page).read_text(encoding="utf-8")
     assert f"kubectl get {files.KINDS} -A -o json > cluster.json" in text
