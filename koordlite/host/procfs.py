@@ -29,7 +29,7 @@ class NodeTicks:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Memory:
+class MemInfo:
     """The machine's memory in bytes; `available` is what could be used without swapping."""
 
     total: int
@@ -90,10 +90,10 @@ def cpu_ticks(files: Files) -> dict[int, int]:
     return {int(row[0][3:]): sum(kernel_number.parse(row[1 + column]) for column in _BUSY_COLUMNS) for row in rows}
 
 
-def memory(files: Files) -> Memory:
+def memory(files: Files) -> MemInfo:
     """Total and available memory from /proc/meminfo."""
     raw = files.read("/proc/meminfo")
-    return Memory(_kib(raw, b"MemTotal"), _kib(raw, b"MemAvailable"))
+    return MemInfo(_kib(raw, b"MemTotal"), _kib(raw, b"MemAvailable"))
 
 
 def mounts(files: Files) -> tuple[Mount, ...]:

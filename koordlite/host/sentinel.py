@@ -32,7 +32,7 @@ class UsageSample:
     best_effort_ns: int
 
 
-class Kept:
+class OpenCounter:
     """A file read by pread through a descriptor of its own: `RealFiles` does the same, with more around it."""
 
     def __init__(self, path: str) -> None:
@@ -64,7 +64,7 @@ class Sentinel:
         groups = [*([""] if layout.version == 1 else []), layout.kubepods, layout.besteffort]
         counters = [_counter(files, cgroups.path(group, "cpu.usage")) for group in groups]
         self._now, self._usage_ns = clock.monotonic, Version(layout.version).usage_ns
-        self._kept = [counter for counter in counters if isinstance(counter, Kept)]
+        self._kept = [counter for counter in counters if isinstance(counter, OpenCounter)]
         self._node = counters[0] if layout.version == 1 else None
         self._pods, self._best_effort = counters[-2:]
         self._widest = counters[0]
@@ -93,7 +93,7 @@ class Sentinel:
 
 
 def _counter(files: Files, path: str) -> Callable[[], bytes]:
-    return Kept(path) if isinstance(files, RealFiles) else lambda: files.read(path)
+    return OpenCounter(path) if isinstance(files, RealFiles) else lambda: files.read(path)
 
 
 def between(first: UsageSample, second: UsageSample) -> FreshUse:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 
 from koordlite.sandbox.cgroups.trees import Cgroups
-from koordlite.sandbox.load.memory import KERNEL_MEMORY, Memory
+from koordlite.sandbox.load.memory import KERNEL_MEMORY, MemoryLoad
 from koordlite.sandbox.load.workloads import Workloads
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import LogicalCPU, Machine
@@ -21,20 +21,20 @@ CGROUP_ROOT = "/sys/fs/cgroup"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeParts:
     """The parts of the emulated node that /proc shows."""
 
     machine: Machine
     cgroups: Cgroups
     processes: Processes
     workloads: Workloads
-    memory: Memory
+    memory: MemoryLoad
     resctrl: EmulatedResctrl | None
     uptime: Callable[[], float]
     seed: int
 
 
-def plant(tree: Tree, node: Node) -> None:
+def plant(tree: Tree, node: NodeParts) -> None:
     """Put /proc into the tree."""
     boot_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{node.machine.name}/{node.seed}"))
     mounts = File(lambda: _mounts(node))
@@ -62,7 +62,7 @@ def plant(tree: Tree, node: Node) -> None:
         folder.folders = lambda: [str(process.pid) for process in node.processes.all()]
 
 
-def _mounts(node: Node) -> str:
+def _mounts(node: NodeParts) -> str:
     lines = ["proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0", "sysfs /sys sysfs rw,nosuid,nodev,relatime 0 0"]
     if node.cgroups.version == 1:
         lines.append(f"tmpfs {CGROUP_ROOT} tmpfs ro,nosuid,nodev,noexec,mode=755 0 0")
@@ -75,7 +75,7 @@ def _mounts(node: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _stat(node: Node) -> str:
+def _stat(node: NodeParts) -> str:
     """user takes all the busy time; idle is the rest of the time since boot. As in the kernel the sum over all CPUs is
     rounded once, and not the sum of rounded numbers."""
     elapsed = int(node.uptime() * TICKS_PER_SECOND)
@@ -89,7 +89,7 @@ def _stat(node: Node) -> str:
     return f"{lines}ctxt 0\nbtime 0\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
 
 
-def _meminfo(node: Node) -> str:
+def _meminfo(node: NodeParts) -> str:
     root = node.cgroups.memory.root
     total = node.machine.memory
     anon = min(total, root.anon_below + KERNEL_MEMORY)
@@ -121,7 +121,7 @@ def _cpu_block(machine: Machine, cpu: LogicalCPU) -> str:
     )
 
 
-def _process(node: Node, name: str) -> Entry | None:
+def _process(node: NodeParts, name: str) -> Entry | None:
     """/proc/TID: every thread can be opened by its id, also one that is not its process's first."""
     process = node.processes.find(int(name)) if name.isascii() and name.isdecimal() else None
     if process is None:
@@ -130,7 +130,7 @@ def _process(node: Node, name: str) -> Entry | None:
     return Folder({**_thread_files(node, process, int(name)), "task": Folder(threads)})
 
 
-def _thread_files(node: Node, process: Process, tid: int) -> dict[str, Entry]:
+def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entry]:
     return {
         "cgroup": File(lambda: _cgroup_lines(node, tid)),
         "cmdline": constant(f"{process.comm}\0"),
@@ -146,13 +146,13 @@ def _set_oom_score_adj(process: Process, data: bytes) -> None:
     process.oom_score_adj = kernel_text.integer(data, low=-1000, high=1000, outside=errno.EINVAL)
 
 
-def _cgroup_lines(node: Node, tid: int) -> str:
+def _cgroup_lines(node: NodeParts, tid: int) -> str:
     """`ID:CONTROLLERS:PATH`, one line a hierarchy; v2 has number 0 and names no controllers."""
     numbered = enumerate(node.cgroups.hierarchies, start=0 if node.cgroups.version == 2 else 1)
     return "".join(f"{number}:{each.point}:/{each.home(tid).path}\n" for number, each in numbered)
 
 
-def _resctrl_lines(node: Node, tid: int) -> str:
+def _resctrl_lines(node: NodeParts, tid: int) -> str:
     return node.resctrl.proc_text(tid) if node.resctrl else "res:\nmon:\n"
 
 
@@ -163,7 +163,7 @@ def _thread_stat(process: Process, tid: int) -> str:
     return f"{head} {utime} 0 0 0 20 0 {len(process.tids)} 0 {process.start_ticks} 0 0\n"
 
 
-def _status(node: Node, process: Process, tid: int) -> str:
+def _status(node: NodeParts, process: Process, tid: int) -> str:
     allowed = node.cgroups.allowed(node.cgroups.cpuset.home(tid))
     return (
         f"Name:\t{process.comm}\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{tid}\nPPid:\t1\n"

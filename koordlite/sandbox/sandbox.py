@@ -11,7 +11,7 @@ from koordlite.model.wire import objects
 from koordlite.sandbox import proc_tree, sys_tree
 from koordlite.sandbox.cgroups import v1, v2
 from koordlite.sandbox.load import cache_traffic, disks, workloads
-from koordlite.sandbox.load.memory import Memory
+from koordlite.sandbox.load.memory import MemoryLoad
 from koordlite.sandbox.load.workloads import Stats, Workload, Workloads
 from koordlite.sandbox.machine import kernel_settings, shapes
 from koordlite.sandbox.machine.clock import LONGEST_STEP, SandboxClock
@@ -19,7 +19,7 @@ from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, Tree
 from koordlite.sandbox.pods import kubelet, node_status
-from koordlite.sandbox.pods.kubelet import Kubelet
+from koordlite.sandbox.pods.kubelet import EmulatedKubelet
 from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 START = 1_767_225_600.0
@@ -55,9 +55,9 @@ class Sandbox:
         rdt = self.machine.rdt
         self.resctrl = EmulatedResctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
-        self.kubelet = Kubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
+        self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
         settings = kernel_settings.plant(self.files, self.machine)
-        self.memory = Memory(self.machine, self.cgroups, settings, self._killed)
+        self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
         """Called once a simulated second. `sandbox.chaos` disturbs the node from here."""
         self._pods: Sequence[objects.PodObject] = ()
@@ -154,7 +154,7 @@ class Sandbox:
         return known[2]
 
     def _plant(self, seed: int) -> None:
-        node = proc_tree.Node(
+        node = proc_tree.NodeParts(
             machine=self.machine,
             cgroups=self.cgroups,
             processes=self._processes,

@@ -6,7 +6,7 @@ import errno
 import re
 from collections.abc import Iterator
 
-from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters, Place
+from koordlite.sandbox.resctrl.counters import OCCUPANCY, CounterKey, Counters
 from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
 
 _LEVEL = re.compile(r"chunks of RMID k set to (\d+)\+k")
@@ -56,5 +56,5 @@ def _break_one(resctrl: EmulatedResctrl, counters: Counters, path: str) -> None:
             counters.repair(place)
 
 
-def _places(events: tuple[str, ...]) -> Iterator[Place]:
+def _places(events: tuple[str, ...]) -> Iterator[CounterKey]:
     return ((cache, rmid, event) for cache in _CACHES for rmid in _RMIDS for event in events)

@@ -30,7 +30,7 @@ def test_a_stat_file_without_the_cpu_line_is_an_error(machine: Rooted, text: str
 
 def test_memory_is_in_bytes(machine: Rooted) -> None:
     machine.plant({"/proc/meminfo": "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    400 kB\n"})
-    assert procfs.memory(machine) == procfs.Memory(1_024_000, 409_600)
+    assert procfs.memory(machine) == procfs.MemInfo(1_024_000, 409_600)
 
 
 def test_memory_without_available_names_the_line(machine: Rooted) -> None:

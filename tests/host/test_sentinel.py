@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from koordlite.host import sentinel
-from koordlite.host.sentinel import Kept, UsageSample
+from koordlite.host.sentinel import OpenCounter, UsageSample
 from koordlite.model.status.reaction import FreshUse
 
 
@@ -30,7 +30,7 @@ def test_between(second: UsageSample, use: FreshUse) -> None:
 def test_a_kept_descriptor_reads_what_is_written_later(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "usage"
     file.write_text("1")
-    kept = Kept(str(file))
+    kept = OpenCounter(str(file))
     file.write_text("22")
     assert kept() == b"22"
     kept.close()
@@ -40,7 +40,7 @@ def test_a_descriptor_that_failed_is_opened_anew(tmp_path: pathlib.Path) -> None
     """A removed group answers ENODEV for ever on an old descriptor; a folder's descriptor fails as lastingly."""
     place = tmp_path / "usage"
     place.mkdir()
-    kept = Kept(str(place))
+    kept = OpenCounter(str(place))
     place.rmdir()
     place.write_text("7")
     assert kept() == b"7"
@@ -50,7 +50,7 @@ def test_a_descriptor_that_failed_is_opened_anew(tmp_path: pathlib.Path) -> None
 def test_a_file_that_is_gone_is_an_error(tmp_path: pathlib.Path) -> None:
     place = tmp_path / "usage"
     place.mkdir()
-    kept = Kept(str(place))
+    kept = OpenCounter(str(place))
     place.rmdir()
     with pytest.raises(FileNotFoundError):
         kept()

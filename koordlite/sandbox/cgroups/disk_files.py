@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping
 
-from koordlite.sandbox.cgroups.rules import Attribute
+from koordlite.sandbox.cgroups.rules import Attribute, AttributeTable
 from koordlite.sandbox.cgroups.trees import Group
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.disks import NUMBERS
@@ -22,10 +22,8 @@ _MODEL = {"ctrl": "auto", "model": "linear"} | dict.fromkeys(
     ("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), "1"
 )
 
-Table = dict[str, Attribute]
 
-
-def v2() -> Table:
+def v2() -> AttributeTable:
     """io.max, io.weight and io.stat of groups; cost model and targets of the root."""
     return {
         "io.max": Attribute(_shown_limits, _set_limits, root=False),
@@ -35,7 +33,7 @@ def v2() -> Table:
     }
 
 
-def v1(extended: bool) -> Table:
+def v1(extended: bool) -> AttributeTable:
     """Throttles of every kernel; weight, model and targets of Anolis."""
     found = {f"blkio.throttle.{name}_device": Attribute(_reader(word), _writer(word)) for word, name in _LIMITS.items()}
     found["blkio.throttle.io_service_bytes"] = Attribute(lambda group: _served(group, "{0} Read {1}\n"))
@@ -116,7 +114,7 @@ def _set_weight(group: Group, data: bytes) -> None:
     _keep(group, "weight", device, value, unlimited="default")
 
 
-def _root_files(prefix: str) -> Table:
+def _root_files(prefix: str) -> AttributeTable:
     return {
         f"{prefix}cost.qos": Attribute(_reader("qos"), _cost_writer("qos", _QOS)),
         f"{prefix}cost.model": Attribute(_reader("model"), _cost_writer("model", _MODEL)),

@@ -10,12 +10,10 @@ import errno
 from collections.abc import Callable, Mapping
 
 from koordlite.sandbox.cgroups import rules
-from koordlite.sandbox.cgroups.rules import Attribute
+from koordlite.sandbox.cgroups.rules import Attribute, AttributeTable
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Group
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.tree import refusal
-
-Table = dict[str, Attribute]
 
 EVENTS = ("low", "high", "max", "oom", "oom_kill")
 
@@ -35,7 +33,7 @@ _PAGE_CACHE: Mapping[str, tuple[int, int, int]] = {
 }
 
 
-def protection() -> Table:
+def protection() -> AttributeTable:
     """memory.min, low, high and oom.group with their events, on v2 and on v1 with the extensions."""
     return {
         "memory.min": _amount_file("memory_min"),
@@ -46,12 +44,12 @@ def protection() -> Table:
     }
 
 
-def maximum() -> Table:
+def maximum() -> AttributeTable:
     """memory.max."""
     return {"memory.max": _amount_file("memory_limit")}
 
 
-def extensions(version: int) -> Table:
+def extensions(version: int) -> AttributeTable:
     """What the Anolis kernel adds."""
     known = _EXTENSIONS if version == 1 else {**_EXTENSIONS, **_PAGE_CACHE}
     return {name: setting(name, *bounds) for name, bounds in known.items()}

@@ -32,6 +32,10 @@ class Attribute:
     root: bool = True
 
 
+AttributeTable = dict[str, Attribute]
+"""The files of a group by name."""
+
+
 def files(table: Mapping[str, Attribute], group: Group) -> dict[str, File]:
     """The files of one group. Root writes the read-only ones in vain: cgroups say EINVAL, not EACCES."""
     return {

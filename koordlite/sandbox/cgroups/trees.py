@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.sandbox.machine.pressure import Pressure
+from koordlite.sandbox.machine.pressure import PressureFile
 from koordlite.sandbox.machine.tree import File, Folder, refusal
 
 UNLIMITED = -1
@@ -61,8 +61,8 @@ class Group:
     """What was written about disks, by word and disk."""
     read_bytes: float = 0.0
     """Read from the first disk, here and below."""
-    stalls: Pressure = dataclasses.field(default_factory=Pressure)
-    memory_stalls: Pressure = dataclasses.field(default_factory=Pressure)
+    stalls: PressureFile = dataclasses.field(default_factory=PressureFile)
+    memory_stalls: PressureFile = dataclasses.field(default_factory=PressureFile)
 
     @property
     def path(self) -> str:
@@ -107,13 +107,13 @@ class Group:
         return sum(group.cache for group in self.walk())
 
 
-Files = Callable[["Hierarchy", Group], Mapping[str, File]]
+MakeFiles = Callable[["Hierarchy", Group], Mapping[str, File]]
 
 
 class Hierarchy:
     """One mounted tree of groups with its controllers."""
 
-    def __init__(self, *, point: str, controllers: tuple[str, ...], weight: int, files: Files) -> None:
+    def __init__(self, *, point: str, controllers: tuple[str, ...], weight: int, files: MakeFiles) -> None:
         self.point = point
         self.controllers = controllers
         self.epoch = 0

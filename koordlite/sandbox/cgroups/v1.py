@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups import disk_files, memory_files, rules
-from koordlite.sandbox.cgroups.rules import Attribute
+from koordlite.sandbox.cgroups.rules import Attribute, AttributeTable
 from koordlite.sandbox.cgroups.trees import IDLE_SHARES, UNLIMITED, Cgroups, Group, Hierarchy
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import Machine
@@ -19,8 +19,6 @@ POINTS = {"cpu,cpuacct": ("cpu", "cpuacct"), "cpuset": ("cpuset",), "memory": ("
 
 NO_LIMIT = 2**63 // rules.PAGE * rules.PAGE - rules.PAGE
 """What memory.limit_in_bytes shows when there is none."""
-
-Table = dict[str, Attribute]
 
 
 def build(machine: Machine, processes: Processes) -> Cgroups:
@@ -38,7 +36,7 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
 
 
 def _furnisher(
-    machine: Machine, processes: Processes, table: Callable[[Hierarchy, Machine], Table]
+    machine: Machine, processes: Processes, table: Callable[[Hierarchy, Machine], AttributeTable]
 ) -> Callable[[Hierarchy, Group], dict[str, File]]:
     def furnish(hierarchy: Hierarchy, group: Group) -> dict[str, File]:
         moving = rules.membership(hierarchy, processes, _admit(hierarchy))
@@ -62,7 +60,7 @@ def _admit(hierarchy: Hierarchy) -> Callable[[Group], None]:
     return admit
 
 
-def _cpu(_: Hierarchy, machine: Machine) -> Table:
+def _cpu(_: Hierarchy, machine: Machine) -> AttributeTable:
     warp = {"cpu.bvt_warp_ns": memory_files.setting("cpu.bvt_warp_ns", -1, 2, 0)} if machine.extended else {}
     return warp | {
         "cpu.shares": Attribute(lambda group: f"{IDLE_SHARES if group.idle else group.weight}\n", _set_shares),
@@ -76,7 +74,7 @@ def _cpu(_: Hierarchy, machine: Machine) -> Table:
     }
 
 
-def _cpuset(hierarchy: Hierarchy, machine: Machine) -> Table:
+def _cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
     def set_cpus(group: Group, data: bytes) -> None:
         wanted = kernel_text.cpu_list(data.decode("latin-1"), len(machine.cpus))
         nested(group, "cpus", wanted)
@@ -164,7 +162,7 @@ def _cpu_stat(group: Group) -> str:
     )
 
 
-def _memory(_: Hierarchy, machine: Machine) -> Table:
+def _memory(_: Hierarchy, machine: Machine) -> AttributeTable:
     more = {**memory_files.protection(), **memory_files.extensions(1)} if machine.extended else {}
     return more | {
         "memory.usage_in_bytes": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n"),
@@ -174,7 +172,7 @@ def _memory(_: Hierarchy, machine: Machine) -> Table:
     }
 
 
-def _blkio(_: Hierarchy, machine: Machine) -> Table:
+def _blkio(_: Hierarchy, machine: Machine) -> AttributeTable:
     return disk_files.v1(machine.extended)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups import disk_files, memory_files, rules
-from koordlite.sandbox.cgroups.rules import Attribute
+from koordlite.sandbox.cgroups.rules import Attribute, AttributeTable
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group, Hierarchy
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.machine import Machine
@@ -17,8 +17,6 @@ from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, refusal
 
 CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
-
-Table = dict[str, Attribute]
 
 
 def build(machine: Machine, processes: Processes) -> Cgroups:
@@ -50,7 +48,7 @@ def effective(group: Group, field: str, everything: CPUSet) -> CPUSet:
     return (own & above) or above
 
 
-def _core(hierarchy: Hierarchy, processes: Processes) -> Table:
+def _core(hierarchy: Hierarchy, processes: Processes) -> AttributeTable:
     moving = rules.membership(hierarchy, processes, _admit)
     shown = f"{' '.join(CONTROLLERS)}\n"
     return {
@@ -69,7 +67,7 @@ def _admit(group: Group) -> None:
         raise refusal(errno.EBUSY)
 
 
-def _cpu() -> Table:
+def _cpu() -> AttributeTable:
     return {
         "cpu.max": Attribute(_cpu_max, _set_cpu_max, root=False),
         "cpu.max.burst": Attribute(lambda group: f"{group.burst_us}\n", _set_burst, root=False),
@@ -122,7 +120,7 @@ def _cpu_stat(group: Group) -> str:
     )
 
 
-def _cpuset(hierarchy: Hierarchy, machine: Machine) -> Table:
+def _cpuset(hierarchy: Hierarchy, machine: Machine) -> AttributeTable:
     def set_cpus(group: Group, data: bytes) -> None:
         wanted = kernel_text.cpu_list(data.decode("latin-1"), len(machine.cpus))
         rules.empties_busy(group, group.cpus, wanted)
@@ -149,7 +147,7 @@ def _effective(field: str, everything: CPUSet) -> Callable[[Group], str]:
     return lambda group: rules.shown_list(effective(group, field, everything))
 
 
-def _memory(machine: Machine) -> Table:
+def _memory(machine: Machine) -> AttributeTable:
     return {
         "memory.current": Attribute(lambda group: f"{group.anon_below + group.cache_below}\n", root=False),
         **memory_files.maximum(),
@@ -159,7 +157,7 @@ def _memory(machine: Machine) -> Table:
     }
 
 
-def _extensions() -> Table:
+def _extensions() -> AttributeTable:
     warp = {"cpu.bvt_warp_ns": memory_files.setting("cpu.bvt_warp_ns", -1, 2, 0)}
     return warp | memory_files.extensions(2)
 

@@ -15,7 +15,7 @@ from koordlite.sandbox.load.workloads import Workload, Workloads
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters
 from koordlite.sandbox.resctrl.filesystem import EmulatedResctrl
-from koordlite.sandbox.resctrl.state import Group
+from koordlite.sandbox.resctrl.state import RDTGroup
 
 BYTES_PER_BUSY_US = 2_000
 LOCAL_SHARE = 0.8
@@ -50,7 +50,7 @@ class Traffic:
         """Let the counters run for what was done in the last step."""
         if not self._resctrl.mounted:
             return
-        busy: dict[tuple[Spot, Group], float] = collections.defaultdict(float)
+        busy: dict[tuple[Spot, RDTGroup], float] = collections.defaultdict(float)
         self._before, self._used = self._used, {}
         for workload in self._workloads:
             for spot, group, used_us in self._work(workload):
@@ -61,7 +61,7 @@ class Traffic:
         for spot in {spot for spot, _ in busy}:
             self._evict(spot, {self._place(spot, group)[1] for where, group in busy if where == spot})
 
-    def _work(self, workload: Workload) -> Iterator[tuple[Spot, Group, float]]:
+    def _work(self, workload: Workload) -> Iterator[tuple[Spot, RDTGroup, float]]:
         """CPU-µs of the last step, spread over the caches it may run at and the groups its threads are in."""
         tids = workload.process.tids
         used_us = workload.used_us - self._before.get(tids[0], 0)
@@ -76,7 +76,7 @@ class Traffic:
             for group, threads in groups.items():
                 yield spot, group, used_us * here * threads / parts
 
-    def _ceiling(self, spot: Spot, group: Group) -> float:
+    def _ceiling(self, spot: Spot, group: RDTGroup) -> float:
         """Bytes per µs that the group may move there."""
         schema = self._resctrl.schemas.get("MB")
         if schema is None or spot[0] not in schema.domains:
@@ -87,7 +87,7 @@ class Traffic:
         percent = self._machine.rdt is None or not self._machine.rdt.amd
         return value * (FULL_BYTES_PER_US / 100 if percent else _AMD_UNIT_BYTES_PER_US)
 
-    def _move(self, spot: Spot, group: Group, moved: float) -> None:
+    def _move(self, spot: Spot, group: RDTGroup, moved: float) -> None:
         for event, share in (("mbm_total_bytes", 1.0), ("mbm_local_bytes", LOCAL_SHARE)):
             place = (*self._place(spot, group), event)
             self._rest[place] += moved * share
@@ -95,13 +95,13 @@ class Traffic:
             self._rest[place] -= count * self._unit
             self._counters.add(place, count)
 
-    def _fill(self, spot: Spot, group: Group, wanted: float) -> None:
+    def _fill(self, spot: Spot, group: RDTGroup, wanted: float) -> None:
         """More of the cache, never more than the mask holds; what was there stays."""
         rmid = self._place(spot, group)[1]
         level = self._level[spot]
         level[rmid] = max(level.get(rmid, 0.0), min(wanted, self._capacity(spot, group)))
 
-    def _capacity(self, spot: Spot, group: Group) -> float:
+    def _capacity(self, spot: Spot, group: RDTGroup) -> float:
         whole = self._machine.l3_bytes / self._resctrl.parts(spot[0])
         schema = self._resctrl.schemas.get("L3") or self._resctrl.schemas.get("L3DATA")
         if schema is None or schema.cache is None or spot[0] not in schema.domains:
@@ -117,7 +117,7 @@ class Traffic:
             level[rmid] *= fit if rmid in working else fit * KEPT_IDLE
             self._counters.level((spot[0], rmid, OCCUPANCY), int(level[rmid] // self._unit))
 
-    def _place(self, spot: Spot, group: Group) -> tuple[int, int]:
+    def _place(self, spot: Spot, group: RDTGroup) -> tuple[int, int]:
         return spot[0], self._resctrl.hardware_rmid(group, spot[0], spot[1])
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.load.workloads import Workload
-from koordlite.sandbox.machine.kernel_settings import Settings
+from koordlite.sandbox.machine.kernel_settings import KernelSettings
 from koordlite.sandbox.machine.machine import Machine
-from koordlite.sandbox.machine.pressure import Pressure, Waits
+from koordlite.sandbox.machine.pressure import PressureFile, Waits
 
 KERNEL_MEMORY = 2**30
 """What the kernel and the processes outside Kubernetes keep."""
@@ -40,12 +40,12 @@ class Holding:
     group: Group
 
 
-class Memory:
+class MemoryLoad:
     """Lets memory grow, shrink and run out; `kill` ends workloads, and brings them back later as a kubelet does."""
 
-    def __init__(self, machine: Machine, cgroups: Cgroups, settings: Settings, kill: Kill) -> None:
+    def __init__(self, machine: Machine, cgroups: Cgroups, settings: KernelSettings, kill: Kill) -> None:
         self._total, self._cgroups, self._settings, self._kill = machine.memory, cgroups, settings, kill
-        self.stalls = Pressure()
+        self.stalls = PressureFile()
         """memory pressure of the whole node."""
 
     def step(self, running: Sequence[Workload], *, seconds: float, step_us: int) -> None:

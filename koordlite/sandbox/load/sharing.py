@@ -53,7 +53,7 @@ def fill(amount: float, wants: Mapping[int, float], weights: Mapping[int, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shares:
+class SharedTime:
     """The outcome of one step, in the unit of the wants."""
 
     used: tuple[float, ...]
@@ -62,7 +62,9 @@ class Shares:
     """Work done on each CPU that did any."""
 
 
-def share_out(*, capacity: float, wants: Sequence[float], weights: Sequence[float], cut: Sequence[Region]) -> Shares:
+def share_out(
+    *, capacity: float, wants: Sequence[float], weights: Sequence[float], cut: Sequence[Region]
+) -> SharedTime:
     """Meet the wants on the CPUs of `cut`, each of which can do `capacity` of work."""
     left = list(wants)
     by_cpu: dict[int, float] = {}
@@ -75,4 +77,4 @@ def share_out(*, capacity: float, wants: Sequence[float], weights: Sequence[floa
             left[who] -= part
         even = sum(given.values()) / len(region.cpus)
         by_cpu.update(dict.fromkeys(region.cpus, even))
-    return Shares(tuple(want - rest for want, rest in zip(wants, left, strict=True)), by_cpu)
+    return SharedTime(tuple(want - rest for want, rest in zip(wants, left, strict=True)), by_cpu)

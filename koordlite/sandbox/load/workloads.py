@@ -13,7 +13,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.load import sharing
 from koordlite.sandbox.load.demand import NOTHING, Demand
-from koordlite.sandbox.machine.pressure import Pressure, Waits
+from koordlite.sandbox.machine.pressure import PressureFile, Waits
 from koordlite.sandbox.machine.processes import Process
 
 
@@ -83,7 +83,7 @@ class Workloads:
         self._cgroups = cgroups
         self.cpu_us: dict[int, float] = dict.fromkeys(cpus, 0.0)
         """Busy time by CPU."""
-        self.stalls = Pressure()
+        self.stalls = PressureFile()
         self._running: list[Workload] = []
         self._seen: tuple[int, ...] = ()
         self._tree = Branch(cgroups.cpu.root)

@@ -35,7 +35,7 @@ _EXTENDED_FEATURES = ("ID_IDLE_AVG", "ID_RESCUE_EXPELLEE", "ID_EXPELLEE_NEVER_HO
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Settings:
+class KernelSettings:
     """The present values, by path."""
 
     numbers: dict[str, int]
@@ -47,11 +47,11 @@ class Settings:
         return self.numbers[MIN_FREE] * 1024
 
 
-def plant(tree: Tree, machine: Machine) -> Settings:
+def plant(tree: Tree, machine: Machine) -> KernelSettings:
     """Put the settings of this machine's kernel into the tree."""
     ranges = {**_RANGES, **(_EXTENDED if machine.extended else {})}
     names = (*_FEATURES, *(_EXTENDED_FEATURES if machine.extended else ()))
-    made = Settings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
+    made = KernelSettings({path: first for path, (*_, first) in ranges.items()}, dict.fromkeys(names, True))
     for path, (low, high, _) in ranges.items():
         tree.place(path, _number(made.numbers, path, low, high))
     features = File(lambda: _features(made.features), lambda data: _set_feature(made.features, data))

@@ -11,7 +11,7 @@ UPDATE_US = 2_000_000
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Stall:
+class PressureLine:
     """One line of a file: total time and its decaying averages."""
 
     total_us: int = 0
@@ -41,11 +41,11 @@ class Stall:
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Pressure:
+class PressureFile:
     """Both lines of a `*.pressure` file."""
 
-    some: Stall = dataclasses.field(default_factory=Stall)
-    full: Stall = dataclasses.field(default_factory=Stall)
+    some: PressureLine = dataclasses.field(default_factory=PressureLine)
+    full: PressureLine = dataclasses.field(default_factory=PressureLine)
 
     def add(self, elapsed_us: int, stalled_us: int, full_us: int = 0) -> None:
         """Time passes; for `stalled_us` of it some wait, for `full_us` all that have something to do."""
@@ -66,9 +66,9 @@ class Waits:
     """What parts of one step the members of a group waited: the longest is `some`, the shortest `full`."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Pressure, float, float | None]] = {}
+        self._found: dict[int, tuple[PressureFile, float, float | None]] = {}
 
-    def note(self, pressure: Pressure, part: float, *, idle: bool = False) -> None:
+    def note(self, pressure: PressureFile, part: float, *, idle: bool = False) -> None:
         """A member waited for this part of the step; an `idle` one had nothing to do, and only lets the time pass."""
         _, most, least = self._found.get(id(pressure), (pressure, 0.0, None))
         if not idle:
@@ -81,5 +81,5 @@ class Waits:
             pressure.add(step_us, int(most * step_us), int((least or 0.0) * step_us))
 
 
-NONE = Pressure()
+NONE = PressureFile()
 """For resources whose contention is not modelled."""

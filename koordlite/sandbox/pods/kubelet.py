@@ -57,7 +57,7 @@ class RunningPod:
     """Why a container could not be started, by its name."""
 
 
-class Kubelet:
+class EmulatedKubelet:
     """Brings the cgroups and processes of the node in line with the pods bound to it."""
 
     def __init__(

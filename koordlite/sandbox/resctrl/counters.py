@@ -7,7 +7,7 @@ import errno
 from koordlite.sandbox.machine.rdt import Monitoring
 from koordlite.sandbox.machine.tree import refusal
 
-Place = tuple[int, int, str]
+CounterKey = tuple[int, int, str]
 """(cache id, RMID as the hardware numbers it, event)."""
 
 OCCUPANCY = "llc_occupancy"
@@ -18,12 +18,12 @@ class Counters:
 
     def __init__(self, monitoring: Monitoring) -> None:
         self._monitoring = monitoring
-        self._raw: dict[Place, int] = {}
-        self._broken: dict[Place, int] = {}
-        self._moved: dict[Place, tuple[int, int]] = {}
+        self._raw: dict[CounterKey, int] = {}
+        self._broken: dict[CounterKey, int] = {}
+        self._moved: dict[CounterKey, tuple[int, int]] = {}
         """(hardware value at the last read, counts since the group was made)."""
 
-    def set(self, place: Place, count: int) -> None:
+    def set(self, place: CounterKey, count: int) -> None:
         """What the hardware shows, in its own unit."""
         self._raw[place] = count & self._width
         self._broken.pop(place, None)
@@ -33,19 +33,19 @@ class Counters:
         """Bytes a count of 1 stands for."""
         return self._monitoring.unit_bytes
 
-    def level(self, place: Place, count: int) -> None:
+    def level(self, place: CounterKey, count: int) -> None:
         """What the hardware will show of a level, as soon as it can say anything."""
         self._raw[place] = count
 
-    def add(self, place: Place, count: int) -> None:
+    def add(self, place: CounterKey, count: int) -> None:
         """Let a counter run."""
         self._raw[place] = (self._raw.get(place, 0) + count) & self._width
 
-    def break_(self, place: Place, code: int) -> None:
+    def break_(self, place: CounterKey, code: int) -> None:
         """Let the hardware answer Unavailable (EINVAL) or Error (EIO) until the counter is set again."""
         self._broken[place] = code
 
-    def repair(self, place: Place) -> None:
+    def repair(self, place: CounterKey) -> None:
         """Let the hardware answer again, with what it counted meanwhile."""
         self._broken.pop(place, None)
 
@@ -61,7 +61,7 @@ class Counters:
             if place[0] == cache_id:
                 self._moved[place] = (0, 0)
 
-    def bytes(self, place: Place) -> int:
+    def bytes(self, place: CounterKey) -> int:
         """One event of one RMID; OSError EINVAL or EIO when the hardware cannot say."""
         if place in self._broken:
             raise refusal(self._broken[place])
@@ -79,7 +79,7 @@ class Counters:
         return (1 << self._monitoring.counter_bits) - 1
 
 
-def total(counters: Counters, places: list[Place]) -> int:
+def total(counters: Counters, places: list[CounterKey]) -> int:
     """The sum over those that can be read; the last refusal when none can."""
     values, reason = [], refusal(errno.EINVAL)
     for place in places:

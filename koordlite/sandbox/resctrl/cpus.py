@@ -6,25 +6,25 @@ import errno
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.sandbox.machine import kernel_text
-from koordlite.sandbox.resctrl.state import Group, State
+from koordlite.sandbox.resctrl.state import RDTGroup, State
 
 
-def mask_text(state: State, group: Group) -> str:
+def mask_text(state: State, group: RDTGroup) -> str:
     """The content of `cpus`."""
     return f"{kernel_text.hex_mask(group.cpus, state.layout.size)}\n"
 
 
-def list_text(state: State, group: Group) -> str:
+def list_text(state: State, group: RDTGroup) -> str:
     """The content of `cpus_list`."""
     return f"{group.cpus}\n"
 
 
-def write_mask(state: State, group: Group, data: bytes) -> None:
+def write_mask(state: State, group: RDTGroup, data: bytes) -> None:
     """A write to `cpus`."""
     _write(state, group, data, as_list=False)
 
 
-def write_list(state: State, group: Group, data: bytes) -> None:
+def write_list(state: State, group: RDTGroup, data: bytes) -> None:
     """A write to `cpus_list`."""
     _write(state, group, data, as_list=True)
 
@@ -61,7 +61,7 @@ def _follow(state: State) -> None:
         schema.follow(state.layout.ids(schema.level))
 
 
-def _write(state: State, group: Group, data: bytes, *, as_list: bool) -> None:
+def _write(state: State, group: RDTGroup, data: bytes, *, as_list: bool) -> None:
     """The status is never cleared by these files, and failures are appended."""
     if group.mode.startswith("pseudo"):
         raise state.status.refusal(errno.EINVAL, "Pseudo-locking in progress")
@@ -82,7 +82,7 @@ def _parsed(state: State, data: bytes, *, as_list: bool) -> CPUSet:
         raise state.status.refusal(error.errno or errno.EINVAL, "Bad CPU list/mask") from error
 
 
-def _assign_to_control(state: State, group: Group, wanted: CPUSet) -> None:
+def _assign_to_control(state: State, group: RDTGroup, wanted: CPUSet) -> None:
     """CPUs come from the group that had them; those no longer wanted go to the root. Monitor groups lose theirs."""
     if group is state.root and not group.cpus <= wanted:
         raise state.status.refusal(errno.EINVAL, "Can't drop CPUs from default group")
@@ -95,7 +95,7 @@ def _assign_to_control(state: State, group: Group, wanted: CPUSet) -> None:
         monitor.cpus = EMPTY
 
 
-def _assign_to_monitor(state: State, group: Group, parent: Group, wanted: CPUSet) -> None:
+def _assign_to_monitor(state: State, group: RDTGroup, parent: RDTGroup, wanted: CPUSet) -> None:
     if not wanted <= parent.cpus:
         raise state.status.refusal(errno.EINVAL, "Can only add CPUs to mongroup that belong to parent")
     for other in parent.monitors.values():

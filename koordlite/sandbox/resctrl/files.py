@@ -9,12 +9,12 @@ from koordlite.sandbox.machine.tree import Entry, File, Folder, refusal
 from koordlite.sandbox.resctrl import counters, cpus, modes, rules, tasks
 from koordlite.sandbox.resctrl.rules import Target
 from koordlite.sandbox.resctrl.schema import Schema
-from koordlite.sandbox.resctrl.state import Group, State
+from koordlite.sandbox.resctrl.state import RDTGroup, State
 
 LONGEST_WRITE = 4096
 
-Writer = Callable[[State, Group, bytes], None]
-Reader = Callable[[State, Group], str]
+Writer = Callable[[State, RDTGroup, bytes], None]
+Reader = Callable[[State, RDTGroup], str]
 
 _PLAIN: dict[str, tuple[Reader, Writer]] = {
     "cpus": (cpus.mask_text, cpus.write_mask),
@@ -23,7 +23,7 @@ _PLAIN: dict[str, tuple[Reader, Writer]] = {
 }
 
 
-def of_group(state: State, group: Group) -> dict[str, Entry]:
+def of_group(state: State, group: RDTGroup) -> dict[str, Entry]:
     """The files of a control or monitor group, without its folders."""
     files: dict[str, Entry] = {name: _file(state, group, *pair) for name, pair in _PLAIN.items()}
     if group.parent is None:
@@ -40,7 +40,7 @@ def of_group(state: State, group: Group) -> dict[str, Entry]:
     return files
 
 
-def mon_data(state: State, group: Group, mode: int) -> Folder:
+def mon_data(state: State, group: RDTGroup, mode: int) -> Folder:
     """The folder of counters: one folder for each cache that has online CPUs."""
 
     def cache(name: str) -> Folder | None:
@@ -71,7 +71,7 @@ def guarded(state: State, write: Callable[[bytes], None]) -> Callable[[bytes], N
     return checked
 
 
-def _file(state: State, group: Group, read: Reader, write: Writer | None = None) -> File:
+def _file(state: State, group: RDTGroup, read: Reader, write: Writer | None = None) -> File:
     """A file that is dead when its group is."""
 
     def reads() -> str:
@@ -86,20 +86,20 @@ def _file(state: State, group: Group, read: Reader, write: Writer | None = None)
     return File(reads, guarded(state, writes) if write else None)
 
 
-def _check_alive(group: Group) -> None:
+def _check_alive(group: RDTGroup) -> None:
     if group.removed:
         raise refusal(errno.ENODEV)
 
 
-def _schemata(state: State, group: Group) -> str:
+def _schemata(state: State, group: RDTGroup) -> str:
     return state.columns.schemata(state.schemas.values(), group.closid)
 
 
-def _sizes(state: State, group: Group) -> str:
+def _sizes(state: State, group: RDTGroup) -> str:
     return state.columns.sizes(state.schemas.values(), group.closid, state.layout)
 
 
-def _write_schemata(state: State, group: Group, data: bytes) -> None:
+def _write_schemata(state: State, group: RDTGroup, data: bytes) -> None:
     """All or nothing: what is wanted is read and checked before anything is set."""
     if not data.endswith(b"\n"):
         raise refusal(errno.EINVAL)
@@ -111,7 +111,7 @@ def _write_schemata(state: State, group: Group, data: bytes) -> None:
             state.schemas[name].put(group.closid, values)
 
 
-def _target(state: State, group: Group, schema: Schema) -> Target:
+def _target(state: State, group: RDTGroup, schema: Schema) -> Target:
     ids, hardware = tuple(schema.domains), schema.hardware
     if schema.mbps:
 
@@ -129,7 +129,7 @@ def _target(state: State, group: Group, schema: Schema) -> Target:
     return Target(ids, mask)
 
 
-def _counters(state: State, group: Group, cache_id: int, mode: int) -> Folder:
+def _counters(state: State, group: RDTGroup, cache_id: int, mode: int) -> Folder:
     """One cache: the events over all its NUMA nodes, and a folder for each node where they are counted apart."""
     parts, clusters = state.layout.parts(cache_id), state.layout.clusters(cache_id)
     folder = Folder(_events(state, group, cache_id, parts), make=refused, mode=mode)
@@ -139,7 +139,7 @@ def _counters(state: State, group: Group, cache_id: int, mode: int) -> Folder:
     return folder
 
 
-def _events(state: State, group: Group, cache_id: int, parts: Iterable[int]) -> dict[str, Entry]:
+def _events(state: State, group: RDTGroup, cache_id: int, parts: Iterable[int]) -> dict[str, Entry]:
     events = state.rdt.monitoring.events if state.rdt.monitoring else ()
     return {event: _file(state, group, _counter(cache_id, list(parts), event)) for event in events}
 
@@ -147,7 +147,7 @@ def _events(state: State, group: Group, cache_id: int, parts: Iterable[int]) -> 
 def _counter(cache_id: int, parts: list[int], event: str) -> Reader:
     """The sum over a control group and its monitor groups, or the word for why there is none."""
 
-    def text(state: State, group: Group) -> str:
+    def text(state: State, group: RDTGroup) -> str:
         if state.rmids is None:
             return "Unavailable\n"
         members = [group, *group.monitors.values()]

@@ -16,7 +16,7 @@ from koordlite.sandbox.resctrl import cpus, schema
 from koordlite.sandbox.resctrl import groups as resctrl_groups
 from koordlite.sandbox.resctrl.counters import Counters
 from koordlite.sandbox.resctrl.schema import Schema
-from koordlite.sandbox.resctrl.state import Caller, Group, State
+from koordlite.sandbox.resctrl.state import Caller, RDTGroup, State
 
 POINT = "/sys/fs/resctrl"
 
@@ -54,7 +54,7 @@ class EmulatedResctrl:
         return ",".join([access, "relatime", *(word for word in _OPTIONS if word in self._state.options)])
 
     @property
-    def groups(self) -> Mapping[str, Group]:
+    def groups(self) -> Mapping[str, RDTGroup]:
         """Control groups by name; the root's is empty."""
         return self._state.controls
 
@@ -81,7 +81,7 @@ class EmulatedResctrl:
         """The control group a thread is in; the root's name is empty."""
         return self._state.home_of(tid).control.name
 
-    def home_of(self, tid: int) -> Group:
+    def home_of(self, tid: int) -> RDTGroup:
         """The control or monitor group a thread is in."""
         return self._state.home_of(tid)
 
@@ -89,7 +89,7 @@ class EmulatedResctrl:
         """Into how many NUMA nodes a cache is counted."""
         return max(1, len(self._state.layout.clusters(cache_id)))
 
-    def hardware_rmid(self, group: Group, cache_id: int, part: int = 0) -> int:
+    def hardware_rmid(self, group: RDTGroup, cache_id: int, part: int = 0) -> int:
         """The number by which the hardware counts a group, in one of the NUMA nodes of a cache."""
         rmids = self._state.rmids.hardware(cache_id, group.rmid) if self._state.rmids else [0]
         return rmids[min(part, len(rmids) - 1)]

@@ -12,7 +12,7 @@ from koordlite.sandbox.machine.tree import Entry, Folder, refusal
 from koordlite.sandbox.resctrl import files, modes
 from koordlite.sandbox.resctrl import info as resctrl_info
 from koordlite.sandbox.resctrl import schema as resctrl_schema
-from koordlite.sandbox.resctrl.state import Group, State
+from koordlite.sandbox.resctrl.state import RDTGroup, State
 
 _MONITORS = "mon_groups"
 _BELOW_ROOT = 0o555
@@ -24,9 +24,9 @@ class Groups:
 
     def __init__(self, state: State, top: Folder) -> None:
         self._state, self._top = state, top
-        self._group: dict[Folder, Group] = {}
+        self._group: dict[Folder, RDTGroup] = {}
         """Folders of groups."""
-        self._monitored: dict[Folder, Group] = {}
+        self._monitored: dict[Folder, RDTGroup] = {}
         """Folders `mon_groups`."""
         self._informational: set[Entry | None] = set()
         """The folder `info` and those in it."""
@@ -56,7 +56,7 @@ class Groups:
                 self._free_rmid(group)
         self._state.home.clear()
 
-    def _fill(self, folder: Folder, group: Group, mode: int) -> None:
+    def _fill(self, folder: Folder, group: RDTGroup, mode: int) -> None:
         folder.entries.update(files.of_group(self._state, group))
         self._group[folder] = group
         folder.move = self._mover(folder)
@@ -77,7 +77,7 @@ class Groups:
         self._check(name)
         if not self._state.rdt.can_allocate:
             raise refusal(errno.EPERM)
-        group = Group(name)
+        group = RDTGroup(name)
         if self._state.rdt.since(6, 9):
             group.closid = self._closid()
             group.rmid = self._rmid()
@@ -88,15 +88,15 @@ class Groups:
         self._state.controls[name] = group
         self._top.entries[name] = self._new_folder(group)
 
-    def _make_monitor(self, folder: Folder, control: Group, name: str) -> None:
+    def _make_monitor(self, folder: Folder, control: RDTGroup, name: str) -> None:
         self._check(name)
         if name == _MONITORS:
             raise refusal(errno.EPERM)
-        group = Group(name, control.closid, self._rmid(), control)
+        group = RDTGroup(name, control.closid, self._rmid(), control)
         control.monitors[name] = group
         folder.entries[name] = self._new_folder(group)
 
-    def _new_folder(self, group: Group) -> Folder:
+    def _new_folder(self, group: RDTGroup) -> Folder:
         folder = Folder(make=files.refused)
         self._fill(folder, group, _IN_GROUP)
         return folder
@@ -122,14 +122,14 @@ class Groups:
             raise self._state.status.refusal(errno.ENOSPC, "Out of CLOSIDs")
         return min(free)
 
-    def _take_closid(self, group: Group) -> None:
+    def _take_closid(self, group: RDTGroup) -> None:
         try:
             group.closid = self._closid()
         except OSError:
             self._free_rmid(group)
             raise
 
-    def _initialize(self, group: Group) -> None:
+    def _initialize(self, group: RDTGroup) -> None:
         """First values of a new group, resource by resource; its RMID goes back when there is no space."""
         try:
             for schema in self._state.schemas.values():
@@ -155,7 +155,7 @@ class Groups:
             self._free_rmid(each)
         del state.controls[name], self._top.entries[name]
 
-    def _remove_monitor(self, folder: Folder, control: Group, name: str) -> None:
+    def _remove_monitor(self, folder: Folder, control: RDTGroup, name: str) -> None:
         """rmdir: threads stay in the control group."""
         self._check_writable()
         group = control.monitors.pop(name)
@@ -168,7 +168,7 @@ class Groups:
         if self._state.read_only:
             raise refusal(errno.EROFS)
 
-    def _free_rmid(self, group: Group) -> None:
+    def _free_rmid(self, group: RDTGroup) -> None:
         if self._state.rmids:
             self._state.rmids.give_back(group.rmid)
 

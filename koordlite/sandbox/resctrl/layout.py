@@ -6,7 +6,7 @@ from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.rdt import RDT
 
 
-class Layout:
+class DomainLayout:
     """The caches with online CPUs. A cache whose last CPU goes offline is gone until one comes back."""
 
     def __init__(self, machine: Machine, rdt: RDT) -> None:

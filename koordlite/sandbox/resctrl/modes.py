@@ -8,13 +8,13 @@ from koordlite.sandbox.machine.rdt import Cache
 from koordlite.sandbox.machine.tree import refusal
 from koordlite.sandbox.resctrl.rules import Rejected, lowest_run
 from koordlite.sandbox.resctrl.schema import Schema
-from koordlite.sandbox.resctrl.state import Group, State
+from koordlite.sandbox.resctrl.state import RDTGroup, State
 
 EXCLUSIVE = "exclusive"
 SHAREABLE = "shareable"
 
 
-def write(state: State, group: Group, data: bytes) -> None:
+def write(state: State, group: RDTGroup, data: bytes) -> None:
     """A write to `mode`."""
     if not data.endswith(b"\n"):
         raise refusal(errno.EINVAL)
@@ -32,7 +32,7 @@ def write(state: State, group: Group, data: bytes) -> None:
         group.mode = wanted
 
 
-def check(state: State, group: Group, schema: Schema, cache_id: int, bits: int) -> int:
+def check(state: State, group: RDTGroup, schema: Schema, cache_id: int, bits: int) -> int:
     """The mask, unless it overlaps an exclusive group; else Rejected."""
     if any(other.mode == EXCLUSIVE for other in _overlapping(state, group, schema, cache_id, bits)):
         raise Rejected("Overlaps with exclusive group")
@@ -58,7 +58,7 @@ def bit_usage(state: State, schema: Schema) -> str:
     return ";".join(f"{i}={_letters(state, schema, i)}" for i in schema.domains) + "\n"
 
 
-def _why_not_locked(state: State, group: Group) -> str:
+def _why_not_locked(state: State, group: RDTGroup) -> str:
     if group is state.root:
         return "Cannot pseudo-lock default group"
     if any(schema.peer for schema in state.schemas.values()):
@@ -67,7 +67,7 @@ def _why_not_locked(state: State, group: Group) -> str:
     return "Pseudo-locking not supported"
 
 
-def _check_alone(state: State, group: Group) -> None:
+def _check_alone(state: State, group: RDTGroup) -> None:
     caches = [schema for schema in state.schemas.values() if schema.cache]
     if not caches:
         raise Rejected("Cannot be exclusive without CAT/CDP")
@@ -76,19 +76,19 @@ def _check_alone(state: State, group: Group) -> None:
             raise Rejected("Schemata overlaps")
 
 
-def _shares(state: State, group: Group, schema: Schema, cache_id: int, bits: int) -> bool:
+def _shares(state: State, group: RDTGroup, schema: Schema, cache_id: int, bits: int) -> bool:
     """Another group or other hardware uses some of these bits."""
     hardware = schema.cache.shareable if schema.cache else 0
     return bool(hardware & bits) or bool(_overlapping(state, group, schema, cache_id, bits))
 
 
-def _overlapping(state: State, group: Group, schema: Schema, cache_id: int, bits: int) -> list[Group]:
+def _overlapping(state: State, group: RDTGroup, schema: Schema, cache_id: int, bits: int) -> list[RDTGroup]:
     """Other control groups that use some of these bits, for code or for data."""
     others = (other for other in state.controls.values() if other is not group)
     return [other for other in others if _used(other, schema, cache_id) & bits]
 
 
-def _used(group: Group, schema: Schema, cache_id: int) -> int:
+def _used(group: RDTGroup, schema: Schema, cache_id: int) -> int:
     halves = [schema] if schema.peer is None else [schema, schema.peer]
     used = 0
     for half in halves:

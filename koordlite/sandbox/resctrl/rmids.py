@@ -14,7 +14,7 @@ from collections.abc import Callable
 from koordlite.sandbox.machine.rdt import RDT, Monitoring
 from koordlite.sandbox.machine.tree import refusal
 from koordlite.sandbox.resctrl.counters import OCCUPANCY, Counters
-from koordlite.sandbox.resctrl.layout import Layout
+from koordlite.sandbox.resctrl.layout import DomainLayout
 
 WORKER_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ WORKER_SECONDS = 1.0
 class RMIDs:
     """Free ones, oldest first, and those in limbo with the caches that have to be clean of them."""
 
-    def __init__(self, rdt: RDT, monitoring: Monitoring, layout: Layout, now: Callable[[], float]) -> None:
+    def __init__(self, rdt: RDT, monitoring: Monitoring, layout: DomainLayout, now: Callable[[], float]) -> None:
         # Where the RMIDs of a cache are cut by NUMA node a count stands for a part of the bytes, a threshold does not.
         each = monitoring.unit_bytes // layout.clusters_per_cache
         self.counters = Counters(dataclasses.replace(monitoring, unit_bytes=each))

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from koordlite.sandbox.machine.rdt import RDT, Bandwidth, Cache
-from koordlite.sandbox.resctrl.layout import Layout
+from koordlite.sandbox.resctrl.layout import DomainLayout
 from koordlite.sandbox.resctrl.rules import NO_LIMIT_MBPS
 
 MOST_CLOSIDS = 32
@@ -57,7 +57,7 @@ class Schema:
             self.domains[cache_id][closid] = value
 
 
-def mounted(rdt: RDT, layout: Layout, options: frozenset[str]) -> dict[str, Schema]:
+def mounted(rdt: RDT, layout: DomainLayout, options: frozenset[str]) -> dict[str, Schema]:
     """The resources in the order the kernel prints them, without a limit for any group."""
     parts = [
         [_bandwidth("SMBA", rdt.smba)] if rdt.smba else [],
@@ -102,7 +102,7 @@ class Columns:
         """The content of `schemata`."""
         return "".join(self._line(each.name, self._forms(each, closid)) for each in schemas)
 
-    def sizes(self, schemas: Iterable[Schema], closid: int, layout: Layout) -> str:
+    def sizes(self, schemas: Iterable[Schema], closid: int, layout: DomainLayout) -> str:
         """The content of `size`: bytes of cache each mask stands for; bandwidth as it is."""
         return "".join(self._line(each.name, _sizes(each, closid, layout)) for each in schemas)
 
@@ -118,7 +118,7 @@ class Columns:
         return (f"{i}={value:{form}}" for i, value in schema.values(closid).items())
 
 
-def _sizes(schema: Schema, closid: int, layout: Layout) -> Iterator[str]:
+def _sizes(schema: Schema, closid: int, layout: DomainLayout) -> Iterator[str]:
     cache = schema.cache
     each = layout.bytes(schema.level) // cache.bits if cache else 0
     return (f"{i}={each * value.bit_count() if cache else value}" for i, value in schema.values(closid).items())

@@ -9,27 +9,27 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.rdt import RDT, driven
-from koordlite.sandbox.resctrl.layout import Layout
+from koordlite.sandbox.resctrl.layout import DomainLayout
 from koordlite.sandbox.resctrl.rmids import RMIDs
 from koordlite.sandbox.resctrl.schema import Columns, Schema
 from koordlite.sandbox.resctrl.status import LastStatus
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Group:
+class RDTGroup:
     """A control group, or a monitor group when it has a parent. `cpus` of the root are those no other group took."""
 
     name: str
     closid: int = 0
     rmid: int = 0
-    parent: Group | None = None
+    parent: RDTGroup | None = None
     cpus: CPUSet = EMPTY
     mode: str = "shareable"
-    monitors: dict[str, Group] = dataclasses.field(default_factory=dict)
+    monitors: dict[str, RDTGroup] = dataclasses.field(default_factory=dict)
     removed: bool = False
 
     @property
-    def control(self) -> Group:
+    def control(self) -> RDTGroup:
         """The control group: itself, or the one it monitors a part of."""
         return self.parent or self
 
@@ -61,7 +61,7 @@ class State:
 
     def __init__(self, machine: Machine, rdt: RDT, processes: Processes, now: Callable[[], float]) -> None:
         self.rdt = driven(rdt)
-        self.layout = Layout(machine, rdt)
+        self.layout = DomainLayout(machine, rdt)
         self.columns = Columns(self.rdt)
         self.status = LastStatus()
         self.processes = processes
@@ -74,29 +74,29 @@ class State:
         """What it is mounted with; None while it is not."""
         self.read_only = False
         self.schemas: dict[str, Schema] = {}
-        self.root = Group("")
-        self.controls: dict[str, Group] = {"": self.root}
+        self.root = RDTGroup("")
+        self.controls: dict[str, RDTGroup] = {"": self.root}
         """The root (without a name) and the control groups by name."""
-        self.home: dict[int, Group] = {}
+        self.home: dict[int, RDTGroup] = {}
         """Group of each thread that was moved."""
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[RDTGroup]:
         """Control groups, each followed by its monitor groups."""
         for control in self.controls.values():
             yield control
             yield from control.monitors.values()
 
-    def home_of(self, tid: int) -> Group:
+    def home_of(self, tid: int) -> RDTGroup:
         """The group of a thread."""
         return self.home.get(tid, self.root)
 
-    def empty(self, group: Group, into: Group) -> None:
+    def empty(self, group: RDTGroup, into: RDTGroup) -> None:
         """Move every thread of a group."""
         for tid, home in self.home.items():
             if home is group:
                 self.home[tid] = into
 
     @property
-    def fresh(self) -> Group:
+    def fresh(self) -> RDTGroup:
         """A root group as it is after mounting."""
-        return Group("", cpus=self.layout.online)
+        return RDTGroup("", cpus=self.layout.online)

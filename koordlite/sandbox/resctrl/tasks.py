@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from koordlite.sandbox.machine import kernel_text
 from koordlite.sandbox.machine.tree import refusal
 from koordlite.sandbox.resctrl.rules import BLANKS
-from koordlite.sandbox.resctrl.state import Group, State
+from koordlite.sandbox.resctrl.state import RDTGroup, State
 
 _MOST = 2**31 - 1
 _LOCKING = "Pseudo-locking in progress"
 
 
-def text(state: State, group: Group) -> str:
+def text(state: State, group: RDTGroup) -> str:
     """The threads of a group that the reader can see, those of its monitor groups included."""
     return "".join(f"{tid}\n" for tid in state.caller.shown(members(state, group)))
 
 
-def members(state: State, group: Group) -> Iterator[int]:
+def members(state: State, group: RDTGroup) -> Iterator[int]:
     """Thread ids, ascending. A machine that only monitors lists nothing in its root group."""
     if group.parent is None and not state.rdt.can_allocate:
         return iter(())
@@ -30,7 +30,7 @@ def members(state: State, group: Group) -> Iterator[int]:
     return (tid for tid in state.processes.tids() if id(state.home_of(tid)) in homes)
 
 
-def write(state: State, group: Group, data: bytes) -> None:
+def write(state: State, group: RDTGroup, data: bytes) -> None:
     """Move threads into `group`, as a write to its `tasks` does."""
     written = data.decode("utf-8", "replace").split("\0")[0]
     if state.rdt.since(6, 7):
@@ -44,7 +44,7 @@ def write(state: State, group: Group, data: bytes) -> None:
     _move(state, group, pid)
 
 
-def _write_list(state: State, group: Group, written: str) -> None:
+def _write_list(state: State, group: RDTGroup, written: str) -> None:
     state.status.clear()
     _check_mode(state, group)
     rest: str | None = written
@@ -63,7 +63,7 @@ def _write_list(state: State, group: Group, written: str) -> None:
             raise
 
 
-def _check_mode(state: State, group: Group) -> None:
+def _check_mode(state: State, group: RDTGroup) -> None:
     if group.mode.startswith("pseudo"):
         raise state.status.refusal(errno.EINVAL, _LOCKING)
 
@@ -75,7 +75,7 @@ def _number(written: str, *, low: int) -> int | None:
         return None
 
 
-def _move(state: State, group: Group, pid: int) -> None:
+def _move(state: State, group: RDTGroup, pid: int) -> None:
     """One thread; 0 is the writer itself."""
     tid = state.caller.find(pid) if pid else state.caller.tid
     if tid is None or (pid and state.processes.find(tid) is None):

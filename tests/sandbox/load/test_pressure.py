@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordlite.host import psi
-from koordlite.sandbox.machine.pressure import Pressure, Waits
+from koordlite.sandbox.machine.pressure import PressureFile, Waits
 
 SECOND = 1_000_000
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000
     ],
 )
 def test_a_step_counts(parts: list[tuple[float, bool]], some: int, full: int) -> None:
-    pressure, waits = Pressure(), Waits()
+    pressure, waits = PressureFile(), Waits()
     for part, idle in parts:
         waits.note(pressure, part, idle=idle)
     waits.close(SECOND)
@@ -29,7 +29,7 @@ def test_a_step_counts(parts: list[tuple[float, bool]], some: int, full: int) ->
 
 
 def test_averages_rise_towards_the_part_and_fall_when_it_is_over() -> None:
-    pressure = Pressure()
+    pressure = PressureFile()
     for _ in range(60):
         pressure.add(SECOND, SECOND // 2, SECOND // 4)
     raised = psi.parse(pressure.text().encode())
