@@ -97,6 +97,8 @@ def check_changed(old: Object, new: Object, resource: Resource, version: str) ->
         causes += validation.UPDATE_RULES[new["kind"]](old, new)
     if new["kind"] == "Pod" and not resource.custom:
         causes += pods.update_causes(old, new)
+    if resource.group == "events.k8s.io":
+        causes += validation.strict_event_update(old, new)
     _refuse(new, resource, causes)
 
 

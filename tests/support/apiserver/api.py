@@ -66,6 +66,8 @@ class Settings:
     """Bearer tokens; without any, everybody is an administrator."""
     controllers: bool = False
     """Keep disruption budgets and remove terminating pods when their time is over."""
+    enforce_owners: bool = False
+    """As the admission plugin OwnerReferencesPermissionEnforcement: blockOwnerDeletion needs a right to the owner."""
     address: str = ""
 
 
@@ -129,7 +131,7 @@ class Api:
         return Answer(200, negotiation.encoded(found))
 
     def _resource(self, at: Target) -> Resource:
-        if at.group and at.group not in self.cluster.catalog.groups():
+        if at.group and at.version not in self.cluster.catalog.groups().get(at.group, ()):
             raise status.PlainNotFound
         resource = self.cluster.catalog.of(at.group, at.version, at.resource)
         if resource is None or at.extra or (at.namespace and not resource.namespaced):
@@ -204,9 +206,21 @@ class Api:
             return 200, writes.patch(cluster, resource, at, request, how)
         sent = negotiation.decoded(request, resource)
         if at.verb == "create":
+            if self._settings.enforce_owners:
+                self._check_owners(resource, request.user, sent)
             return 201, writes.create(cluster, resource, at, sent, how)
         item, is_new = writes.replace(cluster, resource, at, sent, how)
         return 201 if is_new else 200, item
+
+    def _check_owners(self, resource: Resource, user: User, sent: Object) -> None:
+        meta = sent.get("metadata") or {}
+        for owner in meta.get("ownerReferences") or ():
+            group = owner["apiVersion"].rpartition("/")[0]
+            plural = next((each.plural for each in self.cluster.catalog.all() if each.kind == owner["kind"]), "")
+            at = Target("update", group, resource=plural, name=owner.get("name", ""), subresource="finalizers")
+            if owner.get("blockOwnerDeletion") and not self._authorizer.judge(user, at).allowed:
+                whose = "an ownerReference refers to a resource you can't set finalizers on: , <nil>"
+                raise status.forbidden(resource, meta.get("name", ""), f"cannot set blockOwnerDeletion if {whose}")
 
     def _run_controllers(self) -> None:
         if self._settings.controllers:

@@ -34,12 +34,13 @@ def bind(cluster: Cluster, resource: Resource, at: Target, request: Request) -> 
     served = cluster.catalog.of("", "v1", "pods")
     assert served is not None, "pods are built in"
     pod = cluster.require(served, (at.namespace, at.name))
+    _check_preconditions(meta, pod)
     _check_free(pod)
     if request.query.get("dryRun") != "All":
         bound = pods.bound(pod, sent["target"]["name"], cluster.now())
-        notes = {**(pod["metadata"].get("annotations") or {}), **(meta.get("annotations") or {})}
-        known = bound["metadata"] | ({"annotations": notes} if notes else {})
-        cluster.store.write(PODS, name_of(pod), bound | {"metadata": known})
+        both = {key: {**(pod["metadata"].get(key) or {}), **(meta.get(key) or {})} for key in ("annotations", "labels")}
+        copied = {key: each for key, each in both.items() if each}
+        cluster.store.write(PODS, name_of(pod), bound | {"metadata": bound["metadata"] | copied})
     return status.created()
 
 
@@ -61,6 +62,19 @@ def _check_target(target: Object) -> None:
     else:
         return
     raise status.internal(f"{cause.field}: {cause.message}")
+
+
+def _check_preconditions(meta: Object, pod: Object) -> None:
+    known = pod["metadata"]
+    for key, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if meta.get(key) and meta[key] != known[key]:
+            path = f"/registry/pods/{known['namespace']}/{known['name']}, ResourceVersion: 0"
+            failed = f"{word} in precondition: {meta[key]}, {word} in object meta: {known[key]}"
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: {path}, AdditionalErrorMsg: Precondition failed: {failed}"
+            )
+            message = f'Operation cannot be fulfilled on pods "{known["name"]}": {why}'
+            raise status.Refused(409, message, reason="Conflict", details={"name": known["name"], "kind": "pods"})
 
 
 def _check_free(pod: Object) -> None:

@@ -30,7 +30,17 @@ class Options:
     grace_seconds: int | None = None
     uid: str = ""
     version: str = ""
-    dry: bool = False
+    dry_run: tuple[str, ...] = ()
+
+    @property
+    def dry(self) -> bool:
+        """Whether nothing is to be stored."""
+        return bool(self.dry_run)
+
+    def check(self) -> None:
+        """Refused 422 for a dry run that does not exist."""
+        if self.dry_run not in ((), ("All",)):
+            raise status.invalid_options("DeleteOptions", status.unsupported("dryRun", self.dry_run, ["All"]))
 
 
 def options(body: Mapping[str, Any], query: Mapping[str, str]) -> Options:
@@ -40,13 +50,11 @@ def options(body: Mapping[str, Any], query: Mapping[str, str]) -> Options:
     except shapes.Mistyped as error:
         raise status.bad_request(str(error)) from error
     dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
-    if dry and dry != ["All"]:
-        raise status.invalid_options("DeleteOptions", status.unsupported("dryRun", dry, ["All"]))
     grace = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
         grace = _number(query["gracePeriodSeconds"])
     wanted = body.get("preconditions") or {}
-    return Options(grace, wanted.get("uid") or "", wanted.get("resourceVersion") or "", bool(dry))
+    return Options(grace, wanted.get("uid") or "", wanted.get("resourceVersion") or "", tuple(dry))
 
 
 def _number(text: str) -> int:
@@ -58,6 +66,7 @@ def _number(text: str) -> int:
 
 def delete(cluster: Cluster, resource: Resource, name: tuple[str, str], how: Options) -> Object:
     """Delete one object as far as it may be at once: the Status or, where something is left, the object."""
+    how.check()
     item = cluster.require(resource, name)
     _check(item, resource, how)
     if resource.key == ("", "pods"):

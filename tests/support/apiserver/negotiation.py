@@ -105,7 +105,7 @@ def _check_custom(found: dict[str, Any], resource: Resource, version: str) -> No
     wanted = resource.api_version(version)
     if not kind:
         why = f"Object 'Kind' is missing in '{json.dumps(found)}'"
-        raise _unhandled(resource.kind, wanted, resource, why)
+        raise status.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {why}")
     if api_version != wanted:
         why = f"the API version in the data ({api_version}) does not match the expected API version ({wanted})"
         raise status.bad_request(why)

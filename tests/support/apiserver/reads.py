@@ -72,7 +72,7 @@ def listed(cluster: Cluster, resource: Resource, at: Target, request: Request) -
     if asked and resource.cached and (not limit or revision == 0) and match != "Exact":
         return _from_cache(cluster, resource, matches, revision)
     if revision > cluster.store.revision:
-        raise status.internal("etcdserver: mvcc: required revision is a future revision")
+        raise status.too_new(revision, cluster.store.revision)
     exact = revision and (match == "Exact" or (not match and limit))
     at_revision = revision if exact else cluster.store.revision
     items = [each for each in _state(cluster, resource, at_revision) if matches(each)]
@@ -109,11 +109,21 @@ def number(text: str) -> int:
 
 
 def revision_of(text: str) -> int:
-    """A resourceVersion of the query; Refused 500, as a real server does."""
+    """A resourceVersion of a list or get; Refused 400."""
     if not (text.isascii() and text.isdecimal()):
-        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise status.internal(f'resourceVersion: Invalid value: "{text}": {why}')
+        raise status.bad_request(f"invalid resource version: {_no_number(text)}")
     return int(text)
+
+
+def watched_revision_of(text: str) -> int:
+    """The same of a watch; Refused 500, as a real server does."""
+    if not (text.isascii() and text.isdecimal()):
+        raise status.internal(_no_number(text))
+    return int(text)
+
+
+def _no_number(text: str) -> str:
+    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 
 def _is_plain(query: Any) -> bool:

@@ -78,26 +78,43 @@ def causes(item: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
     if allowed and not any(_is(item, name) for name in allowed):
         found = _name(item)
         shown = path or "<nil>"
-        yield wrong(path or "<nil>", found, f'{shown} in body must be of type {allowed[0]}: "{found}"')
+        if schema.get(_INT_OR_STRING):
+            yield from _neither(found, shown)
+            return
+        why = f'{shown} in body must be of type {allowed[0]}: "{found}"'
+        yield Cause("FieldValueTypeInvalid", f'Invalid value: "{found}": {why}', shown)
         return
     yield from _value_causes(item, schema, path)
     if isinstance(item, dict):
         yield from _map_causes(item, schema, path)
     elif isinstance(item, list):
-        for each in item:
-            yield from causes(each, schema.get("items") or {}, path)
+        for place, each in enumerate(item):
+            yield from causes(each, schema.get("items") or {}, f"{path}[{place}]")
+
+
+def _neither(found: str, path: str) -> Iterator[Cause]:
+    """The causes for what is neither a number nor a string where either will do: as a union of two schemas."""
+    for wanted in ("integer,string", "integer"):
+        why = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+        yield Cause("FieldValueTypeInvalid", why, path)
+        said = (
+            f'"{path}" must validate at least one schema (anyOf)'
+            if wanted == "integer,string"
+            else f"Checked value must be of type integer (default format) in {path}"
+        )
+        yield wrong("<nil>", "", said)
 
 
 def _map_causes(item: dict[str, Any], schema: Schema, path: str) -> Iterator[Cause]:
     prefix = f"{path}." if path else ""
-    for key in schema.get("required") or ():
-        if key not in item:
-            yield required(f"{prefix}{key}")
     known, extra = schema.get("properties") or {}, schema.get("additionalProperties")
     for key, value in item.items():
         below = known.get(key, extra if isinstance(extra, dict) else {})
         if path or key not in _ALWAYS:
             yield from causes(value, below, f"{prefix}{key}")
+    for key in schema.get("required") or ():
+        if key not in item:
+            yield required(f"{prefix}{key}")
 
 
 def _value_causes(item: Any, schema: Schema, path: str) -> Iterator[Cause]:

@@ -65,11 +65,12 @@ class ApiServer:
         seed: int | None = None,
         history: int = 4000,
         controllers: bool = False,
+        enforce_owners: bool = False,
     ) -> None:
         self._host, self._port = host, port
         self._tokens = dict(tokens or {})
         self._cluster = Cluster(Store(history=history), clock or RealClock(), seed=seed)
-        self._controllers = controllers
+        self._controllers, self._enforce_owners = controllers, enforce_owners
         self.objects = Objects(self._cluster)
         self.faults = Faults()
         self.requests: collections.deque[Asked] = collections.deque(maxlen=_REMEMBERED)
@@ -91,7 +92,12 @@ class ApiServer:
         """Serve in threads of its own; the url."""
         self._listener = _Listener((self._host, self._port), _Connection)
         self._port = int(self._listener.server_address[1])
-        settings = Settings(self._tokens, controllers=self._controllers, address=f"{self._host}:{self._port}")
+        settings = Settings(
+            self._tokens,
+            controllers=self._controllers,
+            enforce_owners=self._enforce_owners,
+            address=f"{self._host}:{self._port}",
+        )
         self._listener.api = Api(self._cluster, settings, self._listener.stopped)
         self._listener.faults, self._listener.note = self.faults, self._note
         self._thread = threading.Thread(

@@ -65,7 +65,7 @@ def wrong(field: str, value: Any, detail: str) -> Cause:
 
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> Cause:
     """A value outside the few that exist."""
-    shown = f'"{value}"' if isinstance(value, str) else "[]string{" + ", ".join(f'"{each}"' for each in value) + "}"
+    shown = f'"{value}"' if isinstance(value, str) else "[" + ",".join(f'"{each}"' for each in value) + "]"
     words = ", ".join(f'"{word}"' for word in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {words}", field)
 
@@ -82,7 +82,7 @@ def forbidden_field(field: str, detail: str) -> Cause:
 
 def too_long(field: str, limit: int) -> Cause:
     """A value with too many bytes."""
-    return Cause("FieldValueTooLong", f"Too long: must have at most {limit} bytes", field)
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
 
 def invalid(kind: str, group: str, name: str, causes: list[Cause]) -> Refused:

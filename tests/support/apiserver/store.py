@@ -81,7 +81,7 @@ class Store:
 
     def at(self, key: Key, revision: int) -> list[Object]:
         """The objects of a kind as they were; Compacted when that is forgotten."""
-        if revision < max(self._compacted, self._window.get(key, 0)):
+        if revision < max(FIRST_REVISION, self._compacted, self._window.get(key, 0)):
             raise Compacted
         state = dict(self._objects.get(key, {}))
         for change in reversed(self.changes(key, revision)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from apiserver import names
 from apiserver.status import Cause, forbidden_field, required, too_long, unsupported, wrong
@@ -38,6 +39,7 @@ def metadata(item: Object) -> Iterator[Cause]:
         yield from (wrong("metadata.name", name, each) for each in faults(name))
     yield from labels("metadata.labels", meta.get("labels") or {})
     yield from _annotations(meta.get("annotations") or {})
+    yield from _owners(meta.get("ownerReferences") or ())
 
 
 def labels(field: str, found: Mapping[str, str]) -> Iterator[Cause]:
@@ -58,6 +60,17 @@ def _annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
         yield from (wrong("metadata.annotations", key, each) for each in names.key_faults(key.lower()))
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_BYTES:
         yield too_long("metadata.annotations", _ANNOTATION_BYTES)
+
+
+def _owners(owners: Sequence[Object]) -> Iterator[Cause]:
+    field = "metadata.ownerReferences"
+    for owner in owners:
+        yield from (wrong(f"{field}.{key}", "", "must not be empty") for key in ("name", "uid") if not owner.get(key))
+    leading = [f"{owner['kind']}/{owner.get('name', '')}" for owner in owners if owner.get("controller")]
+    if len(leading) > 1:
+        found = f'Found "true" in references for {leading[0]} and {leading[1]}'
+        why = f"Only one reference can have Controller set to true. {found}"
+        yield Cause("FieldValueInvalid", f"Invalid value: {json.dumps(owners, separators=(',', ':'))}: {why}", field)
 
 
 def metadata_update(old: Object, new: Object) -> Iterator[Cause]:
@@ -131,8 +144,38 @@ def _told(item: Object, controller: str) -> Iterator[Cause]:
         yield wrong("message", "", f"can have at most {_NOTE_CHARACTERS} characters")
 
 
+_EVENT_FIELDS = (
+    *("involvedObject", "reason", "message", "type", "action", "related", "eventTime", "reportingInstance"),
+    *("reportingComponent", "source", "firstTimestamp", "lastTimestamp", "count"),
+)
+"""What a later write through events.k8s.io may not change: all but the series and the metadata."""
+
+
+def strict_event_update(old: Object, new: Object) -> Iterator[Cause]:
+    """What events.k8s.io/v1 asks of a changed Event."""
+    for field in _EVENT_FIELDS:
+        if old.get(field) != new.get(field):
+            shown = "reportingController" if field == "reportingComponent" else field
+            yield wrong(shown, _go_json(new.get(field)), "field is immutable")
+    yield from _series(new.get("series"))
+
+
+def _go_json(value: object) -> object:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _series(series: Object | None) -> Iterator[Cause]:
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        yield wrong("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")
+
+
 def strict_event(item: Object) -> Iterator[Cause]:
     """What events.k8s.io/v1 asks on create."""
+    yield from _series(item.get("series"))
     if not item.get("eventTime"):
         yield required("eventTime")
     if item.get("type") not in ("Normal", "Warning"):

@@ -41,7 +41,7 @@ def asked(cluster: Cluster, resource: Resource, at: Target, request: Request) ->
     reads.check_match({**request.query, "watch": "true"})
     seconds = reads.number(request.query.get("timeoutSeconds", ""))
     version = request.query.get("resourceVersion", "")
-    since = reads.revision_of(version) if version else 0
+    since = reads.watched_revision_of(version) if version else 0
     matches = reads.chosen(cluster, resource, at, request)
     return Watch(
         resource,
