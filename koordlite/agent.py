@@ -353,10 +353,14 @@ class Agent:
         self._said[about] = text
 
     def _tell_refusals(self, applied: tuple[AppliedStep, ...]) -> None:
-        """A refusal is logged when it comes up, not each tick it lasts."""
+        """A refusal is logged when it comes up, not each tick it lasts; once for all places that share it."""
+        fresh: dict[str, list[AppliedStep]] = {}
         for step in applied:
             if not step.ok and self._refused.get(step.place) != step.error:
-                LOG.warning("refused: %s = %s: %s", step.place, told.shortened(step.value), step.error)
+                fresh.setdefault(step.error, []).append(step)
+        for error, (first, *others) in fresh.items():
+            more = f" and {len(others)} more" if others else ""
+            LOG.warning("refused: %s = %s%s: %s", first.place, told.shortened(first.value), more, error)
         self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _stale(self, seen: Snapshot) -> str:

@@ -22,8 +22,25 @@ def test_a_refused_document_is_shortened_in_the_log_and_whole_in_the_report(
     monkeypatch.setattr(node.cluster, "publish", refuse)
     with node.journal() as journal:
         ticks = node.ticks(node.agent(journal), 3)
-    lines = [each.getMessage() for each in caplog.records if PLACEMENT in each.getMessage()]
+    lines = [each.getMessage() for each in caplog.records if "refused: " in each.getMessage()]
     steps = [step for tick in ticks for step in tick.applied if step.place.endswith(PLACEMENT)]
     assert lines
     assert all(line.startswith("refused: ") and line.endswith("forbidden") and len(line) < 250 for line in lines)
     assert any(len(step.value) > 250 for step in steps)
+
+
+def test_one_refusal_of_many_places_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Emulated("small", tmp_path)
+
+    def refuse(changes: object) -> None:
+        raise PermissionError(13, "cannot set blockOwnerDeletion")
+
+    monkeypatch.setattr(node.cluster, "publish", refuse)
+    with node.journal() as journal:
+        ticks = node.ticks(node.agent(journal), 1)
+    refused = [step for tick in ticks for step in tick.applied if "blockOwnerDeletion" in step.error]
+    (line,) = [each.getMessage() for each in caplog.records if "blockOwnerDeletion" in each.getMessage()]
+    assert len(refused) > 3
+    assert f" and {len(refused) - 1} more: " in line

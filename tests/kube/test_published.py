@@ -96,7 +96,7 @@ def test_a_new_object_goes_when_its_node_goes(desk: Any, folder: Path) -> None:
     assert made["topologyPolicies"] == ["None"]
     assert made["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "Koordinator"}
     assert made["metadata"]["ownerReferences"] == [
-        {"kind": "Node", "name": "n1", "uid": "u1", "controller": True, "apiVersion": "v1", "blockOwnerDeletion": True}
+        {"kind": "Node", "name": "n1", "uid": "u1", "controller": True, "apiVersion": "v1"}
     ]
 
 

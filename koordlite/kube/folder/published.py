@@ -131,11 +131,13 @@ def _text(ours: object) -> str:
 
 
 def new_topology(node: objects.NodeObject) -> objects.NRTObject:
-    """An object that goes when the node goes; Koordinator makes it the same."""
+    """An object that goes when the node goes.
+
+    As Koordinator makes it, but for `blockOwnerDeletion`: OwnerReferencesPermissionEnforcement allows that only to
+    those who may update nodes/finalizers, and nothing needs it.
+    """
     name = node.metadata.name
-    owner = objects.OwnerReference(
-        api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True, block_owner_deletion=True
-    )
+    owner = objects.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True)
     metadata = objects.ObjectMeta(name=name, labels=MADE_BY, owner_references=(owner,))
     return objects.NRTObject(metadata=metadata, topology_policies=("None",))
 
