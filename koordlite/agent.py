@@ -27,7 +27,7 @@ from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster
 from koordlite.record.moment import Moment
 from koordlite.report import tick as ticks
-from koordlite.report.explain import pieces as told
+from koordlite.report.explain import pieces
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker
 
@@ -360,7 +360,7 @@ class Agent:
                 fresh.setdefault(step.error, []).append(step)
         for error, (first, *others) in fresh.items():
             more = f" and {len(others)} more" if others else ""
-            LOG.warning("refused: %s = %s%s: %s", first.place, told.shortened(first.value), more, error)
+            LOG.warning("refused: %s = %s%s: %s", first.place, pieces.shortened(first.value), more, error)
         self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _stale(self, seen: Snapshot) -> str:

@@ -173,14 +173,17 @@ def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
         ("problems", [str(problem) for problem in tick.problems]),
         ("refused writes", [f"{step.place} ← {step.value}: {step.error}" for step in refused]),
         ("changed by others", [f"{w.place}: ours was {w.ours}, found {w.found}" for w in tick.foreign]),
-        ("in this run", [_trouble(trouble) for trouble in tick.troubles[:MAX_TROUBLES]]),
+        ("in this run", [f"{t.place}: {'; '.join(trouble(t))}" for t in tick.troubles[:MAX_TROUBLES]]),
     ):
         if rows:
             yield title, rows
 
 
-def _trouble(found: FileTrouble) -> str:
-    refused = f"refused {found.refused} times, last {found.last_error}" if found.refused else ""
-    foreign = f"changed by others {found.foreign} times" if found.foreign else ""
-    wait = f"next correction in {found.kept_off_seconds:.0f} s" if found.kept_off_seconds else ""
-    return f"{found.place}: {'; '.join(part for part in (refused, foreign, wait) if part)}"
+def trouble(found: FileTrouble, *, with_foreign: bool = True) -> Iterator[str]:
+    """What happened at one place: refusals, writes of others, and when we correct it next."""
+    if found.refused:
+        yield f"refused {found.refused} times, last {found.last_error}"
+    if found.foreign and with_foreign:
+        yield f"changed by others {found.foreign} times"
+    if found.kept_off_seconds:
+        yield f"next correction in {found.kept_off_seconds:.0f} s, so as not to fight"

@@ -180,6 +180,7 @@ def test_ctrl_c_during_a_simulation_leaves_no_traceback() -> None:
     """The signal comes while the process works, at whatever line that is."""
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from koordlite.simulation import runner\n"
         "runner.play = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT)\n"
         "from koordlite import cli\n"

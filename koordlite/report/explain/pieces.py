@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from koordlite.model.decision import Decision
-from koordlite.model.status.outcome import FileTrouble
-from koordlite.report import units
+from koordlite.report import units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.json import run_report
 from koordlite.report.past import ForeignWrites, Remembered, Write
@@ -62,14 +61,6 @@ def others(found: ForeignWrites) -> str:
     return f"changed by someone else {times}, {last} where ours was {shortened(found.last.ours)}{_rhythm(found)}"
 
 
-def trouble(found: FileTrouble) -> Iterator[str]:
-    """Refusals, and how long we keep off."""
-    if found.refused:
-        yield f"refused {found.refused} times, last {found.last_error}"
-    if found.kept_off_seconds:
-        yield f"next correction in {found.kept_off_seconds:.0f} s, so as not to fight"
-
-
 def about_place(place: str, tick: Tick, past: Remembered) -> Iterator[str]:
     """All that is known of one place's writes, oldest concern first."""
     if place in past.writes:
@@ -78,7 +69,7 @@ def about_place(place: str, tick: Tick, past: Remembered) -> Iterator[str]:
         yield others(past.foreign[place])
     for found in tick.troubles:
         if found.place == place:
-            yield from trouble(found)
+            yield from view.trouble(found, with_foreign=False)
 
 
 def place_document(place: str, tick: Tick, past: Remembered) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
 
-Text = Callable[[str, Tick, Remembered], str]
-Document = Callable[[str, Tick, Remembered], dict[str, Any]]
+TextAnswer = Callable[[str, Tick, Remembered], str]
+JsonAnswer = Callable[[str, Tick, Remembered], dict[str, Any]]
 
 
 def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text") -> str:
@@ -31,7 +31,7 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     ).decode()
 
 
-def _answers(subject: str) -> tuple[Text, Document]:
+def _answers(subject: str) -> tuple[TextAnswer, JsonAnswer]:
     if subject.split(".", 1)[0] == settings.SUBJECT:
         return lambda s, t, p: settings.text(t, s), lambda s, t, p: settings.document(t, s)
     for beginning, answers in _OF_ONE.items():
@@ -92,13 +92,13 @@ def _decided(subject: str, tick: Tick, _past: Remembered) -> dict[str, Any]:
     return {"kind": "koordlite-explain", **decided.document(subject, tick)}
 
 
-_OF_ONE: Mapping[str, tuple[Text, Document]] = {
+_OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     pod.SUBJECT: (_pod_text, _pod),
     cpu.SUBJECT: (_cpu_text, _cpu),
     file.SUBJECT: (_file_text, _file),
 }
 """By how the question begins."""
-_WHOLE: Mapping[str, tuple[Text, Document]] = {
+_WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     allocatable.SUBJECT: (_promised_text, _promised),
     node.SUBJECT: (
         lambda _, tick, past: node.text(tick, past),

@@ -12,7 +12,7 @@ from koordlite.resctrl.values import ROOT, BandwidthCapability, CacheCapability,
 _ONLY_ROOT, _NOBODY, _SHARED = "·", "-", "io"
 _LABEL, _WIDEST_LABEL = 14, 28
 _NAME = 30
-Document = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None = None) -> str:
@@ -29,7 +29,7 @@ def text(machine: Resctrl, *, width: int = 80, labels: Mapping[str, str] | None 
     return "\n".join(lines) + "\n"
 
 
-def document(machine: Resctrl) -> Document:
+def document(machine: Resctrl) -> JsonObject:
     """The same as plain values; masks as schemata write them, without 0x."""
     caches = {name: _cache_document(machine, name, cap) for name, cap in machine.caches.items()}
     groups = {
@@ -225,7 +225,7 @@ def _value(resource: str, value: int) -> int | str:
     return value if resource in ("MB", "SMBA") else f"{value:x}"
 
 
-def _cache_document(machine: Resctrl, name: str, cap: CacheCapability) -> Document:
+def _cache_document(machine: Resctrl, name: str, cap: CacheCapability) -> JsonObject:
     parts = [group.schemata.get(name, {}) for group_name, group in machine.groups.items() if group_name != ROOT]
     ids = machine.groups[ROOT].schemata.get(name, {}) if machine.groups else {}
     return {
@@ -239,7 +239,7 @@ def _cache_document(machine: Resctrl, name: str, cap: CacheCapability) -> Docume
     }
 
 
-def _bandwidth_document(cap: BandwidthCapability) -> Document:
+def _bandwidth_document(cap: BandwidthCapability) -> JsonObject:
     return {
         "unit": "MBps" if cap.mbps else "eighthsOfGBps" if cap.absolute else "percent",
         "minimum": cap.min_bandwidth,
@@ -251,7 +251,7 @@ def _bandwidth_document(cap: BandwidthCapability) -> Document:
     }
 
 
-def _monitoring_document(machine: Resctrl) -> Document | None:
+def _monitoring_document(machine: Resctrl) -> JsonObject | None:
     monitor = machine.monitor
     if monitor is None:
         return None

@@ -17,7 +17,7 @@ REFUSED = FileTrouble("kubepods/besteffort/cpuset.cpus", 3, BUSY, 0, 0.0)
 
 def test_the_screen_says_how_often_and_when_it_is_tried_again() -> None:
     screen = status.screen(Tick(time=1.0, troubles=(FOUGHT, REFUSED)))
-    assert f"{FOUGHT.place}: changed by others 14 times; next correction in 32 s" in screen
+    assert f"{FOUGHT.place}: changed by others 14 times; next correction in 32 s, so as not to fight" in screen
     assert f"{REFUSED.place}: refused 3 times, last {BUSY}" in screen
 
 
