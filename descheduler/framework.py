@@ -1,4 +1,4 @@
-"""The words between the cycle and its plugins: what a plugin is given, what it may say, what it is answered.
+"""The words between the cycle and its plugins: what a plugin is given, what it may yield, what it is answered.
 
 A plugin is a module with
 
@@ -131,15 +131,15 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remember:
-    """What a plugin wants to know again in the next cycle; the last one it says counts."""
+    """What a plugin wants to know again in the next cycle; the last one counts."""
 
     value: object
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cordon:
-    """A node that is to take no more pods, said before its pods are named. Where none of them goes it is opened again;
-    in a dry run nothing happens to it."""
+    """A node that is to take no more pods, yielded before its pods are named. Where none of them goes it is opened
+    again; in a dry run nothing happens to it."""
 
     node: str
 
@@ -150,7 +150,7 @@ class Verdict:
 
     evicted: bool
     reason: str = ""
-    """Why not: the word of the guard or limit that spares the pod; empty when it goes."""
+    """Why not: the word of the guard or limit that protects the pod; empty when it is evicted."""
     stop: Literal["", "node", "namespace", "total"] = ""
     """A limit is used up: nothing more can go from this node, of this namespace, or at all in this cycle."""
 
@@ -164,7 +164,7 @@ class Handle(Protocol):
 
     @property
     def remembered(self) -> object:
-        """What this plugin said to `Remember` in the last cycle; None the first time."""
+        """What this plugin gave to `Remember` in the last cycle; None the first time."""
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """Every guard that speaks against evicting the pod (upstream Filter); empty when none does."""
@@ -193,7 +193,7 @@ class Handle(Protocol):
 
 
 Conversation = Generator[Finding | Note | Remember | Cordon, Verdict | None, None]
-"""What a plugin says. Only a `Finding` gets a verdict."""
+"""What a plugin yields. Only a `Finding` gets a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
 

@@ -37,8 +37,8 @@ class Pace:
         """An eviction is asked for."""
         self.asked = [*self.asked[-_KEPT_MOMENTS:], now]
 
-    def refuse(self, job: MigrationJob, wished: float | None, now: float) -> None:
-        """The server said no: it is asked again later and later."""
+    def refuse(self, job: MigrationJob, asked_seconds: float | None, now: float) -> None:
+        """The server refused: each further refusal makes the wait longer."""
         times_refused = self.refused.get(job.metadata.uid, (0, now))[0] + 1
-        pause = backoff.pause(times_refused, random.uniform, wished=wished)
+        pause = backoff.pause(times_refused, random.uniform, wished=asked_seconds)
         self.refused[job.metadata.uid] = (times_refused, now + pause)

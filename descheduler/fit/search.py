@@ -4,7 +4,7 @@ Order of the questions and their words: upstream NodeFit. Volumes, host ports, t
 whole-domain anti-affinity, the node reservation and NUMA nodes are ours.
 
 The emptiest node is asked first, so that a pod which fits is quickly done with. Pods that ask the same are refused
-together: what nodes said once holds until the plan changes them.
+together: the answer of a node holds until the plan changes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from descheduler.framework import PodView, View
 ASK_ALL = 200
 """Up to so many nodes are all asked, for the sake of the report."""
 ENOUGH = 3
-"""Of more nodes, no further one is asked once so many have said yes."""
+"""Of more nodes, no further one is asked once so many would take the pod."""
 
 Answer = tuple[str, tuple[Booking, ...]]
 """Why not, or else what would be taken from which NUMA node."""
@@ -45,22 +45,22 @@ class Search:
 
     places: tuple[Place, ...]
     refusals: Mapping[str, str]
-    """What each node said that would take such pods and does not fit."""
+    """Why each node that takes such pods in principle does not fit."""
     never: Mapping[str, str]
-    """What each node said that takes no such pods. Shared with others of the kind, as `refusals` may be."""
+    """Why each other node takes no such pods. Shared with others of the kind, as `refusals` may be."""
     own: str = ""
     """The node it is on, when that was not asked."""
     unasked: int = 0
-    """Nodes that were not asked, because enough others had said yes."""
+    """Nodes that were not asked, because enough others would take the pod."""
 
     @property
     def by_node(self) -> Mapping[str, str]:
-        """What each node that does not fit said."""
+        """Why each node that does not fit refuses."""
         return {name: why for name, why in (*self.never.items(), *self.refusals.items()) if name != self.own}
 
     @property
     def why_not(self) -> Mapping[str, int]:
-        """How many nodes said so, by what they said."""
+        """How many nodes gave each reason."""
         return Counter(self.by_node.values())
 
     @property
@@ -94,7 +94,7 @@ class FitSearch:
         self._question_asked: Question | None = None
 
     def search(self, pod: PodView, inside: str = "") -> Search:
-        """Ask the nodes that `inside` selects, and say what they said. The pod's own node is asked only when a new
+        """Ask the nodes that `inside` selects, and report their answers. The pod's own node is asked only when a new
         start there could cure a broken promise."""
         question = self._question(pod, inside)
         names = question.eligible.names
@@ -169,7 +169,7 @@ class FitSearch:
         return self._question_asked
 
     def _ask(self, question: Question, most: int) -> tuple[list[Place], Mapping[str, str]]:
-        """Up to `most` places, and what nodes said that are none."""
+        """Up to `most` places, and why the other nodes are none."""
         pod = question.pod
         known = None if pod.promised else self._known_nowhere(question)
         if known is not None:
@@ -182,7 +182,7 @@ class FitSearch:
         if question.plain:
             self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, frozenset((pod.node,)))
             return places, refusals
-        # Too little capacity for any pod of its kind? That is remembered for all of them, and said instead.
+        # Too little capacity for any pod of its kind? That is remembered for all of them, and reported instead.
         places, plainly = self._ask(question.resources_only, 1)
         return [], refusals if places else plainly
 
@@ -202,7 +202,7 @@ class FitSearch:
         return places, refusals
 
     def _known_nowhere(self, question: Question) -> Mapping[str, str] | None:
-        """What nodes said to a pod like this, when none of them takes it even now; None when that is not known."""
+        """Why nodes refused a pod like this, when none of them takes it even now; None when that is not known."""
         found = self._nowhere.get(question.key)
         if found is None:
             return None

@@ -26,7 +26,7 @@ COMPLETE = "Complete"
 
 
 def condition(job: MigrationJob, kind: Kind) -> Condition | None:
-    """The condition of this type; None while nobody has said anything."""
+    """The condition of this type; None before it is first set."""
     return next((c for c in job.status.conditions if c.type == kind), None)
 
 
@@ -48,7 +48,7 @@ def noted(
 ) -> MigrationJob:
     """The job with a condition. The status speaks of what changed last.
 
-    Unchanged when it says so already, except where it is said `refresh`: then the time of the last check is this one.
+    Unchanged when it says so already, except with `refresh`: then the time of the last check is this one.
     """
     value: Literal["True", "False"] = "True" if met else "False"
     old = condition(job, kind)

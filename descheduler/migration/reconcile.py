@@ -136,16 +136,16 @@ def _schedule(job: MigrationJob, seen: Seen) -> MigrationJob | Step:
     place = seen.reservation
     if place is None:
         return _failed(job, "MissingReservation", f'Reservation "{job.reservation}" is gone')
-    told = place.condition("Scheduled")
-    unschedulable = told is not None and told.status == "False" and told.reason == "Unschedulable"
-    if told is not None and unschedulable:
-        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=told.message)
+    scheduled = place.condition("Scheduled")
+    unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    if scheduled is not None and unschedulable:
+        job = noted(job, "ReservationScheduled", False, now=seen.now, reason="Unschedulable", message=scheduled.message)
     if place.pending:
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     if place.expired:
         return _failed(job, "ReservationExpired", "Reservation expired")
     if not place.scheduled:
-        why = told.message if told is not None and told.message else "Reservation has no node"
+        why = scheduled.message if scheduled is not None and scheduled.message else "Reservation has no node"
         return _failed(job, "Unschedulable", why)
     return _on_its_node(job, place, seen)
 

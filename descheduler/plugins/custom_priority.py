@@ -99,7 +99,7 @@ def by_level(nodes: Iterable[NodeView], config: Config) -> list[list[NodeView]]:
 
 
 Steps = Generator[Finding | Note | Cordon, Verdict | None, bool]
-"""What is said on the way; in the end, whether the limit of the cycle is reached."""
+"""Findings and notes; in the end, whether the limit of the cycle is reached."""
 
 
 @dataclasses.dataclass(frozen=True)

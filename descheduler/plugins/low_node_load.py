@@ -100,7 +100,7 @@ class _Pool:
         for one in loads:
             by_kind[one.kind].append(one)
         abnormal = {kind: [one for one in by_kind[kind] if self._lasts(kind, one)] for kind in _HIGH}
-        self._calm(loads)
+        self._count_normal(loads)
         idle = self._why_nothing(by_kind, abnormal, len(nodes))
         if idle:
             yield dataclasses.replace(idle, text=f"{self._words}: {idle.text}")
@@ -128,7 +128,7 @@ class _Pool:
             return True
         return self.memory.mark(_about(kind), one.node.name, self._debounce, normal=False).anomalous
 
-    def _calm(self, loads: list[Load]) -> None:
+    def _count_normal(self, loads: list[Load]) -> None:
         """Nodes that are watched and not too full now. Koordinator goes on counting where it left off."""
         for one in loads:
             for about, kind in (("node", "high"), ("prod", "prodHigh")):

@@ -23,7 +23,7 @@ class Config:
     """Arguments of `LowNodeUtilization`."""
 
     thresholds: Mapping[str, float] = args.percentages()
-    """Percent by resource: a node at or below all of them has room for more. Required."""
+    """Percent by resource: a node at or below all of them is underutilized. Required."""
     target_thresholds: Mapping[str, float] = args.percentages()
     """Percent by resource: a node above any of them is too full. The same resources as `thresholds`. Required."""
     use_deviation_thresholds: bool = False

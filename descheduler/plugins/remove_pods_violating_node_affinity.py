@@ -45,7 +45,7 @@ class Config:
 
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
-    """A finding for each pod on a node that it must not be on, or that it likes less than one that has room for it."""
+    """A finding for each pod on a node that it must not be on, or that it prefers less than one that would take it."""
     templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
     index = NodeIndex(handle.nodes)
     for kind in config.node_affinity_type:
@@ -96,7 +96,7 @@ def _wrong(pod: PodView, *, stuck: bool) -> Finding:
 
 
 def _better(pod: PodView, node: NodeView, index: NodeIndex, handle: Handle) -> Finding | None:
-    """What to say of a pod when a node it likes better has room for it.
+    """The finding for a pod when a node that it prefers would take it.
 
     Upstream asks whether any node fits, be it the better one or not, and so may evict a pod again and again.
     """

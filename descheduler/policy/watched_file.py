@@ -79,7 +79,7 @@ class PolicyFile:
                 raise
             document = self._parse(self._kept.read_text(encoding="utf-8"), str(self._kept))
             taken = datetime.datetime.fromtimestamp(self._kept.stat().st_mtime, datetime.UTC)
-            do = f"mend it; the last good one of {taken:%Y-%m-%dT%H:%M:%SZ} holds ({self._kept})"
+            do = f"fix it; the last good one of {taken:%Y-%m-%dT%H:%M:%SZ} holds ({self._kept})"
             self.problems = tuple(dataclasses.replace(problem, do=do) for problem in error.problems)
             return document
 

@@ -18,7 +18,7 @@ from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneCha
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]
 _NODES_LISTED = 200
-"""What each node said is listed up to so many; of more only how many said what."""
+"""The answer of each node is listed up to so many nodes; of more, only the counts by reason."""
 
 
 def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> str:

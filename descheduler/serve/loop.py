@@ -111,7 +111,7 @@ class Loop:
         """Cycles until `wait` says stop. The interval is that between two starts; a cycle that is late is not made up
         for. A cycle that failed is tried again sooner, unless it may have evicted something: limits are per interval.
         `around` runs each cycle, in whatever surroundings it wants. Faults, also of `tell`, that `guard` survives are
-        told as a cycle that failed; without a guard they end the run."""
+        reported as a cycle that failed; without a guard they end the run."""
         guard = guard or FaultGuard(limit=0)
         failures = 0
         while True:

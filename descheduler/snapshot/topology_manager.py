@@ -35,7 +35,7 @@ DEFAULT = ReportedPolicy("none", "container", 8)
 
 
 def by_attributes(attributes: Iterable[Mapping[str, str]]) -> ReportedPolicy:
-    """What the attributes say; a word or number that kubelet does not know counts as not said."""
+    """What the attributes say; a word or number that kubelet does not know counts as not given."""
     values = {a.get("name", ""): a.get("value", "") for a in attributes}
     policy, scope = values.get("topologyManagerPolicy", ""), values.get("topologyManagerScope", "")
     return ReportedPolicy(

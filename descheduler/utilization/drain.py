@@ -16,7 +16,7 @@ from descheduler.utilization.levels import Level, PodUse
 from koordlite.model.wire import objects
 
 Steps = Generator[Finding | Note, Verdict | None, bool]
-"""What is said on the way; in the end, whether evictions may go on at other nodes."""
+"""Findings and notes; in the end, whether evictions may go on at other nodes."""
 
 
 def headroom_of(destinations: Iterable[Level], tracked: Iterable[str]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from descheduler.utilization.drain import shown
 from descheduler.utilization.load import Load
 
 Steps = Generator[Finding | Note, Verdict | None, bool]
-"""What is said on the way; in the end, whether evictions may go on at other nodes."""
+"""Findings and notes; in the end, whether evictions may go on at other nodes."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Pass:
     relieved: set[str] = dataclasses.field(default_factory=set)
     """Nodes that have little enough in the end."""
     refused: dict[object, set[str]] = dataclasses.field(default_factory=dict)
-    """Targets that do not take pods of a kind. They only get fuller while the pass lasts, so once said holds."""
+    """Targets that do not take pods of a kind. They only get fuller while the pass lasts, so a refusal holds."""
     widest: dict[str, int] = dataclasses.field(default_factory=dict)
     """What the widest target took of each resource when it was last measured: no target takes more."""
 

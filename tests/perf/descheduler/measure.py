@@ -26,7 +26,7 @@ POLICY = HERE / "policy.yaml"
 COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "decide", "cycle", "MiB")
 
 
-def one(source: list[str], only: str) -> dict[str, float]:
+def one(where: list[str], only: str) -> dict[str, float]:
     """One cycle in this process, and what it cost. `only`: a single plugin of the policy."""
     began = time.perf_counter()
     from descheduler.cli import parser, source
@@ -36,7 +36,7 @@ def one(source: list[str], only: str) -> dict[str, float]:
     document = reader.load(str(POLICY))
     setup = _only(reader.setup(document), only)
     with source.no_collection():
-        view = source.PictureSource(parser().parse_args(["plan", *source])).view(document, setup)
+        view = source.PictureSource(parser().parse_args(["plan", *where])).view(document, setup)
         read, cpu_read = time.perf_counter(), time.process_time()
         plan = planner.plan(view, setup)
         done, cpu_done = time.perf_counter(), time.process_time()
