@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from koordlite import strategies
 from koordlite.kube.settings import ClusterSettings, PublishSettings
+from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import documented, strict
 from koordlite.model.settings import Mode, StrategySettings, bounded
@@ -25,10 +26,10 @@ class Agent:
     only Node."""
     interval_seconds: float = bounded(1.0, ge=0.05, le=60)
     """Time between two pictures. Koordinator's is 1 s as well."""
-    state_dir: str = "/run/koordlite"
+    state_dir: str = STATE_DIR
     """Where the undo journal lives. On tmpfs it dies with the boot, and so do the cgroups it describes."""
     on_stop: Literal["keep", "restore"] = "keep"
-    """What a stop by signal does. keep: limits stay in force, the next start restores them first. restore: every file
+    """What a stop by signal does. keep: limits stay in force, the next start goes on with them. restore: every file
     gets back what was found in it."""
     stale_seconds: float = bounded(60.0, ge=1)
     """Age from which pods, node or configuration count as out of date: stated in status, decisions go on with them."""
@@ -55,7 +56,7 @@ class Http:
     """Address to listen on. On loopback everybody on this machine may look. On any other address all but /healthz and
     /readyz wants a bearer token that the API server knows and that may get the path as a non-resource URL, or the
     token in http-token in agent.stateDir. Changes (PUT /loglevel) always want one."""
-    port: int = bounded(9316, ge=0, le=65535)
+    port: int = bounded(PORT, ge=0, le=65535)
     """TCP port; 0 takes any free one and prints it."""
     tls_cert_file: str = ""
     """Certificate in PEM format, with its chain; read again when it is replaced. Empty: plain HTTP."""

@@ -262,9 +262,9 @@ def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
     from koordlite.clock import RealClock
-    from koordlite.http import Server
     from koordlite.http.cluster_review import by_cluster
     from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.server import Server
 
     address, _, port = listen.rpartition(":")
     address = address.strip("[]")

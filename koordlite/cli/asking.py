@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import json
 import urllib.error
@@ -9,8 +10,8 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from koordlite import config
 from koordlite.http import guard, local_token
+from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 TIMEOUT_SECONDS = 5.0
@@ -18,9 +19,14 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """For this machine: a proxy of the environment could not reach it, and has no business with the token."""
 
 
+def of_machine(args: argparse.Namespace) -> bool:
+    """Whether the options name a machine or a cluster, instead of a running agent to ask."""
+    return not args.url and bool(args.sandbox or args.recorded or args.cluster or args.kubeconfig)
+
+
 def default_url() -> str:
     """Where an agent with the default settings listens."""
-    return f"http://127.0.0.1:{config.Http().port}"
+    return f"http://127.0.0.1:{PORT}"
 
 
 def get(url: str, folder: str = "") -> str:
@@ -47,7 +53,7 @@ def _request(url: str, *, data: bytes | None = None, method: str = "GET") -> url
 
 def _asked(request: urllib.request.Request, folder: str) -> str:
     open_url = _DIRECTLY.open if _is_here(request.full_url) else urllib.request.urlopen
-    token = _token(request.full_url, folder or config.Agent().state_dir)
+    token = _token(request.full_url, folder or STATE_DIR)
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:

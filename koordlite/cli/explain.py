@@ -1,4 +1,7 @@
-"""`koordlite explain SUBJECT`: ask a running agent, a flight record, or the machine that is named."""
+"""`koordlite explain SUBJECT`: ask a running agent, a flight record, or the machine that is named.
+
+To ask a running agent costs next to nothing: what judges a machine or reads a record is imported where it is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,14 @@ import argparse
 import time
 import urllib.parse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from koordlite.cli import asking, snapshot, times
-from koordlite.cli import machine as machines
+from koordlite.cli import asking, times
 from koordlite.model.errors import InputError, Problem
-from koordlite.report import units
-from koordlite.report.explain import since
-from koordlite.report.explain.subject import explain as explained
-from koordlite.report.json import run_report
-from koordlite.report.past import NOTHING, Remembered
-from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.report.past import Remembered
+    from koordlite.report.tick import Tick
 
 SUBJECTS = (
     "node, pod NAME, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
@@ -28,7 +29,11 @@ def explain(args: argparse.Namespace) -> int:
     subject = " ".join(args.subject)
     if args.record or args.at or args.since:
         print(_of_record(subject, args), end="")
-    elif snapshot.named(args):
+    elif asking.of_machine(args):
+        from koordlite.cli import snapshot
+        from koordlite.report.explain.subject import explain as explained
+        from koordlite.report.past import NOTHING
+
         tick = snapshot.tick(args)
         print(_answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output)), end="")
     else:
@@ -38,7 +43,10 @@ def explain(args: argparse.Namespace) -> int:
 
 
 def _of_record(subject: str, args: argparse.Namespace) -> str:
+    from koordlite.cli import machine as machines
     from koordlite.cli import recorded
+    from koordlite.report.explain import since
+    from koordlite.report.json import run_report
 
     path = args.record or machines.settings(args).record.folder
     tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
@@ -55,6 +63,9 @@ def _of_record(subject: str, args: argparse.Namespace) -> str:
 
 
 def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:
+    from koordlite.report import units
+    from koordlite.report.explain.subject import explain as explained
+
     head = "" if output == "json" else f"as recorded at {units.moment(tick.wall)}\n\n"
     return head + _answer(subject, lambda: explained(subject, tick, past, output=output))
 

@@ -6,19 +6,18 @@ import argparse
 import json
 from typing import Any
 
-from koordlite import config
 from koordlite.cli import asking
+from koordlite.model.defaults import LONGEST_LOG_SECONDS, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.report.terminal.decision_log import LONGEST_SECONDS
 
 
 def log_level(args: argparse.Namespace) -> int:
     """Print the levels in force, after the change if one is asked for."""
-    if args.seconds is not None and not 0 < args.seconds <= LONGEST_SECONDS:
-        do = f"write a number more than 0 and at most {LONGEST_SECONDS}"
+    if args.seconds is not None and not 0 < args.seconds <= LONGEST_LOG_SECONDS:
+        do = f"write a number more than 0 and at most {LONGEST_LOG_SECONDS}"
         raise InputError(Problem("command line", "--for", str(args.seconds), "out of range", do))
     url = f"{(args.url or asking.default_url()).rstrip('/')}/loglevel"
-    folder = args.state_dir or config.Agent().state_dir
+    folder = args.state_dir or STATE_DIR
     if args.level is None:
         found = asking.get(url, folder)
     else:

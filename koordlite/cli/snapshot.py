@@ -12,11 +12,6 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.report.tick import Tick
 
 
-def named(args: argparse.Namespace) -> bool:
-    """Whether the options name a machine or a cluster, instead of a running agent to ask."""
-    return not args.url and bool(args.sandbox or args.recorded or args.cluster or args.kubeconfig)
-
-
 def tick(args: argparse.Namespace) -> Tick:
     """Two ticks a second apart, since usage is a rate. InputError when there is no Node object to judge."""
     settings = config.with_modes(machines.settings(args), "observe")

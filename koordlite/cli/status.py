@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
-from koordlite.cli import asking, snapshot
+from koordlite.cli import asking
 from koordlite.model.errors import KoordliteError
-from koordlite.report.json import recent
-from koordlite.report.json.run_report import encode, state
-from koordlite.report.terminal import status as screens
-from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.report.tick import Tick
 
 EXIT_CODES = {"degraded": 1, "paused": 3}
 """By status; 0 for all others. 2 is an agent that does not answer."""
@@ -21,7 +21,9 @@ EXIT_CODES = {"degraded": 1, "paused": 3}
 
 def status(args: argparse.Namespace) -> int:
     """Print the answer. 0 while all is well, 1 when the agent is degraded, 3 while it is paused."""
-    if snapshot.named(args):
+    if asking.of_machine(args):
+        from koordlite.cli import snapshot
+
         return _show(snapshot.tick(args), args.output)
     found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
     if args.output == "json":
@@ -37,6 +39,8 @@ def colored() -> bool:
 
 
 def _read(found: str) -> Tick:
+    from koordlite.report.json import recent
+
     try:
         return recent.tick(json.loads(found))
     except ValueError as error:
@@ -53,8 +57,12 @@ def _code(found: str) -> int:
 
 def _show(tick: Tick, output: str) -> int:
     if output == "json":
+        from koordlite.report.json.run_report import encode, state
+
         sys.stdout.buffer.write(encode(state(tick)))
     else:
+        from koordlite.report.terminal import status as screens
+
         width = shutil.get_terminal_size((100, 24)).columns
         print(screens.screen(tick, width=width, color=colored()), end="")
     return EXIT_CODES.get(tick.status, 0)

@@ -3,7 +3,3 @@
 `server.Server` listens, `guard.Guard` says who may ask, `certificate.Certificate` is for TLS, `local_token` for people
 on the same machine. What is answered is the caller's.
 """
-
-from koordlite.http.server import Server
-
-__all__ = ["Server"]

@@ -74,6 +74,29 @@ def test_a_running_agent_answers_every_kind_of_question(ask: Callable[..., Answe
         assert found["version"] == 1
 
 
+LIGHT = """
+import sys
+from koordlite.cli import main
+code = main(sys.argv[1:])
+loaded = sorted(name for name in sys.modules if name.split(".")[0] in ("koordlite", "msgspec", "yaml", "rich"))
+print(*loaded, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("words", ["explain node", "explain besteffort -o json", "status -o json", "log-level"])
+def test_to_ask_the_running_agent_imports_next_to_nothing(url: str, words: str) -> None:
+    """On a small node the CPU of a question is taken from best effort: what judges and reads stays unloaded."""
+    command = [sys.executable, "-c", LIGHT, *words.split(), "--url", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
+    loaded = done.stderr.split()
+    ours = {"koordlite", "koordlite.cli", "koordlite.http", "koordlite.model"}
+    rest = [name for name in loaded if name not in ours and name.rpartition(".")[0] not in ours]
+    assert not rest
+    assert len(loaded) < 20
+
+
 def test_a_subject_nobody_knows_is_an_error_that_lists_them(ask: Callable[..., Answer], url: str) -> None:
     said = ask("explain", "nonsense", "--url", url)
     assert (said.code, said.out) == (2, "")

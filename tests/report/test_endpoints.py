@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from realnode.waiting import until
 
-from koordlite.http import Server
+from koordlite.http.server import Server
 from koordlite.model.errors import ConfigError
 from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History

@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from koordlite.model.decision import Decision
+from koordlite.model.defaults import LONGEST_LOG_SECONDS
 from koordlite.report.explain import pod
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
@@ -29,7 +30,6 @@ Level = Literal["off", "warning", "info", "debug"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 DEFAULT: Level = "warning"
 MOST_PODS = 100
-LONGEST_SECONDS = 86_400
 _ALARMS = ("refuse", "evict")
 
 
@@ -114,9 +114,9 @@ class Levels:
             raise ValueError(
                 f"there is no strategy {request.strategy!r}; there are {', '.join(sorted(self._strategies))}"
             )
-        if request.for_seconds is not None and not 0 < request.for_seconds <= LONGEST_SECONDS:
+        if request.for_seconds is not None and not 0 < request.for_seconds <= LONGEST_LOG_SECONDS:
             raise ValueError(
-                f"forSeconds is {request.for_seconds:g}; it has to be more than 0 and at most {LONGEST_SECONDS}"
+                f"forSeconds is {request.for_seconds:g}; it has to be more than 0 and at most {LONGEST_LOG_SECONDS}"
             )
 
     def _take(self, request: LevelRequest, fresh: _Set) -> None:
