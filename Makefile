@@ -1,20 +1,29 @@
-# Two commands do everything: `make run` shows the agent at work, `make test` runs every check.
+# `make run` shows the agent at work. `make test` runs every check, and of each long search a slice; `make test-all` runs
+# the searches whole.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 
-.PHONY: run test lint perf image clean
+.PHONY: run test test-all test-long lint perf image clean
 
 run: $(READY)
 	@scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
 
 test: $(READY) lint
-	$(BIN)/pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: $(READY) lint
+	KOORDLITE_TESTS=all $(PYTEST) $(PYTEST_ARGS)
+
+# What `make test` leaves out, or takes a slice of.
+test-long: $(READY)
+	KOORDLITE_TESTS=all $(PYTEST) -m "long or sliced or hypothesis" $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

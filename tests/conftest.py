@@ -1,5 +1,7 @@
 """Property tests take the same examples in every run, so that a red run is about what was changed.
 
+A run takes a slice of each long search, as `make test` does, unless `KOORDLITE_TESTS=all` asks for the whole.
+
 `HYPOTHESIS_PROFILE=search`, or `--hypothesis-profile=search`, takes others each time, to look for what nobody thought
 of.
 """
@@ -9,10 +11,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
+import slices
 from hypothesis import HealthCheck, settings
 
 # A loaded machine is slow, which says nothing about the change either.
 _PATIENT: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, **_PATIENT)
+settings.register_profile("steady", derandomize=True, max_examples=slices.amount(100, 40), **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests out, and begin with those that one worker runs one after the other: started last, they
+    would let the other worker wait."""
+    if not slices.WHOLE:
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: item.get_closest_marker("kernel") is None)

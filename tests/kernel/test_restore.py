@@ -1,4 +1,4 @@
-"""Put back what was found: after restore, after a stop, after fifty kills, byte for byte, on the real kernel."""
+"""Put back what was found: after restore, a stop, kills at random moments; byte for byte, on the real kernel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 import time
 from collections.abc import Callable
 
+import pytest
+import slices
 from realnode import command
 from realnode.command import Command
 from realnode.manifests import Manifests, threshold
@@ -18,7 +20,7 @@ from realnode.waiting import until
 
 SERVICE = Pod("service", "Burstable", "LS")
 BATCH = Pod("batch", containers=("main", "side"))
-KILLS = 50
+KILLS = slices.amount(50, 8)
 SEED = 20_240_607
 Start = Callable[..., Command]
 
@@ -114,7 +116,8 @@ def test_a_stop_restores_where_the_settings_say_so(
     assert kubepods.content() == found
 
 
-def test_fifty_kills_at_random_moments_lose_no_byte(
+@pytest.mark.sliced
+def test_kills_at_random_moments_lose_no_byte(
     kubepods: Tree, manifests: Manifests, quick: Quick, options: list[str]
 ) -> None:
     """After a kill comes one of three: `restore`, a start that only observes, or a start that goes on enforcing. The

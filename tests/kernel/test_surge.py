@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+import slices
 from realnode import command
 from realnode.command import Command
 from realnode.manifests import Manifests, threshold
@@ -43,7 +44,7 @@ def words(options: list[str], tmp_path: pathlib.Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("reaction", "way"),
-    [pytest.param("automatic", "sentinel", id="looked for"), pytest.param("off", "tick", id="not looked for")],
+    [pytest.param("automatic", "sentinel", id="looked for"), slices.long("off", "tick", id="not looked for")],
 )
 def test_a_surge_between_two_ticks(
     node: Tree, words: list[str], start: Callable[..., Command], reaction: str, way: str

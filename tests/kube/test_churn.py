@@ -6,6 +6,7 @@ import random
 import time
 from typing import Any
 
+import pytest
 from apibench import Bench, pod, until
 from apiserver import Fault
 
@@ -33,6 +34,7 @@ def _stored(bench: Bench) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
 
 
+@pytest.mark.long
 def test_after_churn_and_faults_the_cache_equals_the_server(bench: Bench) -> None:
     chance = random.Random(7)
     bench.server.objects.load(*(pod(f"p{number}") for number in range(100)))

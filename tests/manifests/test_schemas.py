@@ -8,6 +8,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import slices
 import yaml
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -49,7 +50,7 @@ def standing_alone() -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", slices.first((VERSIONS[0], VERSIONS[-1], *VERSIONS[1:-1]), 2))
 def test_every_file_is_understood_by(version):
     assert known(version), f"kubernetes-validate has no schemas of {version}"
     assert [wrong for item in standing_alone().values() if (wrong := judged(item, version))] == []

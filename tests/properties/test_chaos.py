@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import slices
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +18,11 @@ SHAPES = ("small", "anolis", "arm")
 TROUBLE = Rates(write=0.15, read=0.02, vanish=0.15, hostile=0)
 HOSTILE = Rates(write=0.1, read=0.01, vanish=0.1, hostile=0.5)
 
+pytestmark = pytest.mark.sliced
 lives = settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=slices.amount(8, 2),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
