@@ -127,11 +127,12 @@ def test_kills_at_random_moments_lose_no_byte(
     kubepods.load(BATCH)
     chance = random.Random(SEED)
     dirty = healed = 0
+    most = 3 * first_write(kubepods, quick, options, found)
     for step in range(KILLS):
         agent = quick.start("run", *options, "--mode", "enforce", "--no-http", "-q", "--interval", "0.05")
-        work(agent, chance.uniform(0.0, 0.5))
+        work(agent, chance.uniform(0.0, max(0.5, most)))
         vary(manifests, step + 1)
-        work(agent, chance.uniform(0.0, 0.4))
+        work(agent, chance.uniform(0.0, max(0.4, most)))
         agent.kill()
         dirty += bool(changed(kubepods, found))
         healed += command.TAKEN_OVER in agent.said()
@@ -141,6 +142,15 @@ def test_kills_at_random_moments_lose_no_byte(
     assert kubepods.content() == found
     assert dirty >= KILLS // 2, "the kills came too early to mean anything"
     assert healed >= KILLS // 10, "no start that enforces found anything to go on with"
+
+
+def first_write(kubepods: Tree, quick: Quick, options: list[str], found: dict[str, bytes]) -> float:
+    """Seconds that a run takes here and now until it has written something; everything is put back then."""
+    agent = quick.start("run", *options, "--mode", "enforce", "--no-http", "-q", "--interval", "0.05")
+    seconds = until(lambda: changed(kubepods, found), "something was written")
+    agent.kill()
+    assert put_back(quick, options, "restore")
+    return seconds
 
 
 def work(agent: Child, seconds: float) -> None:

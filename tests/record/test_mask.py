@@ -41,7 +41,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> list[Moment]:
 def masked(named: list[Moment], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("masked") / "a.record"
     head = Head(koordlite="1", node="node-a", machine="host-7")
-    assert onefile.masked(path, head, lambda: named, decide=again.decided_anew()) == len(named)
+    assert onefile.masked(path, head, lambda: named, decide=again.decided_again()) == len(named)
     return path
 
 

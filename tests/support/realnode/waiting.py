@@ -8,8 +8,9 @@ from collections.abc import Callable
 LOOK_SECONDS = 0.02
 
 
-def until(holds: Callable[[], object], what: str, *, seconds: float = 8.0) -> float:
-    """Look until `holds`; the seconds it took. AssertionError names `what` when it never did."""
+def until(holds: Callable[[], object], what: str, *, seconds: float = 40.0) -> float:
+    """Look until `holds`; the seconds it took. AssertionError names `what` when it never did: after so long that a
+    machine busy with other work has had its time."""
     began = time.monotonic()
     while not holds():
         if time.monotonic() - began > seconds:
