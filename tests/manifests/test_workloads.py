@@ -217,3 +217,22 @@ def test_restore_in_a_pod_looks_for_the_cluster_by_its_service_account(monkeypat
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     with pytest.raises(ConfigError, match="service account of this pod"):
         undo._cluster(args, settings, host)
+
+
+@pytest.mark.parametrize("target", [each for each in TARGETS if each.startswith("overlays/")])
+def test_an_overlay_that_would_end_evictions_says_so(render, find, target):
+    """Several overlays hold one Deployment: applied last, the one without the order to evict ends evictions."""
+    objects = render(target)
+    planning = [
+        item
+        for item in objects
+        if (item["kind"], item["metadata"]["name"]) == ("Deployment", "descheduler")
+        and "--dry-run=false" not in pod_of(item)["containers"][0]["command"]
+    ]
+    text = (ROOT / "manifests" / target / "kustomization.yaml").read_text()
+    head = text.partition("apiVersion:")[0]
+    if planning:
+        assert "overlays/descheduler-evict" in head
+        assert f"kubectl diff -k manifests/{target}" in head
+    with_both = render("overlays/enforce", "descheduler-evict")
+    assert "--dry-run=false" in pod_of(find(with_both, "Deployment", "descheduler"))["containers"][0]["command"]
