@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -106,3 +108,21 @@ def test_templates_that_a_plugin_looks_at(
     view = cluster.view()
     found = chosen_templates(view, [view.nodes[name] for name in nodes], namespaces, selector)
     assert [name for one in found for name in names(one.pods)] == expected
+
+
+def test_pods_of_one_template_have_its_key_and_others_have_another(cluster: Any) -> None:
+    three_on_two_nodes(cluster)
+    cluster.pod("o", "b", labels={"a": "b"})
+    keys = {one.pod.name: one.template for one in cluster.view().pods()}
+    assert keys["z"] == keys["x"] == keys["y"] != keys["o"]
+
+
+def test_no_module_knows_objects_by_their_addresses() -> None:
+    sources = (pathlib.Path(__file__).parents[3] / "descheduler").rglob("*.py")
+    calls = [
+        (path.name, node.lineno)
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and node.id == "id" and isinstance(node.ctx, ast.Load)
+    ]
+    assert calls == []
