@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from koordlite import plan, reflex, strategies, wake
 from koordlite.apply import Applier, log_restored, restore
+from koordlite.changes import eviction
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
@@ -17,6 +18,7 @@ from koordlite.model import node as nodes
 from koordlite.model.decision import Decision, Lacking
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.run_state import RunState
+from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
@@ -32,7 +34,6 @@ from koordlite.report.tick import Tick
 from koordlite.wake import Waker
 
 LOG = logging.getLogger(__name__)
-POD = "pod/"  # How the places of evictions begin (`EvictPod.place`).
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have said before the picture counts as whole."""
 
@@ -54,7 +55,7 @@ class Agent:
         )
         self._applier = Applier(host, cluster, journal) if journal else None
         self._started = host.clock.monotonic()
-        self._refused: dict[str, str] = {}
+        self._refused: dict[Place, str] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
         self._answers = strategies.Answers()
         self._said: dict[str, str] = {}
@@ -389,7 +390,7 @@ class Agent:
 
 def _refusals(applied: tuple[AppliedStep, ...]) -> str:
     """A pod that may not go at present is no fault: a budget did its work, and the decisions tell it."""
-    refused = [step for step in applied if not step.ok and not step.place.startswith(POD)]
+    refused = [step for step in applied if not step.ok and step.place.kind is not eviction.PLACE]
     return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
 
 

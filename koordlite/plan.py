@@ -32,6 +32,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.errors import PlanConflict
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
 
 UNLIMITED = -1
 _RESCTRL = (ResctrlMountChange, ResctrlGroupChange, SchemataChange, TasksChange, ResctrlReturn)
@@ -48,7 +49,7 @@ class Plan:
 
     steps: tuple[Change, ...] = ()
     conflicts: tuple[PlanConflict, ...] = ()
-    owners: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    owners: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     """Which strategy wants the change, by place."""
 
 
@@ -58,10 +59,10 @@ def make(decisions: Iterable[Decision], cgroups: Mapping[str, Cgroup]) -> Plan:
     return Plan(order(changes, cgroups), conflicts, owners)
 
 
-def merge(decisions: Iterable[Decision]) -> tuple[list[Change], tuple[PlanConflict, ...], dict[str, str]]:
+def merge(decisions: Iterable[Decision]) -> tuple[list[Change], tuple[PlanConflict, ...], dict[Place, str]]:
     """One change a place: the first strategy that claims a place keeps it, a different later claim is a conflict."""
-    chosen: dict[str, Change] = {}
-    owners: dict[str, str] = {}
+    chosen: dict[Place, Change] = {}
+    owners: dict[Place, str] = {}
     conflicts: list[PlanConflict] = []
     for decision in decisions:
         for change in decision.changes:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from koordlite.model.decision import CPULimit, Decision
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
@@ -50,7 +51,7 @@ def edge_milli(
     return min((edge for edge in edges if edge is not None), default=None)
 
 
-def _in_force(decision: Decision, refused: Collection[str]) -> CPULimit | None:
+def _in_force(decision: Decision, refused: Collection[Place]) -> CPULimit | None:
     """The limit that a decision left; the one before it when a write of it was refused."""
     limit = decision.outcome
     if not isinstance(limit, CPULimit):

@@ -11,6 +11,7 @@ from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
+from koordlite.changes import cgroup, undo_journal
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
@@ -28,6 +29,7 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change, ClusterChange, NodeChange, ResctrlChange
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Found
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.plan import Plan
@@ -42,19 +44,19 @@ class Applier:
         self._foreign, self._lately = ForeignWriters(), inherited.Lately()
         self.troubles = Troubles(self._foreign)
         """Refusals and foreign writes by place."""
-        self._decoded: tuple[tuple[Entry, ...], dict[str, Found]] = ((), {})
+        self._decoded: tuple[tuple[Entry, ...], dict[Place, Found]] = ((), {})
         self.evictions = Evictions(cluster, host.clock)
         """What the cluster answered to evictions of this run."""
-        self.last_sync: dict[str, float] = {}
+        self.last_sync: dict[Place, float] = {}
         """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
 
     @property
-    def ours(self) -> frozenset[str]:
+    def ours(self) -> frozenset[Place]:
         """Places that hold a value of ours."""
         return self._journal.places
 
     @property
-    def found(self) -> Mapping[str, Found]:
+    def found(self) -> Mapping[Place, Found]:
         """What stood in cgroup files before us, by place."""
         if self._decoded[0] != self._journal.entries:
             self._decoded = self._journal.entries, dict(_found_values(self._journal.entries, self._host.cgroups))
@@ -68,7 +70,7 @@ class Applier:
         """Take the steps in order. A refused step is told and does not stop the others; JournalError stops them all."""
         due = self._due(plan, seen)
         made = resctrl.about_to_be_made(self._host, due)
-        unread: dict[str, AppliedStep] = {}
+        unread: dict[Place, AppliedStep] = {}
         entries: list[Entry] = []
         for change in due:
             try:
@@ -118,7 +120,7 @@ class Applier:
         self._keep_no_watch(step.place for step in steps if step.ok)
         return steps
 
-    def _keep_no_watch(self, places: Iterable[str]) -> None:
+    def _keep_no_watch(self, places: Iterable[Place]) -> None:
         for place in places:
             self._foreign.forget(place)
 
@@ -139,7 +141,7 @@ class Applier:
             self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
             self._disown([c for c in able if isinstance(c, ResctrlGroupChange | ResctrlMountChange)], done)
         except JournalError as error:
-            return [AppliedStep("journal", "without what was given back", False, str(error))]
+            return [AppliedStep(undo_journal.PLACE.place(), "without what was given back", False, str(error))]
         return []
 
     def _give_back(self, changes: list[Change], done: list[AppliedStep]) -> None:
@@ -201,7 +203,11 @@ class Applier:
         match change:
             case CgroupChange(group, field, value):
                 yield from self._file(group, field, strategy)
-                if field == "cpu.idle" and value and f"{group}/cpu.shares" not in self._journal.places:
+                if (
+                    field == "cpu.idle"
+                    and value
+                    and cgroup.PLACE.place(group, "cpu.shares") not in self._journal.places
+                ):
                     # An idle group loses its shares, and does not get them back when it stops being idle.
                     yield from self._file(group, "cpu.shares", strategy)
 
@@ -234,7 +240,7 @@ class Applier:
         return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c, error in found]
 
 
-def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[str, Found]]:
+def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[Place, Found]]:
     """The values of cgroup files and kernel settings among the entries, with the strategy that wrote first."""
     for entry in entries:
         if isinstance(entry, FileEntry) and entry.field in get_args(CgroupField):

@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard, cast
 
-from koordlite.changes.block_device import BLOCK, BlockChange
+from koordlite.changes import block_device
+from koordlite.changes.block_device import BlockChange
 from koordlite.formulas.blkio import UNSET
 from koordlite.host.block import files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.blocks import BlockField
+from koordlite.model.place import Place
 
 
 def entries(host: Host, change: BlockChange, strategy: str) -> Iterator[FileEntry]:
@@ -20,7 +22,7 @@ def entries(host: Host, change: BlockChange, strategy: str) -> Iterator[FileEntr
     if found is not None:
         yield FileEntry.of(
             path=files.path(host.cgroups, change.group, change.field),
-            group=f"{BLOCK}{change.group}",
+            group=f"io:{change.group}",
             field=f"{change.device}/{change.field}",
             raw=found.get(change.device, UNSET[change.field]).encode(),
             found_at=host.clock.wall(),
@@ -28,7 +30,7 @@ def entries(host: Host, change: BlockChange, strategy: str) -> Iterator[FileEntr
         )
 
 
-def with_value(change: BlockChange, kept: Mapping[str, Entry]) -> BlockChange:
+def with_value(change: BlockChange, kept: Mapping[Place, Entry]) -> BlockChange:
     """The change with what was found, where it asks for that."""
     entry = kept.get(change.place)
     if change.value is None and isinstance(entry, FileEntry):
@@ -44,13 +46,13 @@ def write(host: Host, change: BlockChange) -> None:
 
 def is_ours(entry: Entry) -> TypeGuard[FileEntry]:
     """Whether the entry is of a disk."""
-    return isinstance(entry, FileEntry) and entry.group.startswith(BLOCK)
+    return isinstance(entry, FileEntry) and entry.place.kind is block_device.PLACE
 
 
 def undo(entry: FileEntry) -> BlockChange:
     """The change that puts back what the entry holds."""
-    device, _, field = entry.field.partition("/")
-    return BlockChange(entry.group.removeprefix(BLOCK), device, cast(BlockField, field), entry.text, gives_back=True)
+    group, device, field = entry.place.parts
+    return BlockChange(group, device, cast(BlockField, field), entry.text, gives_back=True)
 
 
 def present(host: Host, entry: FileEntry) -> str | None:

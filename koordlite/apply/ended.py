@@ -11,10 +11,11 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 
 
-def places(host: Host, entries: Iterable[Entry], seen: Snapshot) -> Iterator[str]:
+def places(host: Host, entries: Iterable[Entry], seen: Snapshot) -> Iterator[Place]:
     """The places among `entries` that do not exist any more; none when kubelet's whole tree is out of sight."""
     if seen.layout.kubepods in seen.cgroups:
         yield from (entry.place for entry in entries if _ended(host, entry, seen))

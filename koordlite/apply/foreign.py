@@ -11,12 +11,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Set
 
 from koordlite.changes.block_device import BlockChange
-from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.cgroup import CgroupChange, present
 from koordlite.formulas import blkio
-from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import NodeChange
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import ForeignWrite
 
@@ -24,17 +23,6 @@ MAX_BACK_OFF_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
 MAX_PLACES = 2000
 """Pods come and go: the file that was fought over longest ago is forgotten first."""
-
-
-def present_value(cgroup: Cgroup, field: CgroupField) -> CPUSet | int | None:
-    """What stands in the file of `field`; None where it is absent or nobody asked to see it."""
-    match field:
-        case "cpuset.cpus":
-            return cgroup.cpuset
-        case "cpu.quota":
-            return cgroup.quota_us
-        case _:
-            return cgroup.values.get(field)
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,10 +36,10 @@ class ForeignWriters:
     """Remembers our last value of each cgroup file and each field of the Node we wrote."""
 
     def __init__(self) -> None:
-        self._ours: dict[str, CgroupChange] = {}
-        self._lines: dict[str, BlockChange] = {}
-        self._promises: dict[str, NodeChange] = {}
-        self._fights: dict[str, _Fight] = {}
+        self._ours: dict[Place, CgroupChange] = {}
+        self._lines: dict[Place, BlockChange] = {}
+        self._promises: dict[Place, NodeChange] = {}
+        self._fights: dict[Place, _Fight] = {}
         self._looked_at: Mapping[str, Cgroup] | None = None
 
     def wrote(self, change: CgroupChange | BlockChange | NodeChange) -> None:
@@ -65,11 +53,11 @@ class ForeignWriters:
         self._ours[change.place] = change
         self._looked_at = None
 
-    def unsure(self, place: str) -> None:
+    def unsure(self, place: Place) -> None:
         """Whether our last write of this field of the Node was taken is not known: what stands there may be ours."""
         self._promises.pop(place, None)
 
-    def forget(self, place: str) -> None:
+    def forget(self, place: Place) -> None:
         """The file is not ours any more."""
         self._ours.pop(place, None)
         self._lines.pop(place, None)
@@ -87,9 +75,9 @@ class ForeignWriters:
             if cgroup is None:
                 self.forget(place)
                 continue
-            present = present_value(cgroup, change.field)
-            if present is not None and present != change.value:
-                found.append(ForeignWrite(place, str(change.value), str(present)))
+            stands = present(cgroup, change.field)
+            if stands is not None and stands != change.value:
+                found.append(ForeignWrite(place, str(change.value), str(stands)))
                 self._note(place, seen.time)
                 del self._ours[place]
         return tuple(found)
@@ -117,27 +105,27 @@ class ForeignWriters:
                 self._note(place, seen.time)
                 yield ForeignWrite(place, _shown(change.value), _shown(present))
 
-    def keep_off(self, place: str, now: float) -> bool:
+    def keep_off(self, place: Place, now: float) -> bool:
         """Whether a correction of this file has to wait."""
         fight = self._fights.get(place)
         return fight is not None and now < fight.not_before
 
-    def count(self, place: str) -> int:
+    def count(self, place: Place) -> int:
         """How often somebody else changed this file within the last hour of fighting."""
         fight = self._fights.get(place)
         return fight.times if fight else 0
 
-    def kept_off_seconds(self, place: str, now: float) -> float:
+    def kept_off_seconds(self, place: Place, now: float) -> float:
         """How long a correction of this file still has to wait; 0 when it has not."""
         fight = self._fights.get(place)
         return max(0.0, fight.not_before - now) if fight else 0.0
 
     @property
-    def fought(self) -> Set[str]:
+    def fought(self) -> Set[Place]:
         """Files that somebody else has changed."""
         return self._fights.keys()
 
-    def _note(self, place: str, now: float) -> None:
+    def _note(self, place: Place, now: float) -> None:
         fight = self._fights[place] = self._fights.pop(place, _Fight())
         if len(self._fights) > MAX_PLACES:
             del self._fights[next(iter(self._fights))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 
+from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
@@ -15,6 +16,7 @@ from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 
 FIELD: CgroupField = "cpuset.cpus"
@@ -39,12 +41,12 @@ class Lately:
         """Was this its set?"""
         return value in self._sets.get(group, ())
 
-    def keep(self, places: Collection[str]) -> None:
+    def keep(self, places: Collection[Place]) -> None:
         """Forget groups whose set is not ours any more."""
-        self._sets = {group: sets for group, sets in self._sets.items() if f"{group}/{FIELD}" in places}
+        self._sets = {group: sets for group, sets in self._sets.items() if cgroup.PLACE.place(group, FIELD) in places}
 
 
-def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, Entry], lately: Lately) -> bytes:
+def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[Place, Entry], lately: Lately) -> bytes:
     """What to note as found in `group`, where `raw` stands: if that is a copy of ours, what was noted for the nearest
     group above that has an entry.
 
@@ -58,12 +60,12 @@ def found_before_us(host: Host, group: str, raw: bytes, entries: Mapping[str, En
         return raw
     if raw.strip() != above.strip() and not lately.stood(parent, host.cgroups.decode(FIELD, raw)):
         return raw
-    noted = entries.get(f"{parent}/{FIELD}")
+    noted = entries.get(cgroup.PLACE.place(parent, FIELD))
     return noted.raw if isinstance(noted, FileEntry) else found_before_us(host, parent, raw, entries, lately)
 
 
 def left_behind(
-    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[str, Entry], lately: Lately
+    host: Host, moved: Collection[str], seen: Snapshot, entries: Mapping[Place, Entry], lately: Lately
 ) -> Iterator[FileEntry]:
     """Entries for groups that copied a set of ours and keep it while a group above them, one of `moved`, goes on.
 
@@ -73,11 +75,11 @@ def left_behind(
         return
     for group in seen.cgroups:
         above = any(group.startswith(f"{each}/") for each in moved)
-        if above and group not in moved and f"{group}/{FIELD}" not in entries:
+        if above and group not in moved and cgroup.PLACE.place(group, FIELD) not in entries:
             yield from _if_copy(host, group, entries, lately)
 
 
-def _if_copy(host: Host, group: str, entries: Mapping[str, Entry], lately: Lately) -> Iterator[FileEntry]:
+def _if_copy(host: Host, group: str, entries: Mapping[Place, Entry], lately: Lately) -> Iterator[FileEntry]:
     try:
         raw = host.cgroups.read_present(group, FIELD)
         before = raw if raw is None else found_before_us(host, group, raw, entries, lately)

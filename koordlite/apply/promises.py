@@ -11,6 +11,7 @@ from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.host.journal.journal import ClusterEntry, NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
@@ -30,7 +31,7 @@ def found(change: Change, strategy: str, seen: Snapshot) -> Iterator[ClusterEntr
             yield ZoneAmount(zone=zone, resource=resource, previous=part, strategy=strategy)
 
 
-def publish(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[str, str]:
+def publish(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[Place, str]:
     """Publish, and say by place why what was not published was not.
 
     The Node and its topology each in one go and by itself: what is refused of one is not told of the other, which
@@ -41,7 +42,7 @@ def publish(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[str, str
     return {**_together(cluster, node), **_together(cluster, topology)}
 
 
-def _together(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[str, str]:
+def _together(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[Place, str]:
     try:
         if changes:
             cluster.publish(changes)

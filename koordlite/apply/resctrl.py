@@ -15,6 +15,7 @@ from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
 from koordlite.model.change import Change, ResctrlChange
+from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.resctrl import schemata
 from koordlite.resctrl.values import ROOT
@@ -30,7 +31,7 @@ def about_to_be_made(host: Host, changes: Iterable[Change]) -> set[str]:
 
 
 def found(
-    host: Host, change: ResctrlChange, strategy: str, *, made: Collection[str], journal: Mapping[str, Entry]
+    host: Host, change: ResctrlChange, strategy: str, *, made: Collection[str], journal: Mapping[Place, Entry]
 ) -> Iterator[Entry]:
     """What stands where `change` is about to write; `made` are groups about to be made. A group of ours needs no notes:
     removing it undoes all that happened to it."""
@@ -52,7 +53,7 @@ def found(
             )
 
 
-def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Mapping[str, Entry]) -> Iterator[Entry]:
+def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Mapping[Place, Entry]) -> Iterator[Entry]:
     """Threads whose way back is not simply the end of a group of ours.
 
     Where some come from somebody else's group all are noted: then it matters which of a process's threads did not.
@@ -151,5 +152,5 @@ def _exists(host: Host, group: str) -> bool:
     return group in (host.resctrl.mon_group_names(control) if monitors else host.resctrl.group_names())
 
 
-def _own(group: str, made: Collection[str], journal: Mapping[str, Entry]) -> bool:
+def _own(group: str, made: Collection[str], journal: Mapping[Place, Entry]) -> bool:
     return group in made or ResctrlGroupChange(group).place in journal

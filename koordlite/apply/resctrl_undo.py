@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from koordlite.apply import resctrl_kin as kin
+from koordlite.changes import resctrl_tasks
 from koordlite.changes.resctrl_return import ResctrlReturn
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
 from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.resctrl.values import ROOT
 
@@ -136,7 +138,7 @@ def _kin(host: Host, moved: Sequence[TasksMoved], made: Collection[str]) -> Iter
 def _kin_back(host: Host, homes: Mapping[int, str], words: Words) -> Iterator[AppliedStep]:
     for group in sorted(set(homes.values())):
         tids = [tid for tid, home in homes.items() if home == group]
-        place = f"{PREFIX}{group}/tasks"
+        place = resctrl_tasks.PLACE.place(group)
         yield _try(place, f"{len(tids)} threads", partial(_move, host, group, tids), words)
 
 
@@ -151,7 +153,7 @@ def _move(host: Host, group: str, tids: Sequence[int]) -> bool:
     return moved > 0
 
 
-def _try(place: str, value: str, act: Callable[[], bool], words: Words) -> AppliedStep:
+def _try(place: Place, value: str, act: Callable[[], bool], words: Words) -> AppliedStep:
     try:
         done = act()
     except (OSError, ValueError) as error:

@@ -109,7 +109,7 @@ def undo_list(host: Host, entries: Sequence[Entry], exclusive: Sequence[PodCPUs]
     cgroups = [entry for entry in entries if isinstance(entry, FileEntry) and not _elsewhere(entry)]
     present, _ = _states(host, cgroups)
     less = {change.place: str(change.value) for change in _less_than_found(host, cgroups, present, held)}
-    return [(entry.place, _present(host, entry), less.get(entry.place) or _found(entry)) for entry in entries]
+    return [(str(entry.place), _present(host, entry), less.get(entry.place) or _found(entry)) for entry in entries]
 
 
 def _present(host: Host, entry: Entry) -> str:

@@ -12,6 +12,7 @@ from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound
 from koordlite.model.picture.groups import Found
+from koordlite.model.place import Place
 
 GROUP = "system"
 """What stands in place of a cgroup in the journal's entries for settings."""
@@ -54,7 +55,7 @@ def is_ours(entry: Entry) -> TypeGuard[FileEntry | OOMScoreFound]:
     return isinstance(entry, OOMScoreFound) or (isinstance(entry, FileEntry) and entry.group == GROUP)
 
 
-def found_values(kept: Iterable[Entry]) -> Iterator[tuple[str, Found]]:
+def found_values(kept: Iterable[Entry]) -> Iterator[tuple[Place, Found]]:
     """What was found, by place; of a feature of the scheduler 1 for on, 0 for off."""
     for entry in kept:
         if isinstance(entry, OOMScoreFound):

@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterable
 
 from koordlite.apply.foreign import ForeignWriters
+from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
 
 MAX_PLACES = 500
@@ -18,7 +19,7 @@ class Troubles:
 
     def __init__(self, foreign: ForeignWriters) -> None:
         self._foreign = foreign
-        self._refused: collections.OrderedDict[str, tuple[int, str]] = collections.OrderedDict()
+        self._refused: collections.OrderedDict[Place, tuple[int, str]] = collections.OrderedDict()
 
     def note(self, steps: Iterable[AppliedStep]) -> None:
         """Count the refusals among `steps`."""
@@ -36,6 +37,6 @@ class Troubles:
         found.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
         return tuple(found[:MAX_TOLD])
 
-    def _trouble(self, place: str, now: float) -> FileTrouble:
+    def _trouble(self, place: Place, now: float) -> FileTrouble:
         times, error = self._refused.get(place, (0, ""))
         return FileTrouble(place, times, error, self._foreign.count(place), self._foreign.kept_off_seconds(place, now))

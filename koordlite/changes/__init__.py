@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from types import ModuleType
 
 from koordlite.model.change import Change
+from koordlite.model.place import Place, PlaceKind
 
 
 @functools.cache
@@ -21,6 +23,30 @@ def modules() -> tuple[ModuleType, ...]:
 def classes() -> frozenset[type[Change]]:
     """The class of each kind."""
     return frozenset(each for module in modules() for each in vars(module).values() if _is_kind(each, module))
+
+
+@functools.cache
+def place_kinds() -> tuple[PlaceKind, ...]:
+    """Every kind of place, by name."""
+    found = {each for module in modules() for each in vars(module).values() if isinstance(each, PlaceKind)}
+    return tuple(sorted(found, key=lambda kind: kind.name))
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(text: str) -> Place:
+    """The place that prints as `text`; ValueError when no kind prints so."""
+    found = next(_read(text), None)
+    if found is None:
+        raise ValueError(f"{text!r} is no place of any kind: {', '.join(kind.name for kind in place_kinds())}")
+    return found
+
+
+def _read(text: str) -> Iterator[Place]:
+    """A name of the cluster may end as the name of a cgroup's file does, so that cgroups are tried last."""
+    for kind in sorted(place_kinds(), key=lambda kind: kind.name == "cgroup"):
+        place = kind.parse(text)
+        if place:
+            yield place
 
 
 def _is_kind(each: object, module: ModuleType) -> bool:

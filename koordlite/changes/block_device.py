@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import get_args
 
 from koordlite.model.blocks import BlockField
 from koordlite.model.change import KernelChange
+from koordlite.model.place import Place, PlaceKind
+
+FIELDS: tuple[BlockField, ...] = get_args(BlockField)
+PLACE = PlaceKind(
+    name="disk",
+    form="io:{}/{}/{}",
+    pattern=re.compile(rf"io:(?P<cgroup>.*)/(?P<device>\d+:\d+)/(?P<field>{'|'.join(map(re.escape, FIELDS))})"),
+    metric=lambda parts: parts[2],
+    metrics=frozenset(FIELDS),
+    update="cgroup",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,10 +34,6 @@ class BlockChange(KernelChange):
     """As in `CgroupChange`."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"{BLOCK}{self.group}/{self.device}/{self.field}"
-
-
-BLOCK = "io:"
-"""How places of disks begin. No cgroup is called so."""
+        return PLACE.place(self.group, self.device, self.field)

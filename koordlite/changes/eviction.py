@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from koordlite.model.change import Change
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="eviction",
+    form="pod/{}/{}/{}",
+    pattern=re.compile(r"pod/(?P<namespace>[^/]*)/(?P<name>[^/]*)/(?P<uid>[^/]*)"),
+    metric=lambda parts: "eviction",
+    metrics=frozenset({"eviction"}),
+    update="",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,6 +29,6 @@ class EvictPod(Change):
     """One sentence for people: it becomes the event's message."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"pod/{self.namespace}/{self.name}/{self.uid}"
+        return PLACE.place(self.namespace, self.name, self.uid)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from koordlite.model.change import NodeChange
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject
+
+PLACE = PlaceKind(
+    name="node annotation",
+    form="node/annotations/{}",
+    pattern=re.compile(r"node/annotations/(?P<key>.+)"),
+    metric=lambda parts: "Node",
+    metrics=frozenset({"Node"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,9 +29,9 @@ class NodeAnnotationChange(NodeChange):
     value: str | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"node/annotations/{self.key}"
+        return PLACE.place(self.key)
 
     @property
     def annotations(self) -> Mapping[str, str | None]:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from koordlite.model.change import NodeChange
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject
+
+PLACE = PlaceKind(
+    name="node resource",
+    form="node/{}",
+    pattern=re.compile(r"node/(?!annotations/)(?P<resource>.+)"),
+    metric=lambda parts: "Node",
+    metrics=frozenset({"Node"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,9 +30,9 @@ class NodeResourceChange(NodeChange):
     value: int | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"node/{self.resource}"
+        return PLACE.place(self.resource)
 
     @property
     def amounts(self) -> Mapping[str, int | None]:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from koordlite.model.change import KernelChange
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="oom_score_adj",
+    form="oom_score_adj/{}/{}",
+    pattern=re.compile(r"oom_score_adj/(?P<pid>\d+)/(?P<start_time>\d+)"),
+    metric=lambda parts: "oom_score_adj",
+    metrics=frozenset({"oom_score_adj"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,6 +29,6 @@ class OOMScoreChange(KernelChange):
     """As in `CgroupChange`."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed; the start tells a process from a later one with the same number."""
-        return f"oom_score_adj/{self.pid}/{self.start_time}"
+        return PLACE.place(str(self.pid), str(self.start_time))

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from koordlite.model.change import ResctrlChange
+from koordlite.model.place import Place, PlaceKind
+from koordlite.resctrl.values import MON_GROUPS
+
+NAME = rf"[^/]*(?:{MON_GROUPS}[^/]+)?"
+"""A control group, or `CONTROL/mon_groups/NAME`, as a pattern; the root group has no name."""
+PLACE = PlaceKind(
+    name="resctrl group",
+    form="resctrl/{}",
+    pattern=re.compile(rf"resctrl/(?P<group>{NAME})"),
+    metric=lambda parts: "resctrl group",
+    metrics=frozenset({"resctrl group"}),
+    update="resctrl-schema",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -14,6 +28,6 @@ class ResctrlGroupChange(ResctrlChange):
     group: str
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"resctrl/{self.group}"
+        return PLACE.place(self.group)

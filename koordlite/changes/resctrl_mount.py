@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from koordlite.model.change import ResctrlChange
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="resctrl mount",
+    form="resctrl mount",
+    pattern=re.compile("resctrl mount"),
+    metric=lambda parts: "resctrl mount",
+    metrics=frozenset({"resctrl mount"}),
+    update="resctrl-schema",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -12,6 +23,6 @@ class ResctrlMountChange(ResctrlChange):
     """Mount the resctrl file system where it belongs, without options."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return "resctrl/mount"
+        return PLACE.place()

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="resctrl return",
+    form="resctrl/{}/return",
+    pattern=re.compile(rf"resctrl/(?P<group>{NAME})/return"),
+    metric=lambda parts: "resctrl return",
+    metrics=frozenset({"resctrl return"}),
+    update="resctrl-schema",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -15,6 +27,6 @@ class ResctrlReturn(ResctrlChange):
     group: str
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"resctrl/{self.group}/return"
+        return PLACE.place(self.group)

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
+from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
+from koordlite.model.place import Place, PlaceKind
+from koordlite.resctrl.values import BANDWIDTHS, CACHES
+
+RESOURCES = (*CACHES, *BANDWIDTHS)
+PLACE = PlaceKind(
+    name="resctrl schemata",
+    form="resctrl/{}/{}",
+    pattern=re.compile(rf"resctrl/(?P<group>{NAME})/(?P<resource>{'|'.join(RESOURCES)})"),
+    metric=lambda parts: f"resctrl {parts[1]}",
+    metrics=frozenset(f"resctrl {resource}" for resource in RESOURCES),
+    update="resctrl-schema",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,6 +31,6 @@ class SchemataChange(ResctrlChange):
     values: Mapping[int, int]
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"resctrl/{self.group}/{self.resource}"
+        return PLACE.place(self.group, self.resource)

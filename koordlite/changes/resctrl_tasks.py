@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="resctrl tasks",
+    form="resctrl/{}/tasks",
+    pattern=re.compile(rf"resctrl/(?P<group>{NAME})/tasks"),
+    metric=lambda parts: "resctrl tasks",
+    metrics=frozenset({"resctrl tasks"}),
+    update="resctrl-schema",
+)
+
+THREAD = PlaceKind(
+    name="resctrl thread",
+    form="resctrl/{}/tasks/{}@{}",
+    pattern=re.compile(rf"resctrl/(?P<group>{NAME})/tasks/(?P<tid>\d+)@(?P<start_time>\d+)"),
+    metric=lambda parts: "resctrl tasks",
+    metrics=frozenset({"resctrl tasks"}),
+    update="resctrl-schema",
+)
+"""One thread: those of one group may have come from several. The start tells it from a later one of the same id."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,6 +39,6 @@ class TasksChange(ResctrlChange):
     """Where they were found: threads that begin there while the others are moved follow."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"resctrl/{self.group}/tasks"
+        return PLACE.place(self.group)

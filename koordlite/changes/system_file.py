@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+from koordlite.formulas.system_settings import FEATURES, PATHS
 from koordlite.model.change import KernelChange
+from koordlite.model.place import Place, PlaceKind
+
+PLACE = PlaceKind(
+    name="system",
+    form="system/{}",
+    pattern=re.compile(rf"system/(?P<name>{'|'.join(map(re.escape, PATHS))}|{FEATURES}/.+)"),
+    metric=lambda parts: FEATURES if parts[0] not in PATHS else parts[0],
+    metrics=frozenset(PATHS),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -17,6 +29,6 @@ class SystemFileChange(KernelChange):
     """As in `CgroupChange`."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"system/{self.name}"
+        return PLACE.place(self.name)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from msgspec import structs
 
 from koordlite.model.change import TopologyPart
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.wire.objects import NRTObject
+
+PLACE = PlaceKind(
+    name="topology label",
+    form="noderesourcetopology/label/{}",
+    pattern=re.compile(r"noderesourcetopology/label/(?P<key>.+)"),
+    metric=lambda parts: "NodeResourceTopology",
+    metrics=frozenset({"NodeResourceTopology"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,9 +29,9 @@ class TopologyLabelChange(TopologyPart):
     value: str | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"noderesourcetopology/label/{self.key}"
+        return PLACE.place(self.key)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the label, or without it."""

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from msgspec import structs
 
 from koordlite.model.change import TopologyPart
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.wire.objects import NRTObject, Zone, ZoneResource
+
+PLACE = PlaceKind(
+    name="zone resource",
+    form="noderesourcetopology/zones/{}/{}",
+    pattern=re.compile(r"noderesourcetopology/zones/(?P<zone>[^/]*)/(?P<resource>.+)"),
+    metric=lambda parts: "NodeResourceTopology",
+    metrics=frozenset({"NodeResourceTopology"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,9 +33,9 @@ class ZoneResourceChange(TopologyPart):
     value: ZoneResource | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
+        return PLACE.place(self.zone, self.resource)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the amount in its zone; the order of names stays."""

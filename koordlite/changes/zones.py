@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from msgspec import structs
 
 from koordlite.model import nrt
 from koordlite.model.change import TopologyPart
+from koordlite.model.place import Place, PlaceKind
 from koordlite.model.wire.objects import NRTObject, Zone
+
+PLACE = PlaceKind(
+    name="zones",
+    form="noderesourcetopology/zones",
+    pattern=re.compile("noderesourcetopology/zones"),
+    metric=lambda parts: "NodeResourceTopology",
+    metrics=frozenset({"NodeResourceTopology"}),
+    update="default",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,9 +30,9 @@ class ZonesChange(TopologyPart):
     policies: tuple[str, ...]
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed."""
-        return "noderesourcetopology/zones"
+        return PLACE.place()
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with these zones. Zones that are no NUMA nodes (sockets, racks) are somebody else's."""

@@ -33,7 +33,7 @@ from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
 from koordlite.model.errors import Problem
 from koordlite.model.status.pause import Pause
-from koordlite.report import summary, view
+from koordlite.report import view
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
@@ -80,7 +80,7 @@ def _warn_of_another_size(machine: Machine) -> None:
 
 def in_force(held: Journal, args: argparse.Namespace, *, emulated: bool) -> str:
     """What a run that could write leaves behind, and the command that undoes it."""
-    kinds = collections.Counter(summary.kind(place) for place in held.places)
+    kinds = collections.Counter(place.metric for place in held.places)
     if not kinds:
         return "nothing stays in force: every value is as it was found\n"
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))

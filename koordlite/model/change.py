@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject, NRTObject
 
@@ -14,7 +15,7 @@ class Change:
     __slots__ = ()
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """What is changed, for messages and for finding two writers of one file."""
         raise NotImplementedError
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from koordlite.model.place import Place
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
@@ -70,7 +72,7 @@ class HardwareAbsent(KoordliteError):
 class PlanConflict(KoordliteError):
     """Two strategies want different values in the same place: one writer a file is the rule."""
 
-    def __init__(self, place: str, first: str, second: str) -> None:
+    def __init__(self, place: Place, first: str, second: str) -> None:
         self.place, self.first, self.second = place, first, second
         super().__init__(f"{place} is claimed twice: {first} and {second}")
 
@@ -79,7 +81,7 @@ class PlanConflict(KoordliteError):
         """The same for the status."""
         why = f"{self.first} and {self.second} want different values"
         do = f"{self.first} has it; turn one of the two strategies off"
-        return Problem(self.place, "value", "", why, do)
+        return Problem(str(self.place), "value", "", why, do)
 
 
 class JournalError(KoordliteError):

@@ -19,6 +19,7 @@ from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, P
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.pressure import Pressure
@@ -60,9 +61,9 @@ class Snapshot:
     """Model of the CPUs, and what is switched on in them."""
     host_groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Group by name of host application; whether it is there, `cgroups` says."""
-    ours: frozenset[str] = frozenset()
+    ours: frozenset[Place] = frozenset()
     """Places (`Change.place`) that hold a value of ours: they are in the undo journal."""
-    found: Mapping[str, Found] = dataclasses.field(default_factory=dict)
+    found: Mapping[Place, Found] = dataclasses.field(default_factory=dict)
     """What stood in those places that are cgroup files before our first write."""
     windows: Mapping[int, Usage] = dataclasses.field(default_factory=dict)
     """Means over the last so many seconds, for the lengths that strategies ask for (`windows`); a window that has no
@@ -83,7 +84,7 @@ class Snapshot:
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Pods, by uid, whose eviction the cluster accepted in this run, and when, by `time`: they take a while to go."""
-    refused_writes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refused_writes: Mapping[Place, str] = dataclasses.field(default_factory=dict)
     """Places (`Change.place`) whose last write the kernel or the cluster refused → the refusal."""
     page_bytes: int = 4096
     """A page of memory: the kernel keeps limits in whole ones."""

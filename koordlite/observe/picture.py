@@ -8,7 +8,7 @@ import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from koordlite.changes.block_device import BLOCK
+from koordlite.changes import cgroup, oom_score, system_file
 from koordlite.formulas import host_place, measured
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
@@ -18,6 +18,7 @@ from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.run_state import RunState
+from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo import settings as slo
@@ -33,9 +34,6 @@ from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
 from koordlite.unchanged import Unchanged
 
-_SCORES = f"{system.OOM_SCORES}/"
-_NO_CGROUP = (system.SYSTEM, _SCORES, BLOCK)
-"""How places begin that are no files of a cgroup's group."""
 ONLINE = "/sys/devices/system/cpu/online"
 
 
@@ -52,13 +50,13 @@ class _Held:
     """Places in the queue of the OOM killer."""
 
     @classmethod
-    def of(cls, found: Collection[str]) -> _Held:
-        pairs = [place.rpartition("/") for place in found if not place.startswith(_NO_CGROUP)]
+    def of(cls, found: Collection[Place]) -> _Held:
+        files = [place for place in found if place.kind is cgroup.PLACE]
         return cls(
-            groups=frozenset(group for group, _, _ in pairs),
-            fields=frozenset(field for _, _, field in pairs),
-            settings=any(place.startswith(system.SYSTEM) for place in found),
-            scores=any(place.startswith(_SCORES) for place in found),
+            groups=frozenset(place.part("cgroup") for place in files),
+            fields=frozenset(place.part("field") for place in files),
+            settings=any(place.kind is system_file.PLACE for place in found),
+            scores=any(place.kind is oom_score.PLACE for place in found),
         )
 
 
@@ -234,7 +232,7 @@ class Observer:
         return {**view.ages, "usage": self._sampler.age, **({} if since is None else {"placement": now - since})}
 
 
-def _published(view: ClusterView, known: Known, last_sync: Mapping[str, float]) -> Published:
+def _published(view: ClusterView, known: Known, last_sync: Mapping[Place, float]) -> Published:
     allocatable = known.node.allocatable if known.node else {}
     amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
     topology = view.topology

@@ -6,17 +6,17 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
+from koordlite.changes import resctrl_group
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.picture.groups import PodGroups
+from koordlite.model.place import Place
 from koordlite.model.pod import resctrl_protocol as resctrl
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl import monitoring
 from koordlite.resctrl.monitoring import Counters
 from koordlite.resctrl.values import ROOT, CacheUse, Resctrl
-
-PREFIX = "resctrl/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Subjects:
     pods: tuple[Pod, ...]
     places: Mapping[str, PodGroups]
     host_groups: Mapping[str, str]
-    ours: frozenset[str] = frozenset()
+    ours: frozenset[Place] = frozenset()
     """Places that hold a value of ours."""
 
     @property
@@ -56,9 +56,9 @@ class Subjects:
 
 
 @functools.lru_cache(maxsize=4)
-def _have_ours(ours: frozenset[str]) -> bool:
+def _have_ours(ours: frozenset[Place]) -> bool:
     """Asked in every tick, of the same hundreds of places."""
-    return any(place.startswith(PREFIX) for place in ours)
+    return any(place.kind.is_resctrl for place in ours)
 
 
 class ResctrlReader:
@@ -164,7 +164,7 @@ def _measurable(groups: Iterable[str]) -> list[str]:
     return [group for group in groups if group == ROOT or resctrl.may_be_ours(group)]
 
 
-def _monitors(ours: Iterable[str]) -> list[str]:
+def _monitors(ours: Iterable[Place]) -> list[str]:
     """Monitoring groups that are in the undo journal."""
-    found = (place.removeprefix(PREFIX) for place in ours if place.startswith(PREFIX) and "/mon_groups/" in place)
-    return sorted(place for place in found if "/" not in place.partition("/mon_groups/")[2])
+    found = (place.part("group") for place in ours if place.kind is resctrl_group.PLACE)
+    return sorted(group for group in found if "/mon_groups/" in group)

@@ -15,12 +15,14 @@ from typing import Any
 
 import msgspec
 
+from koordlite import changes
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.place import Place
 from koordlite.record import schema
 from koordlite.record.damage import Damage, RecordError
 
-CPUS, BIG = 1, 2
-"""Codes of our extensions: a CPU list, and a whole number in decimals."""
+CPUS, BIG, PLACE = 1, 2, 3
+"""Codes of our extensions: a CPU list, a whole number in decimals, and a place as it prints."""
 _COLLECTIONS = (tuple, list, frozenset)
 _SMALLEST, _LARGEST = -(1 << 63), (1 << 64) - 1
 Load = Callable[[Any], Any]
@@ -47,6 +49,8 @@ def decode(raw: bytes) -> Any:
 def _custom(value: Any) -> Any:
     if isinstance(value, CPUSet):
         return msgspec.msgpack.Ext(CPUS, str(value).encode())
+    if isinstance(value, Place):
+        return msgspec.msgpack.Ext(PLACE, str(value).encode())
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot stand in a record")
@@ -58,6 +62,8 @@ def _extension(code: int, data: memoryview) -> Any:
         return CPUSet.parse(text)
     if code == BIG:
         return int(text)
+    if code == PLACE:
+        return changes.parse(text)
     raise ValueError(f"there is no extension {code}")
 
 

@@ -19,6 +19,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import PodCPUs
+from koordlite.model.place import Place
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
@@ -90,6 +91,7 @@ class Mask:
         self._fresh: dict[int, tuple[Any, Any]] = {}
         self._special: Mapping[type, Callable[[Any], Any]] = {
             Pod: self._pod,
+            Place: lambda each: Place(each.kind, tuple(map(self.text, each.parts))),
             Node: self._node,
             ContainerInfo: lambda each: dataclasses.replace(each, name=self._of("container", each.name)),
             PodGroups: self._place,
@@ -137,9 +139,14 @@ class Mask:
         if isinstance(value, (frozenset, list)):
             return type(value)(map(self._masked, value))
         if isinstance(value, Mapping):
-            changed = {key: self._masked(each) for key, each in value.items()}
-            return changed if any(changed[key] is not each for key, each in value.items()) else value
+            changed = {self._key(key): self._masked(each) for key, each in value.items()}
+            same = all(a is b for a, b in zip((*changed, *changed.values()), (*value, *value.values()), strict=True))
+            return value if same else changed
         return self._object(value)
+
+    def _key(self, key: Any) -> Any:
+        """A place may name a pod."""
+        return self._masked(key) if isinstance(key, Place) else key
 
     def _object(self, value: Any) -> Any:
         made: type = type(value)

@@ -15,7 +15,6 @@ from koordlite.replay.again import Judge
 from koordlite.replay.gauge import Gauge, gauge, landed
 from koordlite.replay.otherwise import Course, Other
 from koordlite.report import threshold
-from koordlite.report.summary import kind
 
 MOST_POINTS = 2000
 MOST_TURNS = 400
@@ -124,7 +123,7 @@ class _Tally:
             if isinstance(change, EvictPod):
                 self._evicted[change.uid] = f"{change.namespace}/{change.name}"
             else:
-                self._kinds[kind(change.place)] += 1
+                self._kinds[change.place.metric] += 1
         self._reasons.update({decision.reason for decision in decisions})
 
     def add_above(self, now: Gauge, seconds: float, least: int = 0, most: int = 0) -> None:

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.node_resource import NodeResourceChange
@@ -21,6 +22,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.published import Published
+from koordlite.model.place import Place
 from koordlite.model.settings import Mode, StrategySettings
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
@@ -52,19 +54,19 @@ class Course:
         self._other = other
         self._recorded: Snapshot | None = None
         """The picture before, as recorded."""
-        self._held: dict[str, CPUSet | int] = {}
+        self._held: dict[Place, CPUSet | int] = {}
         """Places in cgroups that hold a value of ours."""
-        self._found: dict[str, Found] = {}
+        self._found: dict[Place, Found] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
         self._amounts: dict[str, int | None] = {}
-        self._synced: dict[str, float] = {}
+        self._synced: dict[Place, float] = {}
         self._evicted: set[str] = set()
         """Pods, by uid, that this course evicted."""
         self._let_go: set[str] = set()
         """Pods, by uid, that the recorded agent evicted."""
         self._gone: set[str] = set()
         """Pods that this course evicted first: how long they would have lingered is unknown."""
-        self._last: dict[str, Change] = {}
+        self._last: dict[Place, Change] = {}
         """What was last written of all else, by place."""
         self._slo: tuple[object, SLO] | None = None
         self._chosen: tuple[object, Mapping[str, StrategySettings]] | None = None
@@ -161,11 +163,13 @@ class Course:
 
     def _cgroups(self, seen: Snapshot) -> Mapping[str, Cgroup]:
         """What the recorded agent wrote is taken back, what this one would have written takes its place."""
-        values: dict[str, CPUSet | int] = {place: found.value for place, found in seen.found.items()}
+        values: dict[Place, CPUSet | int] = {place: found.value for place, found in seen.found.items()}
         values |= self._held
         cgroups = dict(seen.cgroups)
         for place, value in values.items():
-            group, _, field = place.rpartition("/")
+            if place.kind is not cgroup.PLACE:
+                continue
+            group, field = place.parts
             if group in cgroups:
                 cgroups[group] = _with(cgroups[group], field, value)
         return cgroups
@@ -215,7 +219,7 @@ def _of_another(seen: Snapshot, before: Snapshot) -> bool:
     return not (recalls and synced)
 
 
-def _refused(moment: Moment) -> Mapping[str, Change]:
+def _refused(moment: Moment) -> Mapping[Place, Change]:
     """What the recorded agent tried in vain, by place."""
     places = {step.place for step in moment.applied if not step.ok}
     changes = (change for decision in moment.decisions for change in decision.changes)
@@ -226,14 +230,12 @@ def _is_cgroup(found: Found) -> bool:
     return isinstance(found.value, CPUSet | int)
 
 
-def _value(seen: Snapshot, place: str) -> CPUSet | int | None:
-    group, _, field = place.rpartition("/")
-    cgroup = seen.cgroups.get(group)
-    if cgroup is None:
+def _value(seen: Snapshot, place: Place) -> CPUSet | int | None:
+    if place.kind is not cgroup.PLACE:
         return None
-    if field == "cpuset.cpus":
-        return cgroup.cpuset
-    return cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
+    group, field = place.parts
+    found = seen.cgroups.get(group)
+    return None if found is None else cgroup.present(found, field)
 
 
 def _with(cgroup: Cgroup, field: str, value: CPUSet | int) -> Cgroup:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import DecisionEvent, Row
 from koordlite.report.tick import Tick
@@ -57,9 +58,9 @@ class Remembered:
 
     events: Sequence[DecisionEvent] = ()
     """Recent decisions, the newest last."""
-    writes: Mapping[str, Write] = dataclasses.field(default_factory=dict)
+    writes: Mapping[Place, Write] = dataclasses.field(default_factory=dict)
     """By place."""
-    foreign: Mapping[str, ForeignWrites] = dataclasses.field(default_factory=dict)
+    foreign: Mapping[Place, ForeignWrites] = dataclasses.field(default_factory=dict)
     """By place."""
     rows: Sequence[Row] = ()
     """The numbers of the last ticks, for drawings."""
@@ -74,8 +75,8 @@ class Past:
     def __init__(self) -> None:
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=MAX_EVENTS)
         self._rows: collections.deque[Row] = collections.deque(maxlen=MAX_ROWS)
-        self._writes: collections.OrderedDict[str, Write] = collections.OrderedDict()
-        self._foreign: collections.OrderedDict[str, ForeignWrites] = collections.OrderedDict()
+        self._writes: collections.OrderedDict[Place, Write] = collections.OrderedDict()
+        self._foreign: collections.OrderedDict[Place, ForeignWrites] = collections.OrderedDict()
 
     def add(self, tick: Tick, news: Sequence[DecisionEvent] = ()) -> None:
         """Remember `tick` and what was new in it (`History.add`)."""
@@ -94,7 +95,7 @@ class Past:
         return Remembered(tuple(self._events), dict(self._writes), dict(self._foreign), tuple(self._rows))
 
 
-def _push(held: collections.OrderedDict[str, T], place: str, value: T) -> None:
+def _push(held: collections.OrderedDict[Place, T], place: Place, value: T) -> None:
     """The newest goes last; the oldest is dropped."""
     held.pop(place, None)
     held[place] = value

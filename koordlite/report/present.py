@@ -17,6 +17,7 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import PodGroups
+from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.snapshot import Snapshot, gives_way
 from koordlite.resctrl import schemata
@@ -39,9 +40,9 @@ class CPUCell:
     """Best-effort pods may run here."""
 
 
-def landed(decisions: Iterable[Decision], outcomes: Mapping[str, bool]) -> list[Change]:
+def landed(decisions: Iterable[Decision], outcomes: Mapping[Place, bool]) -> list[Change]:
     """Changes whose place went well in its last write; `outcomes` says so by place. The first claim of a place wins."""
-    claims: dict[str, Change] = {}
+    claims: dict[Place, Change] = {}
     for decision in decisions:
         for change in decision.changes:
             claims.setdefault(change.place, change)

@@ -8,11 +8,8 @@ from collections.abc import Mapping
 
 from koordlite.report import threshold
 from koordlite.report.tick import Tick
-from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
 _MILLICORE_SECONDS_PER_CORE_HOUR = 1000 * 3600
-_RESCTRL_PARTS = frozenset({*CACHES, *BANDWIDTHS, "tasks", "return"})
-_CLUSTER_KINDS = {"node": "Node", "noderesourcetopology": "NodeResourceTopology"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +69,7 @@ class Totals:
         self._cost_max = max(self._cost_max, tick.tick_seconds)
         self._refusals += sum(not step.ok for step in tick.applied)
         self._foreign += len(tick.foreign)
-        self._kinds.update(kind(step.place) for step in tick.applied if step.ok)
+        self._kinds.update(step.place.metric for step in tick.applied if step.ok)
         self._reasons.update(decision.reason for decision in tick.decisions)
         if tick.be_limit is not None:
             low, high = self._limits or (tick.be_limit, tick.be_limit)
@@ -108,12 +105,3 @@ class Totals:
         self._prod_above += seconds * threshold.above(tick.prod_cpu, tick.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
-
-
-def kind(place: str) -> str:
-    """What sort of file or object a change's place is, for counting writes."""
-    head, _, rest = place.partition("/")
-    if head == "resctrl":
-        part = rest.rpartition("/")[2] if "/" in rest else ""
-        return f"resctrl {part if part in _RESCTRL_PARTS else 'group'}"
-    return _CLUSTER_KINDS.get(head) or place.rpartition("/")[2]

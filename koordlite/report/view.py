@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.model.place import Place
 from koordlite.model.pressure import Pressure
 from koordlite.model.status.outcome import FileTrouble
 from koordlite.model.status.pause import Pause
@@ -161,7 +162,7 @@ def cpu(cell: CPUCell) -> str:
     return f"{owner.removesuffix(' only')} and BE"
 
 
-def disputed(tick: Tick, past: Remembered) -> list[str]:
+def disputed(tick: Tick, past: Remembered) -> list[Place]:
     """Places that others write too, or that were refused."""
     return [*past.foreign, *(t.place for t in tick.troubles if t.place not in past.foreign)]
 

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
+from koordlite.changes import eviction
 from koordlite.report.history import Row
 from koordlite.report.simulation import Workload
 from koordlite.report.tick import Tick
@@ -13,7 +14,6 @@ from koordlite.sandbox.load import workloads
 from koordlite.simulation.stage import Stage
 
 _US_PER_CORE_HOUR = 3600e6
-_POD = "pod/"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Recorder:
         if tick is None:
             self.samples.append(Sample(time=time, pods=pods, restarts=restarts))
             return
-        evictions = sum(step.ok and step.place.startswith(_POD) for step in tick.applied)
+        evictions = sum(step.ok and step.place.kind is eviction.PLACE for step in tick.applied)
         refused = sum(not step.ok for step in tick.applied)
         self.samples.append(
             Sample(

@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence, Set
 
-from koordlite.changes.block_device import BLOCK, BlockChange
+from koordlite.changes import block_device
+from koordlite.changes.block_device import BlockChange
 from koordlite.formulas import blkio
 from koordlite.model.blocks import ROOT, Asker, BlockField, askers
 from koordlite.model.decision import Decision
 from koordlite.model.keys import BLKIO_QOS
+from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
@@ -40,7 +42,7 @@ def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
-    wanted: set[str] = set()
+    wanted: set[Place] = set()
     groups = {uid: place.group for uid, place in seen.places.items()}
     found = list(askers(seen.slo.resource_qos, seen.pods, groups, seen.layout.besteffort))
     yield from _unusable(seen)
@@ -137,16 +139,18 @@ def _missing(seen: Snapshot, found: list[Asker]) -> Iterator[Decision]:
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": ", ".join(sorted(missing))})
 
 
-def _released(seen: Snapshot, wanted: Set[str], asking: int) -> Decision:
+def _released(seen: Snapshot, wanted: Set[Place], asking: int) -> Decision:
     """What nobody asks for any more gets back what stood there before us."""
-    changes = tuple(_back(place) for place in sorted(seen.ours) if place.startswith(BLOCK) and place not in wanted)
+    changes = tuple(
+        _back(place) for place in sorted(seen.ours) if place.kind is block_device.PLACE and place not in wanted
+    )
     if changes:
         return Decision("node", "release", "BlockQOSReleased", {"files": len(changes)}, changes)
     return Decision("node", "hold", "BlockQOSOn" if asking else "BlockQOSOff", {"groups": asking})
 
 
-def _back(place: str) -> BlockChange:
-    group, device, field = place.removeprefix(BLOCK).rsplit("/", 2)
+def _back(place: Place) -> BlockChange:
+    group, device, field = place.parts
     return BlockChange(group, device, _FIELDS[field], None, gives_back=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import burst
 from koordlite.formulas.burst import Move, State
@@ -16,6 +17,7 @@ from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.settings import StrategySettings
@@ -225,7 +227,7 @@ def _quotas(seen: Snapshot, pod: Pod, judged: Sequence[_Judged]) -> Iterator[Cgr
     if present in (None, burst.UNLIMITED) or not judged:
         return
     needed = burst.pod_quota(container.quota_us for container in judged)
-    if f"{group}/cpu.quota" in seen.ours:
+    if cgroup.PLACE.place(group, "cpu.quota") in seen.ours:
         # At least what kubelet gave: a container that is just being restarted needs its part again.
         found = _found(seen, group, "cpu.quota", 0)
         yield from _change(
@@ -248,19 +250,19 @@ def _bursts(seen: Snapshot, pod: Pod, judged: Sequence[_Judged], terms: _Terms) 
         present = seen.cgroups[place].values.get("cpu.burst") if place in seen.cgroups else None
         if terms.bursts:
             yield from _change(seen, place, "cpu.burst", value, present)
-        elif f"{place}/cpu.burst" in seen.ours:
+        elif cgroup.PLACE.place(place, "cpu.burst") in seen.ours:
             yield from _change(seen, place, "cpu.burst", _found(seen, place, "cpu.burst", 0), present)
 
 
 def _change(seen: Snapshot, group: str, field: CgroupField, value: int, present: int | None) -> Iterator[CgroupChange]:
     """The change if it is one; a value that is back where it was found is not ours any more."""
     if present is not None and value != present:
-        place = f"{group}/{field}"
+        place = cgroup.PLACE.place(group, field)
         yield CgroupChange(group, field, value, gives_back=place in seen.found and seen.found[place].value == value)
 
 
 def _found(seen: Snapshot, group: str, field: CgroupField, otherwise: int) -> int:
-    found = seen.found.get(f"{group}/{field}")
+    found = seen.found.get(cgroup.PLACE.place(group, field))
     return found.value if found and isinstance(found.value, int) else otherwise
 
 
@@ -269,10 +271,10 @@ def _ours(seen: Snapshot, pod: Pod) -> list[tuple[str, CgroupField]]:
     place = seen.places[pod.uid]
     fields: tuple[CgroupField, ...] = ("cpu.quota", "cpu.burst")
     groups = (*place.containers.values(), place.group)
-    return [(g, f) for g in groups for f in fields if g in seen.cgroups and _is_ours(seen, f"{g}/{f}")]
+    return [(g, f) for g in groups for f in fields if g in seen.cgroups and _is_ours(seen, cgroup.PLACE.place(g, f))]
 
 
-def _is_ours(seen: Snapshot, place: str) -> bool:
+def _is_ours(seen: Snapshot, place: Place) -> bool:
     return place in seen.found and seen.found[place].strategy == NAME
 
 

@@ -97,7 +97,7 @@ def _released(seen: Snapshot, wanted: Set[str]) -> Decision:
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
         for place, found in seen.found.items()
-        for group, _, name in (place.rpartition("/"),)
+        for group, name in ((place.part("cgroup"), place.part("field")),)
         for field in _WRITTEN
         if field == name and found.strategy == NAME and group not in wanted and group in seen.cgroups
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import cpu_select, measured, pools, reaction, suppress
 from koordlite.model import cpuset
@@ -62,7 +63,8 @@ def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
     gone_at = memory.node_gone_at if memory.node_gone_at is not None else seen.time
     keep = dataclasses.replace(memory, node_gone_at=gone_at).kept()
     age, root = seen.time - gone_at, seen.layout.besteffort
-    if age <= config.hold_seconds or not any(place.startswith(f"{root}/") for place in seen.ours):
+    limited = any(f"{place.part('cgroup')}/".startswith(f"{root}/") for place in seen.ours)
+    if age <= config.hold_seconds or not limited:
         yield Decision("besteffort", "skip", "NoNode", remember=keep)
         return
     evidence: Evidence = {"ageSeconds": round(age), "holdSeconds": config.hold_seconds}
@@ -278,7 +280,7 @@ def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
         return
     for group in _tree(seen)[1:]:
         present = seen.cgroups[group].quota_us
-        place = CgroupChange(group, "cpu.quota", UNLIMITED).place
+        place = cgroup.PLACE.place(group, "cpu.quota")
         found = seen.found[place].value if place in seen.found else present
         if present is None or not isinstance(found, int) or found == UNLIMITED:
             continue
@@ -304,7 +306,7 @@ def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -
 def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
     """Give back what stood there before us; a quota somebody else set is not ours to lift."""
     group = seen.layout.besteffort
-    place = f"{group}/cpu.quota"
+    place = cgroup.PLACE.place(group, "cpu.quota")
     found = seen.found[place].value if place in seen.found else UNLIMITED
     present = seen.cgroups[group].quota_us
     if place in seen.ours and isinstance(found, int) and present not in (None, found):

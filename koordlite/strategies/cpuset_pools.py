@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.formulas import host_place, pools, topology_diff
@@ -158,7 +159,7 @@ def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
 def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
     """What was found before our first write; a quota that somebody has set since then stays. None where nothing is
     ours."""
-    found = seen.found.get(f"{group}/{field}")
+    found = seen.found.get(cgroup_kind.PLACE.place(group, field))
     cgroup = seen.cgroups.get(group)
     if found is None or found.strategy != NAME or cgroup is None:
         return None
@@ -184,7 +185,7 @@ def _host(seen: Snapshot, app: HostApplication, ls_pools: pools.Pools) -> Decisi
 
 def _left_by_hosts(seen: Snapshot) -> Iterator[Decision]:
     """Groups of applications that are not in the pool any more get back what was found."""
-    ours = {place.rpartition("/")[0] for place, found in seen.found.items() if found.strategy == NAME}
+    ours = {place.part("cgroup") for place, found in seen.found.items() if found.strategy == NAME}
     of_hosts = {seen.host_groups.get(app.name) for app in seen.slo.host_applications if app.qos is QoSClass.LS}
     of_pods = {group for place in seen.places.values() for group in (place.group, *_groups(place))}
     for group in sorted(ours - of_hosts - of_pods):

@@ -182,7 +182,7 @@ def _released(seen: Snapshot, wanted: Mapping[str, Values]) -> Decision:
     changes = tuple(
         CgroupChange(group, field, found.value, gives_back=True)
         for place, found in seen.found.items()
-        for group, _, name in (place.rpartition("/"),)
+        for group, name in ((place.part("cgroup"), place.part("field")),)
         for field in FIELDS
         if field == name and found.strategy == NAME and group in seen.cgroups and field not in wanted.get(group, {})
     )

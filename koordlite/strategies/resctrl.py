@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
+from koordlite.changes import resctrl_group
 from koordlite.changes.resctrl_group import ResctrlGroupChange
 from koordlite.changes.resctrl_mount import ResctrlMountChange
 from koordlite.changes.resctrl_return import ResctrlReturn
@@ -250,7 +251,7 @@ def _monitor_groups(seen: Snapshot, separate: Collection[str]) -> list[tuple[str
 def _monitor_changes(seen: Snapshot, group: str, cgroups: Iterable[str]) -> tuple[Change, ...]:
     """The monitoring group and its threads. Only threads in the control group already can be put into it."""
     control = seen.resctrl.groups[group.partition(MON_GROUPS)[0]]
-    made = () if f"{_PLACE}{group}" in seen.ours else (ResctrlGroupChange(group),)
+    made = () if resctrl_group.PLACE.place(group) in seen.ours else (ResctrlGroupChange(group),)
     movable = (control.tasks or frozenset()) - seen.resctrl.monitors.get(group, frozenset())
     return (*made, *_moves(seen, group, cgroups, lambda tid: tid in movable))
 
@@ -265,7 +266,7 @@ def _changes(seen: Snapshot, group: str, allocation: Allocation, cgroups: Iterab
     """
     present = seen.resctrl.groups.get(group)
     wanted = dict(allocation.values)
-    if present and f"{_PLACE}{group}" in seen.ours:
+    if present and resctrl_group.PLACE.place(group) in seen.ours:
         initial = shares.initial_values(seen.resctrl, present)
         wanted |= {name: {**ids, **wanted.get(name, {})} for name, ids in initial.items()}
     values = shares.to_write(seen.resctrl, present, wanted)
@@ -300,13 +301,13 @@ def _release_ended(seen: Snapshot, wanted: Collection[str]) -> Iterator[Decision
 
 def _our_groups(seen: Snapshot) -> set[str]:
     """Control groups in which something is ours: the group itself, a value, a thread."""
-    places = (place.removeprefix(_PLACE) for place in seen.ours if place.startswith(_PLACE))
-    return {place.partition("/")[0] for place in places}
+    ours = (place.part("group") for place in seen.ours if place.kind.is_resctrl)
+    return {group.partition(MON_GROUPS)[0] for group in ours}
 
 
 def _our_monitor_groups(seen: Snapshot) -> set[str]:
-    found = (place.removeprefix(_PLACE) for place in seen.ours if MON_GROUPS in place and place.startswith(_PLACE))
-    return {place for place in found if place.partition(MON_GROUPS)[2].count("/") == 0}
+    made = (place.part("group") for place in seen.ours if place.kind is resctrl_group.PLACE)
+    return {group for group in made if MON_GROUPS in group}
 
 
 SENTENCES = {

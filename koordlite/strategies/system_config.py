@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+from koordlite.changes import system_file
 from koordlite.changes.system_file import SystemFileChange
 from koordlite.formulas import system_settings
 from koordlite.formulas.system_settings import FEATURES
@@ -77,8 +78,8 @@ def _feature(seen: Snapshot, name: str, on: bool) -> Decision:
 
 def _ours(seen: Snapshot) -> Iterator[tuple[str, Found]]:
     for place, found in seen.found.items():
-        if place.startswith(_PLACE) and found.strategy == NAME:
-            yield place.removeprefix(_PLACE), found
+        if place.kind is system_file.PLACE and found.strategy == NAME:
+            yield place.part("name"), found
 
 
 def _given_back(seen: Snapshot, name: str, found: Found) -> Decision:

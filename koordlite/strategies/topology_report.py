@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from koordlite.changes import cgroup
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.topology_label import TopologyLabelChange
 from koordlite.changes.zones import ZonesChange
@@ -234,7 +235,7 @@ _UNKNOWN = MemoryPlace(cpuset.EMPTY, {})
 def _fix_failed(seen: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
     """It stands elsewhere than promised, and the kernel refused the write that was to put it right, or took it without
     effect: on version 2 a set holds as far as the group above allows."""
-    refused = f"{group}/cpuset.cpus" in seen.refused_writes or seen.cgroups[group].cpuset == promised
+    refused = cgroup.PLACE.place(group, "cpuset.cpus") in seen.refused_writes or seen.cgroups[group].cpuset == promised
     return bool(promised) and not effective <= promised and refused
 
 

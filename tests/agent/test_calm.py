@@ -33,7 +33,7 @@ def suppressed(ticks: list[Tick]) -> list[str]:
         s.place
         for tick in ticks
         for s in tick.applied
-        if "besteffort" in s.place and s.place.endswith((".cpus", ".quota"))
+        if "besteffort" in str(s.place) and str(s.place).endswith((".cpus", ".quota"))
     ]
 
 

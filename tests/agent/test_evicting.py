@@ -57,7 +57,7 @@ def of_pods(tick: Tick) -> dict[str, str]:
 
 
 def asked(tick: Tick) -> dict[str, str]:
-    return {step.place.split("/")[2]: step.error for step in tick.applied if step.place.startswith("pod/")}
+    return {str(step.place).split("/")[2]: step.error for step in tick.applied if str(step.place).startswith("pod/")}
 
 
 def present(node: Emulated) -> set[str]:

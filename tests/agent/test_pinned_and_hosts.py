@@ -57,8 +57,8 @@ def test_the_quota_is_lifted_with_the_promise_and_comes_back_without_it(node: Em
         limited(node, "")
         node.ticks(agent, 3)
         assert quota(node, "db") == 200_000
-        assert not any(place.endswith("cpu.quota") for place in journal.places)
-        assert not any(step for tick in node.ticks(agent, 3) for step in tick.applied if "quota" in step.place)
+        assert not any(str(place).endswith("cpu.quota") for place in journal.places)
+        assert not any(step for tick in node.ticks(agent, 3) for step in tick.applied if "quota" in str(step.place))
 
 
 def test_a_host_application_joins_the_pool_and_gets_back_what_it_had(node: Emulated) -> None:
@@ -71,7 +71,7 @@ def test_a_host_application_joins_the_pool_and_gets_back_what_it_had(node: Emula
         node.raw_slo({"host-application-config": {}})
         node.ticks(agent, 3)
         assert state(node, DAEMONS).effective == before.effective
-        assert not any(place.startswith(DAEMONS) for place in journal.places)
+        assert not any(str(place).startswith(DAEMONS) for place in journal.places)
 
 
 def test_a_stop_puts_the_host_application_back_too(node: Emulated) -> None:
@@ -98,5 +98,5 @@ def test_the_whole_object_is_published_and_then_quiet(node: Emulated) -> None:
         assert [zone.name for zone in topology.zones or ()] == [
             f"node-{numa.id}" for numa in node.sandbox.machine.nodes
         ]
-        steps = [step.place for tick in node.ticks(agent, 5) for step in tick.applied]
+        steps = [str(step.place) for tick in node.ticks(agent, 5) for step in tick.applied]
         assert [place for place in steps if place.startswith("noderesourcetopology")] == []

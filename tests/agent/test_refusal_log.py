@@ -23,7 +23,7 @@ def test_a_refused_document_is_shortened_in_the_log_and_whole_in_the_report(
     with node.journal() as journal:
         ticks = node.ticks(node.agent(journal), 3)
     lines = [each.getMessage() for each in caplog.records if "refused: " in each.getMessage()]
-    steps = [step for tick in ticks for step in tick.applied if step.place.endswith(PLACEMENT)]
+    steps = [step for tick in ticks for step in tick.applied if str(step.place).endswith(PLACEMENT)]
     assert lines
     assert all(line.startswith("refused: ") and line.endswith("forbidden") and len(line) < 250 for line in lines)
     assert any(len(step.value) > 250 for step in steps)

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from emulated import Emulated
 
-from koordlite import plan
+from koordlite import changes, plan
 from koordlite.apply import Applier
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.observe import Observer
 from koordlite.plan import Plan
@@ -35,13 +36,13 @@ class Bench:
         self.applier = Applier(self.host, node.cluster, journal)
 
     def take(self, *changes: Change) -> list[AppliedStep]:
-        seen = self.observer.observe(ours=self.applier.ours, found=self.applier.found)
+        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
         owners = {change.place: "cpusetPools" for change in changes}
         return list(self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen))
 
     def foreign(self) -> list[str]:
         self.node.sandbox.advance(1.0)
-        return [write.place for write in self.applier.foreign_writes(self.observer.observe())]
+        return [str(write.place) for write in self.applier.foreign_writes(self.observer.observe())]
 
 
 def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None:
@@ -51,10 +52,13 @@ def test_what_was_found_is_in_the_picture_with_its_writer(emulate: Make) -> None
         assert bench.applier.found == {}
         bench.take(CgroupChange(BE, "cpu.quota", 50_000), CgroupChange(BE, "cpuset.cpus", CPUSet([1])))
         assert bench.applier.found == {
-            QUOTA: Found(-1, "cpusetPools"),
-            SET: Found(CPUSet.parse("0-3"), "cpusetPools"),
+            changes.parse(QUOTA): Found(-1, "cpusetPools"),
+            changes.parse(SET): Found(CPUSet.parse("0-3"), "cpusetPools"),
         }
-        assert bench.observer.observe(found=bench.applier.found).found[QUOTA].value == -1
+        assert (
+            bench.observer.observe(lambda *_: RunState(found=bench.applier.found)).found[changes.parse(QUOTA)].value
+            == -1
+        )
 
 
 def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: Make) -> None:
@@ -62,9 +66,9 @@ def test_a_place_given_back_leaves_the_journal_and_others_may_write_it(emulate: 
     with node.journal() as journal:
         bench = Bench(node, journal)
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
-        assert QUOTA in bench.applier.ours
+        assert changes.parse(QUOTA) in bench.applier.ours
         bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
-        assert (QUOTA in bench.applier.ours, bench.applier.found) == (False, {})
+        assert (changes.parse(QUOTA) in bench.applier.ours, bench.applier.found) == (False, {})
         bench.host.cgroups.write(BE, "cpu.quota", 70_000)
         assert bench.foreign() == []
 
@@ -77,7 +81,7 @@ def test_a_place_that_could_not_be_given_back_stays_ours(emulate: Make, wrap: An
         bench = Bench(node, journal, files)
         (step,) = bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))
         assert not step.ok
-        assert QUOTA in bench.applier.ours
+        assert changes.parse(QUOTA) in bench.applier.ours
 
 
 def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
@@ -88,7 +92,7 @@ def test_a_group_that_is_gone_is_given_back(emulate: Make) -> None:
         bench.take(CgroupChange(group, "cpu.quota", 90_000))
         node.sandbox.vanish(group)
         bench.take(CgroupChange(group, "cpu.quota", -1, gives_back=True))
-        assert f"{group}/cpu.quota" not in bench.applier.ours
+        assert changes.parse(f"{group}/cpu.quota") not in bench.applier.ours
 
 
 def full(*_: object) -> None:
@@ -103,10 +107,10 @@ def test_a_journal_that_cannot_forget_stops_nothing_else(emulate: Make, monkeypa
         bench.take(CgroupChange(BE, "cpu.quota", 50_000))
         monkeypatch.setattr("koordlite.host.journal.file.store", full)
         note = TopologyChange("key", "text")
-        steps = {s.place: s for s in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True), note)}
-        assert (steps[QUOTA].ok, steps[note.place].ok) == (True, True)
+        steps = {str(s.place): s for s in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True), note)}
+        assert (steps[QUOTA].ok, steps[str(note.place)].ok) == (True, True)
         assert "No space left on device" in steps["journal"].error
-        assert journal.places == {QUOTA}
+        assert set(map(str, journal.places)) == {QUOTA}
         monkeypatch.undo()
-        assert [step.place for step in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))] == [QUOTA]
+        assert [str(step.place) for step in bench.take(CgroupChange(BE, "cpu.quota", -1, gives_back=True))] == [QUOTA]
         assert journal.places == frozenset()

@@ -61,7 +61,7 @@ def enforced(node: Emulated, journal: Journal) -> None:
     seen = Observer(host, node.cluster, tasks_seconds=1.0).observe()
     change = SystemFileChange(NAME, "99")
     Applier(host, node.cluster, journal).apply(Plan((change,), owners={change.place: "systemConfig"}), seen)
-    kinds = {entry.place.partition("/")[0] for entry in journal.entries}
+    kinds = {str(entry.place).partition("/")[0] for entry in journal.entries}
     assert {"resctrl", "system"} < kinds
     assert any(kind.startswith("kubepods") for kind in kinds)
 
@@ -81,8 +81,8 @@ def test_resctrl_and_settings_of_the_kernel_are_put_back(emulate: Make, shape: s
         assert listed == {"gone meanwhile"}
         steps = restore(host, journal)
         assert [step for step in steps if not step.ok] == []
-        assert {step.value for step in steps if step.place.startswith("kubepods")} == {"gone meanwhile"}
-        assert {entry.place.partition("/")[0] for entry in journal.entries} <= {"node", "noderesourcetopology"}
+        assert {step.value for step in steps if str(step.place).startswith("kubepods")} == {"gone meanwhile"}
+        assert {str(entry.place).partition("/")[0] for entry in journal.entries} <= {"node", "noderesourcetopology"}
     assert host.resctrl.group_names() == before
     assert system_files.read(files, NAME) == "10"
 

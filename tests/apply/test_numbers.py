@@ -12,6 +12,7 @@ from koordlite import plan
 from koordlite.apply import Applier, restore, writer
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -41,7 +42,7 @@ class Bench:
 
     def look(self) -> Snapshot:
         self.node.sandbox.advance(1.0)
-        return self.observer.observe(ours=self.applier.ours, found=self.applier.found)
+        return self.observer.observe(lambda *_: RunState(ours=self.applier.ours, found=self.applier.found))
 
     def take(self, *changes: CgroupChange) -> list[AppliedStep]:
         seen = self.look()
@@ -100,7 +101,7 @@ def test_who_else_writes_a_number_is_told(bench: Bench) -> None:
     bench.take(CgroupChange(BE, "cpu.shares", 1000))
     bench.look()
     bench.host.files.write(bench.host.cgroups.path(BE, "cpu.shares"), b"77")
-    assert [write.place for write in bench.applier.foreign_writes(bench.look())] == [f"{BE}/cpu.shares"]
+    assert [str(write.place) for write in bench.applier.foreign_writes(bench.look())] == [f"{BE}/cpu.shares"]
 
 
 def test_a_value_out_of_range_is_a_refusal_with_the_range(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from koordlite.changes.zones import ZonesChange
 from koordlite.host.journal.journal import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.observe import Observer
 from koordlite.plan import Plan
@@ -43,7 +44,7 @@ class Bench:
         self.take(ZonesChange((ZONE,), ("None",)))
 
     def take(self, *changes: Change, strategy: str = "") -> None:
-        seen = self.observer.observe(ours=self.applier.ours)
+        seen = self.observer.observe(lambda *_: RunState(ours=self.applier.ours))
         owners = {change.place: strategy for change in changes}
         steps = self.applier.apply(Plan(plan.order(changes, seen.cgroups), owners=owners), seen)
         assert all(step.ok for step in steps)
@@ -116,7 +117,10 @@ def test_when_each_amount_was_written_is_known(emulate: Make) -> None:
         bench.take(PROMISES[2])
         first, second = (bench.applier.last_sync[change.place] for change in (PROMISES[0], PROMISES[2]))
         assert second - first == 5.0
-        assert bench.observer.observe(last_sync=bench.applier.last_sync).published.last_sync == bench.applier.last_sync
+        assert (
+            bench.observer.observe(lambda *_: RunState(last_sync=bench.applier.last_sync)).published.last_sync
+            == bench.applier.last_sync
+        )
 
 
 class WithoutTopology:
@@ -163,7 +167,7 @@ def _rewritten(node: Emulated, bench: Bench, *theirs: ClusterChange) -> list[tup
     """What our applier says when somebody else has published."""
     node.cluster.publish(theirs)
     found = bench.applier.foreign_writes(bench.observer.observe())
-    return [(write.place, write.ours, write.found) for write in found]
+    return [(str(write.place), write.ours, write.found) for write in found]
 
 
 def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) -> None:
@@ -173,8 +177,8 @@ def test_what_another_controller_makes_of_a_promise_is_told_once(emulate: Make) 
         bench.take(*PROMISES)
         assert _rewritten(node, bench) == []
         assert _rewritten(node, bench, NodeResourceChange(CPU, 9), NodeAnnotationChange("example.com/worth", None)) == [
-            (PROMISES[0].place, "5", "9"),
-            (PROMISES[1].place, "1.20", "(absent)"),
+            (str(PROMISES[0].place), "5", "9"),
+            (str(PROMISES[1].place), "1.20", "(absent)"),
         ]
         assert _rewritten(node, bench) == []
 

@@ -105,7 +105,7 @@ def killed_run(folder: Path, shape: str, steps: int, undo_steps: int = ALWAYS) -
     for undo in (undo_steps, ALWAYS):
         with Journal.open(folder / "state", boot_id=BOOT) as journal, contextlib.suppress(Killed):
             restore(machine(node, Fuse(undo)), journal)
-            assert [place for place in journal.places if place.startswith("resctrl/")] == []
+            assert [place for place in journal.places if place.kind.is_resctrl] == []
     assert state(node) == before, f"killed after {steps} steps, and its undoing after {undo_steps}"
     return fuse.burnt
 

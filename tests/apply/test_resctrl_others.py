@@ -55,7 +55,7 @@ def test_a_mount_of_ours_in_which_others_have(make: Callable[..., Node], journal
     node.classes("beClass")
     agent = node.run(2, journal)
     node.files.mkdir(f"{ROOT}/{theirs}")
-    (step,) = [step for step in agent.put_back() if step.place == "resctrl/mount"]
+    (step,) = [step for step in agent.put_back() if str(step.place) == "resctrl mount"]
     assert step.ok
     assert "theirs" in step.value
     assert f"{theirs.rpartition('/')[2]}/" in node.files.list(f"{ROOT}/{theirs}".rpartition("/")[0])
@@ -70,7 +70,7 @@ def test_a_mount_that_the_kernel_refused_is_not_unmounted_when_others_mount_late
     with monkeypatch.context() as context:
         context.setattr(EmulatedMounts, "mount", refuse)
         agent = node.run(1, journal)
-    assert "resctrl/mount" not in journal.places
+    assert "resctrl mount" not in map(str, journal.places)
     emulation(node).mount()
     agent.put_back()
     assert emulation(node).mounted

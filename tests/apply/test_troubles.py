@@ -7,15 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from koordlite import changes
 from koordlite.apply.foreign import MAX_PLACES as MAX_FIGHTS
 from koordlite.apply.foreign import ForeignWriters
 from koordlite.apply.troubles import MAX_PLACES, MAX_TOLD, Troubles
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep, FileTrouble
 
-PLACE = "kubepods/besteffort/cpu.quota"
+PLACE = changes.parse("kubepods/besteffort/cpu.quota")
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup)"
 
 
@@ -29,7 +31,7 @@ def troubles(foreign: ForeignWriters) -> Troubles:
     return Troubles(foreign)
 
 
-def refused(place: str = PLACE, error: str = BUSY) -> AppliedStep:
+def refused(place: Place = PLACE, error: str = BUSY) -> AppliedStep:
     return AppliedStep(place, "1", ok=False, error=error)
 
 
@@ -39,11 +41,11 @@ def test_without_trouble_there_is_nothing_to_tell(troubles: Troubles) -> None:
 
 
 def test_refusals_are_counted_by_place_with_the_last_words(troubles: Troubles) -> None:
-    troubles.note([refused(), refused("a/cpuset.cpus"), AppliedStep(PLACE, "1")])
+    troubles.note([refused(), refused(changes.parse("a/cpuset.cpus")), AppliedStep(PLACE, "1")])
     troubles.note([refused(error="EINVAL: Invalid argument")])
     assert troubles.told(0.0) == (
         FileTrouble(PLACE, 2, "EINVAL: Invalid argument", 0, 0.0),
-        FileTrouble("a/cpuset.cpus", 1, BUSY, 0, 0.0),
+        FileTrouble(changes.parse("a/cpuset.cpus"), 1, BUSY, 0, 0.0),
     )
 
 
@@ -60,14 +62,15 @@ def test_a_fight_is_told_with_how_long_we_keep_off(
 
 
 def test_the_worst_come_first_and_memory_is_bounded(troubles: Troubles) -> None:
+    first, last = changes.parse("p0/cpu.quota"), changes.parse(f"p{2 * MAX_PLACES - 1}/cpu.quota")
     for number in range(2 * MAX_PLACES):
-        troubles.note([refused(f"p{number}/cpu.quota")])
-    troubles.note([refused(f"p{2 * MAX_PLACES - 1}/cpu.quota")] * 3)
+        troubles.note([refused(changes.parse(f"p{number}/cpu.quota"))])
+    troubles.note([refused(last)] * 3)
     told = troubles.told(0.0)
     assert len(told) == MAX_TOLD
-    assert (told[0].place, told[0].refused) == (f"p{2 * MAX_PLACES - 1}/cpu.quota", 4)
-    troubles.note([refused("p0/cpu.quota")])
-    assert ("p0/cpu.quota", 2) not in {(each.place, each.refused) for each in troubles.told(0.0)}
+    assert (told[0].place, told[0].refused) == (last, 4)
+    troubles.note([refused(first)])
+    assert (first, 2) not in {(each.place, each.refused) for each in troubles.told(0.0)}
 
 
 def test_a_fight_of_days_goes_on(foreign: ForeignWriters, picture: Callable[..., object]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from emulated import Emulated
 
+from koordlite import changes
 from koordlite.formulas import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
@@ -206,7 +207,7 @@ def test_threads_in_a_group_of_ours_are_looked_at_after_the_last_class_was_disab
     node.slo(resctrl=False)
     node.sandbox.files.mkdir("/sys/fs/resctrl/BE")
     node.sandbox.advance(1.0)
-    seen = observer.observe(lambda *_: RunState(ours=frozenset({"resctrl/BE"})))
+    seen = observer.observe(lambda *_: RunState(ours=frozenset({changes.parse("resctrl/BE")})))
     assert seen.resctrl.groups["BE"].tasks == frozenset()
 
 
@@ -278,7 +279,7 @@ def test_groups_of_host_applications_are_in_the_picture(node: Emulated, observer
 
 def test_a_group_we_wrote_stays_in_the_picture_when_nobody_names_it(node: Emulated, observer: Observer) -> None:
     group = "system.slice/node-daemons.service"
-    found = {f"{group}/cpuset.cpus": Found(CPUSet([0]), "cpusetPools")}
+    found = {changes.parse(f"{group}/cpuset.cpus"): Found(CPUSet([0]), "cpusetPools")}
     assert group not in observer.observe().cgroups
     assert group in observer.observe(lambda *_: RunState(found=found)).cgroups
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from emulated import Emulated
 
-from koordlite import strategies
+from koordlite import changes, strategies
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.pod.values import Pod
@@ -172,7 +172,8 @@ def test_throttling_is_read_of_pods_with_a_limit_that_may_burst(node: Emulated) 
 
 def test_what_holds_a_value_of_ours_is_read_though_nobody_asks_any_more(node: Emulated) -> None:
     observer = watching(node, Noting(node.sandbox.files))
-    found = {"kubepods/besteffort/cpu.idle": Found(0, "cpuIdentity"), "system/vm.min_free_kbytes": Found(1, "x")}
+    held = {"kubepods/besteffort/cpu.idle": Found(0, "cpuIdentity"), "system/vm.min_free_kbytes": Found(1, "x")}
+    found = {changes.parse(place): each for place, each in held.items()}
     seen = observer.observe(lambda *_: RunState(found=found))
     assert "cpu.idle" in seen.cgroups["kubepods/besteffort"].values
     assert "vm.min_free_kbytes" in seen.system

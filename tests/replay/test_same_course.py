@@ -75,7 +75,7 @@ def test_a_run_with_evictions_and_surges_differs_in_nothing(eventful: Run) -> No
 def test_what_the_cluster_refused_it_refuses_again(eventful: Run) -> None:
     """The same eviction, asked for in the same round: nobody knows that it would have been let go."""
     asked = next(moment for moment in eventful[1] if evicted([moment]))
-    refusals = tuple(_refused(step) if step.place.startswith("pod/") else step for step in asked.applied)
+    refusals = tuple(_refused(step) if str(step.place).startswith("pod/") else step for step in asked.applied)
     assert [done(asked, each) for each in (asked.applied, refusals)] == [1, 0]
 
 

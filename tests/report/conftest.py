@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
@@ -65,7 +66,7 @@ def tick_at(second: int, before: int) -> Tick:
     wanted = max(2, min((32000 * 65 // 100 - prod - 1400) // 1000, before + 4))
     decision = suppress(prod=prod, present=before, target=wanted)
     used = min(before * 1000, 18000)
-    step = AppliedStep(BE_SET, f"9-{8 + wanted}", seconds=0.0002)
+    step = AppliedStep(changes.parse(BE_SET), f"9-{8 + wanted}", seconds=0.0002)
     problem = Problem("node/node-a", "reservation", '{"cpu":', "the JSON ends too early", "fix it")
     return Tick(
         time=float(second),
@@ -90,7 +91,7 @@ def tick_at(second: int, before: int) -> Tick:
         decisions=(decision, offered(8000 - prod // 2)),
         modes={"cpuSuppress": "enforce", "beAllocatable": "observe"},
         applied=(step,) if decision.changes else (),
-        foreign=(ForeignWrite(BE_SET, "9-12", "0-31"),) if second == 70 else (),
+        foreign=(ForeignWrite(changes.parse(BE_SET), "9-12", "0-31"),) if second == 70 else (),
         problems=(problem,) if 30 <= second < 60 else (),
         ages={"node": 0.5, "pods": 0.5, "config": 3.0, "usage": 0.0},
         tick_seconds=0.004,

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -15,7 +16,7 @@ from koordlite.report.history import History
 from koordlite.report.past import ForeignWrites, Past
 from koordlite.report.tick import Tick
 
-PLACE = "kubepods/besteffort/cpuset.cpus"
+PLACE = changes.parse("kubepods/besteffort/cpuset.cpus")
 SHRINK = Decision(
     "besteffort", "shrink", "BECPUBudget", {}, (CgroupChange("kubepods/besteffort", "cpuset.cpus", CPUSet([1])),)
 )
@@ -47,8 +48,8 @@ def test_it_stays_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pasts, "MAX_PLACES", 3)
     past = Past()
     for number in range(10):
-        past.add(Tick(time=float(number), applied=(AppliedStep(f"p{number}/cpu.quota", "1"),)))
-    assert list(past.remembered().writes) == ["p7/cpu.quota", "p8/cpu.quota", "p9/cpu.quota"]
+        past.add(Tick(time=float(number), applied=(AppliedStep(changes.parse(f"p{number}/cpu.quota"), "1"),)))
+    assert list(map(str, past.remembered().writes)) == ["p7/cpu.quota", "p8/cpu.quota", "p9/cpu.quota"]
 
 
 def test_what_was_handed_out_does_not_change_afterwards(ticks: tuple[Tick, ...]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from koordlite import changes
 from koordlite.model.decision import Decision
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
-from koordlite.report.summary import Totals, kind
+from koordlite.report.summary import Totals
 from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
@@ -46,8 +47,11 @@ def test_above_by_a_cpu_or_more_is_told_apart_from_the_rounding_of_limits_to_who
 def test_writes_refusals_foreign_writes_and_reasons() -> None:
     tick = Tick(
         time=0.0,
-        applied=(AppliedStep("a/cpuset.cpus", "0"), AppliedStep("b/cpuset.cpus", "0", ok=False, error="EBUSY")),
-        foreign=(ForeignWrite("a/cpu.quota", "1", "2"),),
+        applied=(
+            AppliedStep(changes.parse("a/cpuset.cpus"), "0"),
+            AppliedStep(changes.parse("b/cpuset.cpus"), "0", ok=False, error="EBUSY"),
+        ),
+        foreign=(ForeignWrite(changes.parse("a/cpu.quota"), "1", "2"),),
         decisions=(Decision("a", "hold", "R"), Decision("b", "hold", "R"), Decision("c", "skip", "Q")),
     )
     sums = total(tick).summary()
@@ -78,10 +82,14 @@ def test_nothing_is_known_of_an_empty_run() -> None:
         ("resctrl/BE/return", "resctrl return"),
         ("resctrl/BE/mon_groups/koordlet-0", "resctrl group"),
         ("resctrl/BE/mon_groups/koordlet-0/tasks", "resctrl tasks"),
+        ("resctrl mount", "resctrl mount"),
         ("resctrl/mount", "resctrl group"),
+        ("oom_score_adj/77/1234", "oom_score_adj"),
+        ("pod/ns/name/uid-1", "eviction"),
+        ("system/sched_features/ID_BOOK_CPU", "sched_features"),
         ("node/kubernetes.io/batch-cpu", "Node"),
         ("noderesourcetopology/zones", "NodeResourceTopology"),
     ],
 )
 def test_kind_of_a_place(place: str, word: str) -> None:
-    assert kind(place) == word
+    assert changes.parse(place).metric == word

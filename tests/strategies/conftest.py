@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from koordlite import changes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
@@ -15,6 +16,7 @@ from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
+from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
@@ -87,13 +89,20 @@ def snapshot(**given: Any) -> Snapshot:
         "published": Published({}, {}),
         "ages": {"usage": 0.0},
     }
+    for part in ("found", "refused_writes"):
+        given[part] = {_place(place): value for place, value in given.get(part, {}).items()}
+    given["ours"] = frozenset(map(_place, given.get("ours", ())))
     return Snapshot(**{**quiet, **given})
+
+
+def _place(text: str | Place) -> Place:
+    return changes.parse(text) if isinstance(text, str) else text
 
 
 def changes_of(decisions: list[Decision]) -> Mapping[str, str]:
     """Place → value, of every change."""
     found = [change for decision in decisions for change in decision.changes]
-    return {change.place: str(getattr(change, "value", getattr(change, "values", ""))) for change in found}
+    return {str(change.place): str(getattr(change, "value", getattr(change, "values", ""))) for change in found}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordlite import strategies
+from koordlite import changes, strategies
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot
@@ -94,7 +94,7 @@ def test_kept_answers_are_those_that_would_be_given(build: Any, data: st.DataObj
         "usage": [build.used(None), build.used(2000, a=1000), build.used(7000, a=6000)],
         "cgroups": [build.best_effort(), build.best_effort("0-3"), build.best_effort("0-7", 100_000)],
         "slo": [build.suppression(), build.suppression(False), build.suppression(cpu_suppress_policy="cfsQuota")],
-        "ours": [frozenset(), frozenset({"kubepods/besteffort/cpu.quota"})],
+        "ours": [frozenset(), frozenset({changes.parse("kubepods/besteffort/cpu.quota")})],
         "remembered": [{}, {"cpuSuppress": {"followed_milli": 3000.0}}],
     }
     answers, seen = Answers(), build.snapshot()

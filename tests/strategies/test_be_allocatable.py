@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koordlite import changes
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.zone_resource import ZoneResourceChange
@@ -32,7 +33,7 @@ def decide(seen: Snapshot) -> dict[str, Decision]:
 
 
 def published(cpu: int | None, memory: int | None, at: float | None = 999.0, zones: tuple[Zone, ...] = ()) -> Published:
-    last_sync = {} if at is None else dict.fromkeys((CPU, MEMORY), at)
+    last_sync = {} if at is None else dict.fromkeys(map(changes.parse, (CPU, MEMORY)), at)
     return Published({keys.BATCH_CPU: cpu, keys.BATCH_MEMORY: memory}, {}, zones=zones, last_sync=last_sync)
 
 

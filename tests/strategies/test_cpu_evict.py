@@ -81,7 +81,7 @@ def decide(seen: Snapshot, *rules: str, **config: Any) -> list[Decision]:
 
 
 def evicted(decisions: list[Decision]) -> list[str]:
-    return sorted(change.place.split("/")[2] for d in decisions for change in d.changes)
+    return sorted(str(change.place).split("/")[2] for d in decisions for change in d.changes)
 
 
 def words(decisions: list[Decision]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koordlite import changes
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
@@ -50,7 +51,9 @@ def test_static_mode_promises_a_share_of_the_machine(build: Any) -> None:
 
 def test_by_default_nothing_is_promised_and_that_is_published_once(build: Any) -> None:
     assert decide(build.snapshot())[CPU].changes == (NodeResourceChange(keys.MID_CPU, 0),)
-    there = Published({keys.MID_CPU: 0, keys.MID_MEMORY: 0}, {}, last_sync={CPU: 999.0, MEMORY: 999.0})
+    there = Published(
+        {keys.MID_CPU: 0, keys.MID_MEMORY: 0}, {}, last_sync={changes.parse(CPU): 999.0, changes.parse(MEMORY): 999.0}
+    )
     assert {d.verdict for d in decide(build.snapshot(published=there)).values()} == {"hold"}
 
 

@@ -121,7 +121,7 @@ def test_what_changed_is_told_and_nothing_else_is_written(build: Any) -> None:
     done = after(seen, report(seen)["topology"])
     again = report(dataclasses.replace(done, kubelet=Kubelet("static")))["topology"]
     assert again.evidence["changed"] == f"annotations changed, key {keys.CPU_MANAGER_POLICY}"
-    assert [change.place for change in again.changes] == [f"noderesourcetopology/{keys.CPU_MANAGER_POLICY}"]
+    assert [str(change.place) for change in again.changes] == [f"noderesourcetopology/{keys.CPU_MANAGER_POLICY}"]
 
 
 def labelled(build: Any, label: str | None, *, cpu: str = "6") -> Snapshot:

@@ -276,7 +276,7 @@ def test_nothing_is_mounted_while_nobody_asks(build: Any) -> None:
 
 
 def test_switched_off_gives_everything_of_ours_back(build: Any) -> None:
-    ours = frozenset({"resctrl/LS", f"resctrl/{GROUP}", "cpu/kubepods"})
+    ours = frozenset({"resctrl/LS", f"resctrl/{GROUP}", "kubepods/cpu.quota"})
     slo, config = enabled("LS"), {"require": "off"}
     found = decide(build, machine("LS", GROUP), wish(percent=20), slo=slo, config=config, ours=ours)
     assert {c for d in found.values() for c in d.changes} == {ResctrlReturn("LS"), ResctrlReturn(GROUP)}

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from descheduler.serve.metrics import Metrics as DeschedulerMetrics
+from koordlite import changes
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.watch import WatchState
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
@@ -57,7 +58,7 @@ def agent() -> tuple[Exported, ...]:
         node.pod("crunch", "BE", "greedy")
         for tick in node.ticks(node.agent(node.journal()), 15):
             metrics.observe_tick(tick)
-        evicted = AppliedStep("pod/default/crunch/uid", "evicted")
+        evicted = AppliedStep(changes.parse("pod/default/crunch/uid"), "evicted")
         metrics.observe_tick(dataclasses.replace(tick, watches=(_WATCH,), applied=(evicted,)))
     return tuple(_exported(metrics.registry))
 

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import msgspec
 
+from koordlite import changes
+from koordlite.changes import (
+    cgroup,
+    node_annotation,
+    node_resource,
+    oom_score,
+    resctrl_group,
+    resctrl_mount,
+    resctrl_tasks,
+    topology_annotation,
+    zone_resource,
+)
 from koordlite.model.errors import JournalError
+from koordlite.model.place import Place
 from koordlite.model.wire.objects import ZoneResource
 
 NAME = "journal.json"
@@ -39,9 +52,13 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
         return self.text.encode("latin-1")
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `CgroupChange` and `SchemataChange` name it."""
-        return f"{self.group}/{self.field}"
+        try:
+            return changes.parse(f"{self.group}/{self.field}")
+        except ValueError:
+            # A field that an earlier version wrote and this one does not know.
+            return cgroup.PLACE.place(self.group, self.field)
 
 
 class GroupMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="group"):
@@ -50,9 +67,9 @@ class GroupMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     group: str
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `ResctrlGroupChange` names it."""
-        return f"resctrl/{self.group}"
+        return resctrl_group.PLACE.place(self.group)
 
 
 class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="task"):
@@ -67,9 +84,9 @@ class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Where we put it. A thread that another program has moved since is not put back."""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """One place a thread: threads of one group may have come from several."""
-        return f"resctrl/{self.into}/tasks/{self.tid}@{self.start_time}"
+        return resctrl_tasks.THREAD.place(self.into, str(self.tid), str(self.start_time))
 
 
 class MountMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="mount"):
@@ -78,9 +95,9 @@ class MountMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     point: str
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `ResctrlMountChange` names it."""
-        return "resctrl/mount"
+        return resctrl_mount.PLACE.place()
 
 
 class OOMScoreFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="oomScore"):
@@ -93,9 +110,9 @@ class OOMScoreFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     strategy: str = ""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `OOMScoreChange` names it."""
-        return f"oom_score_adj/{self.pid}/{self.start_time}"
+        return oom_score.PLACE.place(str(self.pid), str(self.start_time))
 
 
 class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeResource"):
@@ -106,9 +123,9 @@ class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
     strategy: str = ""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `NodeResourceChange` names it."""
-        return f"node/{self.resource}"
+        return node_resource.PLACE.place(self.resource)
 
 
 class NodeAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeAnnotation"):
@@ -119,9 +136,9 @@ class NodeAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     strategy: str = ""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `NodeAnnotationChange` names it."""
-        return f"node/annotations/{self.key}"
+        return node_annotation.PLACE.place(self.key)
 
 
 class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="zoneResource"):
@@ -133,9 +150,9 @@ class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     strategy: str = ""
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `ZoneResourceChange` names it."""
-        return f"noderesourcetopology/zones/{self.zone}/{self.resource}"
+        return zone_resource.PLACE.place(self.zone, self.resource)
 
 
 class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="topology"):
@@ -145,9 +162,9 @@ class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
     previous: str | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Place:
         """The place as `TopologyChange` names it."""
-        return f"noderesourcetopology/{self.key}"
+        return topology_annotation.PLACE.place(self.key)
 
 
 ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount

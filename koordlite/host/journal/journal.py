@@ -28,6 +28,7 @@ from koordlite.host.journal.file import (
 )
 from koordlite.host.journal.lock import Lock
 from koordlite.model.errors import JournalError
+from koordlite.model.place import Place
 
 __all__ = [
     "ClusterEntry",
@@ -87,16 +88,16 @@ class Journal:
         return tuple(self._entries.values())
 
     @property
-    def places(self) -> frozenset[str]:
+    def places(self) -> frozenset[Place]:
         """The places that hold a value of ours, named as `Change.place` names them."""
         return frozenset(self._entries)
 
     @property
-    def by_place(self) -> Mapping[str, Entry]:
+    def by_place(self) -> Mapping[Place, Entry]:
         """All entries by their place."""
         return self._entries
 
-    def record(self, entries: Iterable[Entry], *, gone: Collection[str] = ()) -> None:
+    def record(self, entries: Iterable[Entry], *, gone: Collection[Place] = ()) -> None:
         """Keep what was found, before it is overwritten; places already present keep their first entry.
 
         One flushed write for the whole batch. JournalError when the disk refuses: then nothing may be overwritten.
@@ -107,7 +108,7 @@ class Journal:
             kept = {place: entry for place, entry in self._entries.items() if place not in gone}
             self._replace({**kept, **dict(reversed(fresh.items()))})
 
-    def forget(self, places: Iterable[str]) -> None:
+    def forget(self, places: Iterable[Place]) -> None:
         """Drop places that were restored; those that are not in the journal are ignored."""
         gone = frozenset(places)
         kept = {place: entry for place, entry in self._entries.items() if place not in gone}
@@ -124,7 +125,7 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _replace(self, entries: dict[str, Entry]) -> None:
+    def _replace(self, entries: dict[Place, Entry]) -> None:
         try:
             file.store(self._path, self._boot_id, tuple(entries.values()))
         except OSError as error:

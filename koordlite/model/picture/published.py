@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from koordlite.model.place import Place
 from koordlite.model.wire.objects import Zone, ZoneResource
 
 
@@ -20,7 +21,7 @@ class Published:
     topology_policies: tuple[str, ...] = ()
     topology_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Labels of the NodeResourceTopology."""
-    last_sync: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    last_sync: Mapping[Place, float] = dataclasses.field(default_factory=dict)
     """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
 
     def zone_resource(self, zone: str, resource: str) -> ZoneResource | None:

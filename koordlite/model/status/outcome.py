@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from koordlite.model.place import Place
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AppliedStep:
     """One write that was tried."""
 
-    place: str
+    place: Place
     """`Change.place` of what was written."""
     value: str
     """What was written, as the change words it."""
@@ -24,7 +26,7 @@ class AppliedStep:
 class ForeignWrite:
     """A value of ours that another program changed."""
 
-    place: str
+    place: Place
     ours: str
     found: str
 
@@ -33,7 +35,7 @@ class ForeignWrite:
 class FileTrouble:
     """What stands between us and one place, counted since the start of this run."""
 
-    place: str
+    place: Place
     refused: int
     """Writes that the kernel or the cluster refused."""
     last_error: str

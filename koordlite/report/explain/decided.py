@@ -74,7 +74,7 @@ def concerns(subject: str, decision: Decision) -> bool:
     """Whether `subject` means this decision."""
     wanted = ALIASES.get(subject, subject)
     names = (decision.subject, decision.strategy, decision.reason)
-    places = (change.place for change in decision.changes)
+    places = (str(change.place) for change in decision.changes)
     return wanted in names or decision.subject.endswith(f"/{wanted}") or any(wanted in place for place in places)
 
 

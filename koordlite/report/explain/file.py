@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.report.explain import pieces, place_names, places
 from koordlite.report.json import run_report
 from koordlite.report.past import Remembered
@@ -40,7 +41,7 @@ def document(path: str, tick: Tick, past: Remembered) -> list[dict[str, Any]]:
     ]
 
 
-def matching(path: str, tick: Tick, past: Remembered) -> list[str]:
+def matching(path: str, tick: Tick, past: Remembered) -> list[Place]:
     """The places that `path` means, those that another program wrote or that were refused first.
 
     ValueError when nothing on the node has the name that `path` calls it by.
@@ -56,13 +57,13 @@ def matching(path: str, tick: Tick, past: Remembered) -> list[str]:
     return sorted(found, key=lambda place: (place not in fought, place))
 
 
-def known(tick: Tick, past: Remembered) -> set[str]:
+def known(tick: Tick, past: Remembered) -> set[Place]:
     """Every place some decision asks for, or that was written or fought over."""
     asked = {change.place for decision in tick.decisions for change in decision.changes}
     return {*asked, *past.writes, *past.foreign, *(found.place for found in tick.troubles)}
 
 
-def behind(place: str, tick: Tick, past: Remembered) -> list[Decision]:
+def behind(place: Place, tick: Tick, past: Remembered) -> list[Decision]:
     """The decisions of this tick that ask for the place, else the present ones of whoever asked for the last write."""
     asking = [d for d in tick.decisions if any(change.place == place for change in d.changes)]
     cause = past.writes[place].cause if place in past.writes else None
@@ -71,7 +72,7 @@ def behind(place: str, tick: Tick, past: Remembered) -> list[Decision]:
     return [d for d in tick.decisions if (d.strategy, d.subject) == (cause.strategy, cause.subject)]
 
 
-def _about(place: str, pod: str, tick: Tick, past: Remembered) -> Iterator[str]:
+def _about(place: Place, pod: str, tick: Tick, past: Remembered) -> Iterator[str]:
     yield f"{place}{f'  (pod {pod})' if pod else ''}"
     decisions = behind(place, tick, past)
     for decision in decisions:
@@ -90,8 +91,8 @@ def _nothing(path: str, tick: Tick, past: Remembered) -> Sequence[str]:
     ]
 
 
-def _some(found: Iterable[str]) -> Iterator[str]:
-    listed = sorted(found)
+def _some(found: Iterable[Place]) -> Iterator[str]:
+    listed = sorted(map(str, found))
     if listed:
         more = f" and {len(listed) - MAX_KNOWN} more" if len(listed) > MAX_KNOWN else ""
         yield f"files and objects this agent deals with: {', '.join(listed[:MAX_KNOWN])}{more}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.report import units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.json import run_report
@@ -61,7 +62,7 @@ def others(found: ForeignWrites) -> str:
     return f"changed by someone else {times}, {last} where ours was {shortened(found.last.ours)}{_rhythm(found)}"
 
 
-def about_place(place: str, tick: Tick, past: Remembered) -> Iterator[str]:
+def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
     """All that is known of one place's writes, oldest concern first."""
     if place in past.writes:
         yield from written(past.writes[place])
@@ -72,11 +73,11 @@ def about_place(place: str, tick: Tick, past: Remembered) -> Iterator[str]:
             yield from view.trouble(found, with_foreign=False)
 
 
-def place_document(place: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]:
     """The same as plain values."""
     write, other = past.writes.get(place), past.foreign.get(place)
     return {
-        "place": place,
+        "place": str(place),
         "lastWrite": _write_document(write) if write else None,
         "changedByOthers": {**run_report.fields(other), "secondsApart": other.seconds_apart} if other else None,
         "trouble": next((run_report.fields(found) for found in tick.troubles if found.place == place), None),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from koordlite.changes.block_device import BLOCK
+from koordlite.changes import block_device, oom_score, system_file
 from koordlite.formulas import system_settings
 from koordlite.model import file_names
+from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
@@ -42,20 +43,29 @@ def groups(seen: Snapshot | None) -> dict[str, str]:
     return {pod.key: place.group for pod, place in placed if place}
 
 
-def concerns(path: str, place: str, groups: Mapping[str, str]) -> bool:
+def concerns(path: str, place: Place, groups: Mapping[str, str]) -> bool:
     """Whether `path` means `place`. By `groups` (see there) a pod may stand for its cgroup."""
     if not path:
         return False
     process = _OOM.match(path)
     if process:
-        return place.startswith(f"oom_score_adj/{process[1]}/")
-    if path in place:
+        return place.kind is oom_score.PLACE and place.part("pid") == process[1]
+    if path in str(place):
         return True
     folder, name = split(path)
-    holder, _, field = place.removeprefix(BLOCK).rpartition("/")
-    if field not in FIELDS.get(name, {name}):
+    holder, field = _file(place)
+    if not field or field not in FIELDS.get(name, {name}):
         return False
-    return not folder or _inside(folder, holder.rstrip("/"), place) or _of_pod(folder, holder, groups)
+    return not folder or _inside(folder, holder, place) or _of_pod(folder, holder, groups)
+
+
+def _file(place: Place) -> tuple[str, str]:
+    """Folder and field of a place, as `split` names them; no field where it is no file."""
+    if place.kind is system_file.PLACE:
+        return "system", place.part("name")
+    if place.kind.is_resctrl:
+        return f"resctrl/{place.part('group')}".rstrip("/"), place.part("resource")
+    return place.part("cgroup"), place.part("field")
 
 
 def split(path: str) -> tuple[str, str]:
@@ -67,15 +77,15 @@ def split(path: str) -> tuple[str, str]:
     return folder.rstrip("/"), name
 
 
-def pod_of(place: str, groups: Mapping[str, str]) -> str:
+def pod_of(place: Place, groups: Mapping[str, str]) -> str:
     """The pod, `namespace/name`, in whose cgroup the place is; empty when it is in no pod's."""
-    inside = f"{place.removeprefix(BLOCK)}/"
+    inside = f"{place.part('cgroup')}/"
     return next((pod for pod, group in groups.items() if inside.startswith(f"{group}/")), "")
 
 
-def _inside(folder: str, holder: str, place: str) -> bool:
-    """The folder is the holder's, or the end of it; a disk of a block place may be left out."""
-    ends = [holder, holder.rpartition("/")[0]] if place.startswith(BLOCK) else [holder]
+def _inside(folder: str, holder: str, place: Place) -> bool:
+    """The folder is the holder's, or the end of it; a disk may be named with it."""
+    ends = [holder, f"{holder}/{place.part('device')}"] if place.kind is block_device.PLACE else [holder]
     return any(end == folder or end.endswith(f"/{folder}") for end in ends)
 
 

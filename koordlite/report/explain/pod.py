@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from koordlite.changes import eviction
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.report.explain import file, pieces, places
 from koordlite.report.history import DecisionEvent
 from koordlite.report.past import NOTHING, Remembered
@@ -64,9 +66,9 @@ def _own(name: str, tick: Tick, past: Remembered) -> list[Decision]:
 
 
 def _names(name: str, decision: Decision) -> bool:
-    places = [decision.subject, *(change.place for change in decision.changes)]
-    wanted = f"/{name}/"
-    return any(wanted in f"/{place}/" for place in places if place.startswith("pod/"))
+    evicted = (change.place for change in decision.changes if change.place.kind is eviction.PLACE)
+    named = [decision.subject] if decision.subject.startswith("pod/") else []
+    return any(f"/{name}/" in f"/{each}/" for each in (*named, *evicted))
 
 
 def _rules(found: Sequence[Decision]) -> list[Decision]:
@@ -77,7 +79,7 @@ def _best_effort(found: Sequence[Decision]) -> list[Decision]:
     return [d for d in found if d.subject.split("/")[0] == BEST_EFFORT]
 
 
-def _written(name: str, tick: Tick, past: Remembered) -> list[str]:
+def _written(name: str, tick: Tick, past: Remembered) -> list[Place]:
     """Files of the pod that were written in this run, or fought over; by its cgroup, or by whose decision it was."""
     groups = places.groups(tick.picture)
     mine = {pod for pod in groups if f"/{pod}".endswith(f"/{name}")}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.report import resctrl_use, units
 from koordlite.report.explain import pieces
 from koordlite.report.json import run_report
@@ -14,7 +15,6 @@ from koordlite.report.resctrl_use import OwnedUse
 from koordlite.report.tick import Tick
 
 SUBJECT = "resctrl"
-_PLACE = "resctrl/"
 
 
 def text(tick: Tick, past: Remembered) -> str:
@@ -59,9 +59,9 @@ def _use(owned: OwnedUse) -> str:
     return f"{who}, cache {owned.cache}: {', '.join(parts) or 'not counted by this hardware'}"
 
 
-def _written(tick: Tick, past: Remembered) -> list[str]:
+def _written(tick: Tick, past: Remembered) -> list[Place]:
     troubles = (found.place for found in tick.troubles)
-    return sorted({place for place in (*past.writes, *past.foreign, *troubles) if place.startswith(_PLACE)})
+    return sorted({place for place in (*past.writes, *past.foreign, *troubles) if place.kind.is_resctrl})
 
 
 def _places(tick: Tick, past: Remembered) -> Iterator[str]:

@@ -143,7 +143,8 @@ def _trouble(tick: Tick, past: Remembered) -> Iterator[Markup]:
     places = view.disputed(tick, past)
     if places:
         rows = [
-            (page.code(place), [el("div", line) for line in pieces.about_place(place, tick, past)]) for place in places
+            (page.code(str(place)), [el("div", line) for line in pieces.about_place(place, tick, past)])
+            for place in places
         ]
         yield page.section("Disputed files", page.table(("file", "what happened"), rows[:MAX_EVENTS], stacked=True))
 

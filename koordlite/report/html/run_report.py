@@ -126,7 +126,7 @@ def _writes_section(history: History, summary: Summary) -> Markup:
     kinds = page.table(("kind of file", "writes#"), summary.writes_by_kind.items(), empty="nothing was written")
     newest = list(history.writes)[-MAX_EVENTS:][::-1]
     rows = [
-        (units.clock(e.time), page.code(e.step.place), page.code(e.step.value), _outcome(e.step.ok, e.step.error))
+        (units.clock(e.time), page.code(str(e.step.place)), page.code(e.step.value), _outcome(e.step.ok, e.step.error))
         for e in newest
     ]
     table = page.table(("when", "where", "value", "outcome"), rows, stacked=True)
@@ -144,7 +144,7 @@ def _problems_section(history: History) -> Markup:
         for e in history.problems.values()
     ]
     foreign = [
-        (units.clock(e.time), page.code(e.write.place), page.code(e.write.ours), page.code(e.write.found))
+        (units.clock(e.time), page.code(str(e.write.place)), page.code(e.write.ours), page.code(e.write.found))
         for e in history.foreign
     ]
     others = (el("h3", "Values changed by others"), page.table(("when", "where", "ours", "found"), foreign))

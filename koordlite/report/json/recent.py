@@ -16,7 +16,9 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from koordlite import changes
 from koordlite.model.decision import Decision
+from koordlite.model.place import Place
 from koordlite.report.history import DecisionEvent, Row
 from koordlite.report.json import run_report
 from koordlite.report.past import Remembered
@@ -66,7 +68,16 @@ def events(recent: Mapping[str, Any]) -> Sequence[DecisionEvent]:
 def _read(given: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `hints` that are given; msgspec says what is wrong with one, as a ValueError."""
     named = {_snake(name): value for name, value in given.items()}
-    return {n: msgspec.convert(named[n], hint, str_keys=True) for n, hint in hints.items() if n in named}
+    return {
+        n: msgspec.convert(named[n], hint, str_keys=True, dec_hook=_place) for n, hint in hints.items() if n in named
+    }
+
+
+def _place(kind: type, text: Any) -> Any:
+    """A place, which JSON holds as its text."""
+    if kind is not Place or not isinstance(text, str):
+        raise NotImplementedError
+    return changes.parse(text)
 
 
 def _decision(given: Mapping[str, Any]) -> Decision:

@@ -80,7 +80,7 @@ def decided(decision: Decision) -> Object:
         "reason": decision.reason,
         "sentence": sentence(decision),
         "evidence": dict(decision.explained),
-        "changes": [change.place for change in decision.changes],
+        "changes": [str(change.place) for change in decision.changes],
     }
 
 

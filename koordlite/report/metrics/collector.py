@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
-from koordlite.report import summary
 from koordlite.report.metrics import allocatable, machine, node, pause, pods, resctrl_usage
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
@@ -65,13 +64,14 @@ class Metrics:
         for labels, count in kinds.items():
             self._decisions.labels(*labels).inc(count)
         for write in tick.foreign:
-            self._foreign.labels(summary.kind(write.place)).inc()
+            self._foreign.labels(write.place.metric).inc()
         for step in tick.applied:
-            self._writes.labels(summary.kind(step.place), "ok" if step.ok else "refused").inc()
+            self._writes.labels(step.place.metric, "ok" if step.ok else "refused").inc()
             if not step.ok:
-                self._errors.labels(summary.kind(step.place), _errno(step.error)).inc()
+                self._errors.labels(step.place.metric, _errno(step.error)).inc()
             status = "success" if step.ok else "failed"
-            self._write.labels(_update_type(step.place), status).observe(step.seconds * 1000)
+            if step.place.kind.update:
+                self._write.labels(step.place.kind.update, status).observe(step.seconds * 1000)
         self._events.observe(tick)
         self._last.tick = tick
 
@@ -193,10 +193,3 @@ def _errno(error: str) -> str:
     """`EBUSY` of `EBUSY: Device or resource busy (…)`; a refusal of our own or of the API server has no such word."""
     word = error.partition(":")[0]
     return word if word in errno.errorcode.values() else "other"
-
-
-def _update_type(place: str) -> str:
-    """Koordinator's words for what a write is about."""
-    if place.startswith("resctrl/"):
-        return "resctrl-schema"
-    return "default" if place.startswith(("node/", "noderesourcetopology/")) else "cgroup"

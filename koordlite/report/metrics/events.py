@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from koordlite.changes import eviction
 from koordlite.report.metrics.families import koordinator_counter
 from koordlite.report.tick import Tick
 
 DETAIL_SECONDS = 300.0
 """How long the series of one evicted pod stays: names of pods never end."""
-_POD = "pod/"
 _EVICTED = "evicted"
 _READ = {True: "succeeded", False: "failed"}
 
@@ -41,8 +41,8 @@ class EventMetrics(Collector):
             self._cpu[bool(seen and seen.topology.cpus)] += 1
             self._numa[bool(seen and seen.topology.nodes)] += 1
             for step in tick.applied:
-                if step.ok and step.place.startswith(_POD):
-                    namespace, name, *_ = step.place.removeprefix(_POD).split("/")
+                if step.ok and step.place.kind is eviction.PLACE:
+                    namespace, name, _ = step.place.parts
                     self._evictions += 1
                     self._pods[namespace, name] = tick.time
             old = [pod for pod, at in self._pods.items() if tick.time - at > DETAIL_SECONDS]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
+from koordlite.changes import cgroup as cgroup_change
 from koordlite.model import keys
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.pressure import Pressure, Stall
@@ -81,7 +82,7 @@ def _scaled(seen: Snapshot, node: str, field: str) -> Iterator[Sample]:
     """Containers of which the file holds a value of ours."""
     for pod, container, group in _placed(seen):
         cgroup = seen.cgroups.get(group)
-        if cgroup is None or f"{group}/{field}" not in seen.ours:
+        if cgroup is None or cgroup_change.PLACE.place(group, field) not in seen.ours:
             continue
         value = cgroup.quota_us if field == "cpu.quota" else cgroup.values.get(field)
         if value is not None:

@@ -164,7 +164,7 @@ class DecisionLog:
         level = self._levels.of(decision)
         if level == "debug":
             numbers = " ".join(f"{name}={value}" for name, value in decision.explained.items())
-            places = " ".join(change.place for change in decision.changes)
+            places = " ".join(str(change.place) for change in decision.changes)
             self._log.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
         elif is_new and (level == "info" or (level == "warning" and decision.verdict in _ALARMS)):
             severity = logging.WARNING if decision.verdict in _ALARMS else logging.INFO

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from koordlite import changes
 from koordlite.formulas import burst
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -149,7 +150,7 @@ def _snapshot(
     cgroups = {group: Cgroup(quota_us=quota, values=values) for group, quota in present.items()}
     bases = {group: burst.base_quota(limit_milli=_limit(c)) for group, c in groups.items()}
     bases |= {p.uid: burst.pod_quota([bases[f"{p.uid}/{c.name}"] for c in p.containers]) for p in pods}
-    found = {f"{group}/cpu.quota": Found(bases[group], cpu_burst.NAME) for group in present}
+    found = {changes.parse(f"{group}/cpu.quota"): Found(bases[group], cpu_burst.NAME) for group in present}
     window = Usage(
         None if node_milli is None else Use(node_milli, 0),
         {uid: Use(_milli(cores), 0) for uid, cores in _told(pods_milli).items()},

@@ -100,7 +100,7 @@ class _Answering:
 
     def evict(self, pod: EvictPod) -> None:
         if not self.lets_go:
-            raise EvictionRefused(pod.place, "no")
+            raise EvictionRefused(str(pod.place), "no")
 
 
 @adapter("evict_util.kill_and_evict")

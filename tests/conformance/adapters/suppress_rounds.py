@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import reservation, suppress
 from koordlite.model import keys, node
@@ -61,7 +62,7 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     """A quota that was recovered already is nobody's any more; any other counts as set by the one agent there is."""
     before, status = given["beRootQuotaBefore"], given.get("policyStatusBefore")
     groups = {BE: Cgroup(CPUSet([0]), CPUSet([0]), before)}
-    ours = frozenset() if status == "recovered" else frozenset({f"{BE}/cpu.quota"})
+    ours = frozenset() if status == "recovered" else frozenset({changes.parse(f"{BE}/cpu.quota")})
     seen = _snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
     found = _after(seen, cpu_suppress.decide(seen, cpu_suppress.Config()))[BE].quota_us
     return found, expect["beRootQuotaAfter"]
@@ -167,7 +168,7 @@ def _picture(given: Any) -> Snapshot:
             _uses(given.get("podCPUUsageCores") or {}),
             _uses(known_hosts(apps, given.get("hostAppCPUUsageCores"))),
         ),
-        ours=frozenset({f"{BE}/cpu.quota"}),
+        ours=frozenset({changes.parse(f"{BE}/cpu.quota")}),
         **notes(given),
     )
 

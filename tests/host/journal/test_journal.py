@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
@@ -97,7 +98,7 @@ def test_the_first_value_found_is_kept(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record([found("a", b"first"), found("a", b"twice in one batch")])
         held.record([found("a", b"later"), found("b")])
-        assert [(entry.place, entry.raw) for entry in held.entries] == [
+        assert [(str(entry.place), entry.raw) for entry in held.entries] == [
             ("a/cpuset.cpus", b"first"),
             ("b/cpuset.cpus", b"0-3\n"),
         ]
@@ -108,15 +109,16 @@ def test_what_is_known_already_is_not_written_again(tmp_path: Path) -> None:
         held.record([found("a")])
         before = (tmp_path / file.NAME).stat().st_ino
         held.record([found("a")])
-        held.forget(["unknown"])
+        held.forget([changes.parse("unknown/cpu.quota")])
         assert (tmp_path / file.NAME).stat().st_ino == before
 
 
 def test_restored_places_are_forgotten(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record(ALL_KINDS)
-        held.forget(["resctrl/BE", "kubepods/cpu.quota"])
-        assert held.places == {entry.place for entry in ALL_KINDS} - {"resctrl/BE", "kubepods/cpu.quota"}
+        restored = {changes.parse("resctrl/BE"), changes.parse("kubepods/cpu.quota")}
+        held.forget(restored)
+        assert held.places == {entry.place for entry in ALL_KINDS} - restored
     assert len(journal.read(tmp_path, boot_id=BOOT)) == len(ALL_KINDS) - 2
 
 
@@ -132,7 +134,7 @@ def test_after_a_boot_only_what_the_cluster_holds_is_left(tmp_path: Path) -> Non
     with Journal.open(tmp_path, boot_id="boot-2") as again:
         assert again.entries == ALL_KINDS[3:]
         again.record([found("new")])
-    assert [entry.place for entry in journal.read(tmp_path, boot_id="boot-2")][-1] == "new/cpuset.cpus"
+    assert [str(entry.place) for entry in journal.read(tmp_path, boot_id="boot-2")][-1] == "new/cpuset.cpus"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_when_the_disk_refuses_nothing_counts_as_recorded(
         assert held.entries == (found("a"),)
         monkeypatch.undo()
         held.record([found("b")])
-    assert [entry.place for entry in journal.read(tmp_path, boot_id=BOOT)] == ["a/cpuset.cpus", "b/cpuset.cpus"]
+    assert [str(entry.place) for entry in journal.read(tmp_path, boot_id=BOOT)] == ["a/cpuset.cpus", "b/cpuset.cpus"]
 
 
 def test_the_lock_is_a_kernel_lock(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
@@ -33,7 +34,7 @@ def past(*, foreign_seconds: tuple[float, ...] = (), error: str = "") -> Remembe
     steps = tuple(AppliedStep(change.place, "4-6", ok=not error, error=error) for change in CHANGES)
     held.add(Tick(time=5.0, decisions=(SHRINK,), applied=steps))
     for second in foreign_seconds:
-        held.add(Tick(time=second, foreign=(ForeignWrite(BE, "4-6", "0-7"),)))
+        held.add(Tick(time=second, foreign=(ForeignWrite(changes.parse(BE), "4-6", "0-7"),)))
     return held.remembered()
 
 
@@ -66,7 +67,7 @@ def test_another_rhythm_is_nobody_s() -> None:
 
 
 def test_a_refusal_has_the_kernel_s_words_and_how_long_we_keep_off() -> None:
-    trouble = FileTrouble(BE, 3, "EBUSY: device or resource busy", 0, 12.0)
+    trouble = FileTrouble(changes.parse(BE), 3, "EBUSY: device or resource busy", 0, 12.0)
     said = explain("file besteffort/cpuset.cpus", Tick(time=9.0, troubles=(trouble,)), past(error="EBUSY: busy"))
     assert "refused: EBUSY: busy" in said
     assert "refused 3 times, last EBUSY: device or resource busy" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from koordlite import changes
 from koordlite.report.explain import places
 
 POD = "kubepods/burstable/pod1"
@@ -42,10 +43,10 @@ BE = "kubepods/besteffort/cpuset.cpus"
     ],
 )
 def test_what_a_path_means(path: str, place: str, meant: bool) -> None:
-    assert places.concerns(path, place, GROUPS) is meant
+    assert places.concerns(path, changes.parse(place), GROUPS) is meant
 
 
 def test_the_pod_of_a_place() -> None:
-    assert places.pod_of(QUOTA, GROUPS) == "shop/web-0"
-    assert places.pod_of(f"io:{POD}/8:0/io.weight", GROUPS) == "shop/web-0"
-    assert places.pod_of(BE, GROUPS) == ""
+    assert places.pod_of(changes.parse(QUOTA), GROUPS) == "shop/web-0"
+    assert places.pod_of(changes.parse(f"io:{POD}/8:0/io.weight"), GROUPS) == "shop/web-0"
+    assert places.pod_of(changes.parse(BE), GROUPS) == ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
@@ -42,8 +43,8 @@ def test_hostile_names_stay_text(ticks: tuple[Tick, ...], read_html: Read) -> No
         be_cpuset=EVIL,
         schemata={EVIL: EVIL},
         decisions=(Decision(EVIL, "refuse", EVIL, {EVIL: EVIL}, (), EVIL),),
-        applied=(AppliedStep(EVIL, EVIL, ok=False, error=EVIL),),
-        foreign=(ForeignWrite(EVIL, EVIL, EVIL),),
+        applied=(AppliedStep(CgroupChange(EVIL, "cpu.quota", 1).place, EVIL, ok=False, error=EVIL),),
+        foreign=(ForeignWrite(CgroupChange(EVIL, "cpu.quota", 1).place, EVIL, EVIL),),
         problems=(Problem(EVIL, EVIL, EVIL, EVIL, EVIL),),
     )
     run.add(tick)

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from koordlite import changes
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.tick import Tick
@@ -79,7 +80,7 @@ def test_counters_count_and_gauges_follow(metrics: Metrics, ticks: tuple[Tick, .
 
 
 def test_a_refusal_is_counted_as_one(metrics: Metrics) -> None:
-    step = AppliedStep("resctrl/BE/L3", "L3:0=0", ok=False, error="EINVAL", seconds=0.001)
+    step = AppliedStep(changes.parse("resctrl/BE/L3"), "L3:0=0", ok=False, error="EINVAL", seconds=0.001)
     metrics.observe_tick(Tick(time=0.0, applied=(step,)))
     found = scrape(metrics)
     assert found[key("koordlite_writes_total", kind="resctrl L3", result="refused")] == 1

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from koordlite import changes
 from koordlite.model.picture.usage import Use
 from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.status.outcome import AppliedStep
@@ -66,6 +67,6 @@ def test_a_silent_kernel_has_no_series() -> None:
     ],
 )
 def test_refusals_are_counted_by_kind_of_file_and_errno(error: str, word: str) -> None:
-    step = AppliedStep("kubepods/besteffort/cpuset.cpus", "0", ok=False, error=error)
+    step = AppliedStep(changes.parse("kubepods/besteffort/cpuset.cpus"), "0", ok=False, error=error)
     found = scrape(Tick(time=0.0, applied=(step, step)))
     assert found[f"koordlite_write_errors_total {word} cpuset.cpus"] == 2

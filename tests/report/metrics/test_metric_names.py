@@ -13,6 +13,7 @@ from emulated import Emulated
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from koordlite import changes
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.model.picture.groups import Process
@@ -136,13 +137,14 @@ def _with_all_that_happens(tick: Tick) -> Tick:
         pods=pods,
         slo=dataclasses.replace(seen.slo, host_applications=(APP,)),
         usage=host,
-        ours=seen.ours | {f"{group}/cpu.quota", f"{group}/cpu.burst"},
+        ours=seen.ours | {changes.parse(f"{group}/cpu.quota"), changes.parse(f"{group}/cpu.burst")},
         cgroups={**seen.cgroups, group: burst},
         oom_scores={group: (Process(7, 100, 900), Process(9, 101, 900))},
         pressure={place.group: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)}},
     )
-    evicted = AppliedStep("pod/ns/crunch/uid-crunch", "evict")
-    return dataclasses.replace(tick, picture=picture, applied=(*tick.applied, evicted))
+    evicted = AppliedStep(changes.parse("pod/ns/crunch/uid-crunch"), "evict")
+    written = AppliedStep(changes.parse(f"{group}/cpu.quota"), "1000")
+    return dataclasses.replace(tick, picture=picture, applied=(*tick.applied, written, evicted))
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, set[str]]:
@@ -181,7 +183,7 @@ def test_answers_of_kubelet_are_counted_by_code_and_time() -> None:
 
 def test_an_evicted_pods_own_series_goes_after_five_minutes(tmp_path: pathlib.Path) -> None:
     metrics = Metrics()
-    step = AppliedStep("pod/ns/crunch/uid", "evict")
+    step = AppliedStep(changes.parse("pod/ns/crunch/uid"), "evict")
     metrics.observe_tick(Tick(time=0.0, node="n", applied=(step,)))
     assert "koordlet_pod_eviction_detail" in scraped(metrics.registry)
     metrics.observe_tick(Tick(time=301.0, node="n"))

@@ -8,6 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
+from koordlite import changes
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.history import History
 from koordlite.report.terminal import screen
@@ -41,7 +42,8 @@ def test_a_frame_is_not_taller_than_a_usual_terminal(
 
 def test_problems_and_refusals_are_in_the_frame(ticks: tuple[Tick, ...], history: History) -> None:
     tick = dataclasses.replace(
-        ticks[40], applied=(AppliedStep("kubepods/besteffort/cpuset.cpus", "4", ok=False, error="EBUSY"),)
+        ticks[40],
+        applied=(AppliedStep(changes.parse("kubepods/besteffort/cpuset.cpus"), "4", ok=False, error="EBUSY"),),
     )
     shown = "\n".join(frame((tick,), history, width=120))
     assert "! node/node-a: reservation" in shown

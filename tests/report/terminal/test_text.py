@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from koordlite import changes
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
 from koordlite.report.history import History
 from koordlite.report.terminal import status, text
@@ -26,8 +27,10 @@ def test_status_of_an_agent_that_sees_nothing_says_so() -> None:
 def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...]) -> None:
     tick = dataclasses.replace(
         ticks[40],
-        applied=(AppliedStep("kubepods/besteffort/cpu.quota", "2000", ok=False, error="EINVAL: below 1 ms"),),
-        foreign=(ForeignWrite("kubepods/besteffort/cpuset.cpus", "0-3", "0-31"),),
+        applied=(
+            AppliedStep(changes.parse("kubepods/besteffort/cpu.quota"), "2000", ok=False, error="EINVAL: below 1 ms"),
+        ),
+        foreign=(ForeignWrite(changes.parse("kubepods/besteffort/cpuset.cpus"), "0-3", "0-31"),),
     )
     shown = status.screen(tick)
     assert "kubepods/besteffort/cpu.quota ← 2000: EINVAL: below 1 ms" in shown
@@ -36,7 +39,10 @@ def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...
 
 
 def test_a_line_counts_writes_and_refusals_apart(ticks: tuple[Tick, ...]) -> None:
-    steps = (AppliedStep("a/cpu.quota", "1"), AppliedStep("b/cpu.quota", "1", ok=False, error="EINVAL"))
+    steps = (
+        AppliedStep(changes.parse("a/cpu.quota"), "1"),
+        AppliedStep(changes.parse("b/cpu.quota"), "1", ok=False, error="EINVAL"),
+    )
     shown = text.line(dataclasses.replace(ticks[3], applied=steps))
     assert shown.endswith("writes 1  refused 1")
     assert "\n" not in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from koordlite import changes
 from koordlite.model.status.outcome import FileTrouble
 from koordlite.report import view
 from koordlite.report.json import run_report
@@ -11,8 +12,8 @@ from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
 
 BUSY = "EBUSY: Device or resource busy (/sys/fs/cgroup/x)"
-FOUGHT = FileTrouble("kubepods/besteffort/cpu.quota", 0, "", 14, 32.0)
-REFUSED = FileTrouble("kubepods/besteffort/cpuset.cpus", 3, BUSY, 0, 0.0)
+FOUGHT = FileTrouble(changes.parse("kubepods/besteffort/cpu.quota"), 0, "", 14, 32.0)
+REFUSED = FileTrouble(changes.parse("kubepods/besteffort/cpuset.cpus"), 3, BUSY, 0, 0.0)
 
 
 def test_the_screen_says_how_often_and_when_it_is_tried_again() -> None:
@@ -26,7 +27,7 @@ def test_a_run_without_trouble_does_not_speak_of_it() -> None:
 
 
 def test_the_screen_shows_the_worst_and_state_has_all() -> None:
-    many = tuple(FileTrouble(f"p{number}/cpu.quota", 9, BUSY, 0, 0.0) for number in range(20))
+    many = tuple(FileTrouble(changes.parse(f"p{number}/cpu.quota"), 9, BUSY, 0, 0.0) for number in range(20))
     tick = Tick(time=1.0, troubles=many)
     shown = status.screen(tick)
     assert [f"p{number}/" in shown for number in (0, view.MAX_TROUBLES - 1, view.MAX_TROUBLES)] == [

@@ -1,0 +1,93 @@
+"""Places: what a change is about, as a value that prints itself and is read back.
+
+Each kind of change has its kind of place; `koordlite.changes` finds them all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Literal
+
+UpdateType = Literal["", "cgroup", "resctrl-schema", "default"]
+"""Koordinator's words for what a write is about; empty for what updates no resource: an eviction."""
+OTHER = "other"
+"""How writes are counted where the kind has no word for the place."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlaceKind:
+    """One kind of place."""
+
+    name: str
+    form: str
+    """How the parts of a place print: `{}` for each."""
+    pattern: re.Pattern[str]
+    """Reads what `form` prints, with a named group for each part."""
+    metric: Callable[[tuple[str, ...]], str]
+    """How writes are counted by the parts of their place."""
+    metrics: frozenset[str]
+    """Every value `metric` may have. A closed set: one time series for each pod or process would never end."""
+    update: UpdateType
+    """How Koordinator's histogram of writes calls it."""
+
+    @property
+    def is_resctrl(self) -> bool:
+        """Whether it is a place of the resctrl file system."""
+        return self.update == "resctrl-schema"
+
+    def place(self, *parts: str) -> Place:
+        """The place with these parts."""
+        return Place(self, parts)
+
+    def parse(self, text: str) -> Place | None:
+        """The place that prints as `text`; None when it is of another kind."""
+        found = self.pattern.fullmatch(text)
+        return Place(self, found.groups()) if found else None
+
+
+class Place:
+    """One place: its kind, and the parts that tell it from others of the kind."""
+
+    __slots__ = ("_hash", "kind", "parts")
+    kind: PlaceKind
+    parts: tuple[str, ...]
+    _hash: int
+
+    def __init__(self, kind: PlaceKind, parts: tuple[str, ...]) -> None:
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "_hash", hash((kind.name, parts)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Place is a value and never changes")
+
+    def part(self, name: str) -> str:
+        """The part of this name (`cgroup`, `field`, …); empty where this kind has none."""
+        at = self.kind.pattern.groupindex.get(name)
+        return "" if at is None else self.parts[at - 1]
+
+    @property
+    def metric(self) -> str:
+        """How writes here are counted: one of a closed set of words."""
+        word = self.kind.metric(self.parts)
+        return word if word in self.kind.metrics else OTHER
+
+    def __str__(self) -> str:
+        return self.kind.form.format(*self.parts)
+
+    def __repr__(self) -> str:
+        return f"Place({self.kind.name}: {self})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self.kind is other.kind and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __lt__(self, other: Place) -> bool:
+        return str(self) < str(other)
+
+    def __deepcopy__(self, memo: object) -> Place:
+        return self
