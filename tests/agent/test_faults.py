@@ -84,7 +84,7 @@ def test_a_fault_is_told_in_words_as_a_problem_and_as_a_number(small: Emulated, 
     assert hurt.because in status.screen(hurt, width=300).splitlines()[0]
     assert (hurt.faults.total, hurt.faults.in_a_row) == (1, 1)
     assert (well.faults.total, well.faults.in_a_row, well.problems) == (1, 0, ())
-    assert "1 of the agent itself, the last: OverflowError" in status.screen(well, width=200)
+    assert "1 in the agent itself, the last: OverflowError" in status.screen(well, width=200)
     metrics = Metrics()
     metrics.observe_tick(well)
     assert b"koordlite_faults_total 1.0" in generate_latest(metrics.registry)
