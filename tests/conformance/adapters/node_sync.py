@@ -9,18 +9,21 @@ from koordlite.model import keys, node_notes
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
-from koordlite.strategies.shared import offer
+from koordlite.strategies import discover
 from tests.conformance.adapters import adapter, allocatable, mid, node_metric, prepared, shapes, slo
 
 TEST_LABEL = "expect-to-change-label"
 """The one label that the tests' own plugin manages."""
 
+OFFER = next(rule for rule in discover() if rule.module == "be_allocatable")
+
 
 @adapter("isNodeResourceSyncNeeded")
 def sync_needed(given: Any, expect: Any) -> tuple[Any, Any]:
     if given.get("newNode") is None:
-        nothing = offer.withheld(node_metric.picture(node=None, colocation=Colocation(), used=None), ())
-        return dict.fromkeys(("syncStatus", "syncMeta"), not nothing), expect
+        seen = node_metric.picture(node=None, colocation=Colocation(), used=None)
+        written = [change for d in OFFER.answer(seen, OFFER.config()) for change in d.changes]
+        return dict.fromkeys(("syncStatus", "syncMeta"), bool(written)), expect
     old, new = shapes.node_of(given["oldNode"]), shapes.node_of(given["newNode"])
     labels = {TEST_LABEL: new.labels.get(TEST_LABEL)}
     notes = {keys.AMPLIFICATION_RATIO: new.annotations.get(keys.AMPLIFICATION_RATIO)}

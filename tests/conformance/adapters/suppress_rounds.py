@@ -22,11 +22,12 @@ from koordlite.model.slo.settings import SLO, HostApplication, Threshold
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
-from koordlite.strategies import cpu_suppress
+from koordlite.strategies import cpu_suppress, discover
 from tests.conformance.adapters import NotCovered, adapter, shapes
 
 BE = "kubepods/besteffort"
 UNLIMITED = -1
+RULE = next(rule for rule in discover() if rule.module == "cpu_suppress")
 UNJUDGED = ("NoMetrics", "NoNode")
 LAYOUT = Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE)
 
@@ -35,7 +36,7 @@ LAYOUT = Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE)
 def reconcile(given: Any, expect: Any) -> tuple[Any, Any]:
     seen = _picture(given)
     config = cpu_suppress.Config(follow_promises=bool((given.get("featureGates") or {}).get("BECPUManager")))
-    decisions = list(cpu_suppress.decide(seen, config))
+    decisions = list(RULE.answer(seen, config))
     after = _after(seen, decisions)
     limits = {name for decision in decisions for name in ("quota_us", "target_cpus") if _limits(decision, name)}
     found: dict[str, Any] = {
@@ -64,7 +65,7 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     groups = {BE: Cgroup(CPUSet([0]), CPUSet([0]), before)}
     ours = frozenset() if status == "recovered" else frozenset({changes.parse(f"{BE}/cpu.quota")})
     seen = _snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
-    found = _after(seen, cpu_suppress.decide(seen, cpu_suppress.Config()))[BE].quota_us
+    found = _after(seen, RULE.answer(seen, cpu_suppress.Config()))[BE].quota_us
     return found, expect["beRootQuotaAfter"]
 
 
@@ -139,7 +140,7 @@ def by_static_policy(given: Any) -> CPUSet:
         kubelet=Kubelet(cpu_manager_policy="static"),
         **notes(given),
     )
-    found = _after(seen, cpu_suppress.decide(seen, cpu_suppress.Config()))[BE].cpuset
+    found = _after(seen, RULE.answer(seen, cpu_suppress.Config()))[BE].cpuset
     assert found is not None
     return found
 
