@@ -15,7 +15,7 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 16384, 20000])
-@pytest.mark.parametrize("name", ["memory.stat", "schemata"], ids=["kept open", "opened anew"])
+@pytest.mark.parametrize("name", ["memory.stat", "schemata"], ids=["kept open", "opened each time"])
 def test_a_file_is_read_whole(tmp_path: Path, name: str, size: int) -> None:
     (tmp_path / name).write_bytes(b"x" * size)
     with RealFiles() as files:

@@ -36,7 +36,7 @@ def test_a_kept_descriptor_reads_what_is_written_later(tmp_path: pathlib.Path) -
     kept.close()
 
 
-def test_a_descriptor_that_failed_is_opened_anew(tmp_path: pathlib.Path) -> None:
+def test_a_descriptor_that_failed_is_opened_again(tmp_path: pathlib.Path) -> None:
     """A removed group answers ENODEV for ever on an old descriptor; a folder's descriptor fails as lastingly."""
     place = tmp_path / "usage"
     place.mkdir()

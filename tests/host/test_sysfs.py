@@ -64,7 +64,7 @@ TWO_SOCKETS = joined(
 )
 
 
-def test_core_ids_that_repeat_in_each_socket_are_told_apart(machine: Rooted) -> None:
+def test_core_ids_that_repeat_in_each_socket_are_distinguished(machine: Rooted) -> None:
     found = read(machine, TWO_SOCKETS)
     assert columns(found, "core") == [0, 1, 2, 3, 0, 1, 2, 3]
     assert columns(found, "socket") == [0, 0, 1, 1, 0, 0, 1, 1]

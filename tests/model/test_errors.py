@@ -1,4 +1,4 @@
-"""Problems that people can mend."""
+"""Problems that people can fix."""
 
 from __future__ import annotations
 

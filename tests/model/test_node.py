@@ -62,7 +62,7 @@ def test_a_reservation_is_read_as_go_reads_it(text: str, found: node.Reservation
         "2",
     ],
 )
-def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_mend_it(text: str) -> None:
+def test_a_reservation_that_cannot_be_read_is_an_error_with_all_it_takes_to_fix_it(text: str) -> None:
     with pytest.raises(InputError) as raised:
         node.parse_reservation(text, "node/n1")
     (problem,) = raised.value.problems

@@ -124,7 +124,7 @@ MEGABYTES = BandwidthCapability(10, 10, 100, mbps=True)
         pytest.param(EIGHTHS, 160, 4096, (4096, True), id="a group just made tells"),
         pytest.param(EIGHTHS, 4096, None, (4096, False), id="a power of two is what groups begin with"),
         pytest.param(EIGHTHS, 1024, None, (1024, False), id="also a small one"),
-        pytest.param(EIGHTHS, 160, None, (2048, False), id="somebody's limit is not the maximum"),
+        pytest.param(EIGHTHS, 160, None, (2048, False), id="a limit is not the maximum"),
         pytest.param(EIGHTHS, 3000, None, (4096, False), id="a limit above 2048 tells at least the next power"),
         pytest.param(EIGHTHS, 0, None, (2048, False), id="nothing seen"),
     ],
@@ -220,7 +220,7 @@ def test_a_thread_that_ended_is_not_counted_and_no_error(machine: Rooted) -> Non
     assert ResctrlFS(Refusing(machine.plant(INTEL), errno.ESRCH)).move("BE", (5, 6)) == Moved(gone=2)
 
 
-def test_a_refused_thread_is_told_when_the_others_have_moved(machine: Rooted) -> None:
+def test_a_refused_thread_is_reported_when_the_others_have_moved(machine: Rooted) -> None:
     status = "No permission to move task 5\n"
     resctrl = ResctrlFS(Refusing(machine.plant(INTEL), errno.EPERM, status, only=b"5\n"))
     with pytest.raises(OSError, match="No permission to move task 5"):
@@ -271,7 +271,7 @@ def test_exclusive_mode_is_one_write_and_its_refusal_keeps_the_kernels_words(mac
         resctrl.set_mode("BE", "exclusive")
 
 
-def test_a_refusal_without_words_is_said_to_be_about_a_cache_id(machine: Rooted) -> None:
+def test_a_refusal_without_words_is_explained_as_about_a_cache_id(machine: Rooted) -> None:
     with pytest.raises(OSError, match="cache id that is no longer there"):
         ResctrlFS(Refusing(machine.plant(INTEL), errno.EINVAL)).write_schemata("BE", {"L3": {9: 1}})
 

@@ -117,7 +117,7 @@ LATEST = tree("    MB:0=100\n    L3:0=fff\n", cache("L3", "fff", io_alloc="enabl
             id="code and data apart",
         ),
         pytest.param(NO_MB, {"L3": {0: 0x3F, 1: 0x3F}}, 3, id="no bandwidth"),
-        pytest.param(MBPS, {"L3": {0: 0xF, 1: 0xF}}, 7, id="bandwidth in MB/s, and nobody said what all is"),
+        pytest.param(MBPS, {"L3": {0: 0xF, 1: 0xF}}, 7, id="bandwidth in MB/s, and what 100 % is was not configured"),
         pytest.param(L2_ONLY, {}, 7, id="L2 only: it is nobody's business"),
         pytest.param(MILAN, {"L3": {0: 0x1F, 1: 0x1F}, "MB": {0: 80, 1: 80}}, 15, id="Milan"),
         pytest.param(
@@ -141,7 +141,7 @@ def test_a_third_of_the_cache_and_half_the_bandwidth(
 @pytest.mark.parametrize(
     ("files", "holes"),
     [(MILAN, True), (GENOA, True), (OLD_KERNEL, False)],
-    ids=["AMD before 6.7, which has no file for it", "told", "Intel before 6.7"],
+    ids=["AMD before 6.7, which has no file for it", "sparse_masks", "Intel before 6.7"],
 )
 def test_masks_may_have_holes(machine: Rooted, files: Tree, holes: bool) -> None:
     assert ResctrlFS(machine.plant(files)).read().caches["L3"].sparse_masks == holes

@@ -15,7 +15,7 @@ MakePod = Callable[..., objects.PodObject]
 
 
 def story(make_pod: MakePod, seed: int, rates: Rates | None = None) -> tuple[list[str], Sandbox, Chaos]:
-    """A minute of trouble with somebody reading and writing."""
+    """A minute of trouble with a reader and a writer."""
     sandbox = Sandbox("small")
     sandbox.sync([make_pod(name, cpu="1") for name in "abcd"])
     chaos = Chaos(sandbox, seed=seed, rates=rates)
@@ -40,7 +40,7 @@ def test_a_seed_tells_the_whole_story(make_pod: MakePod) -> None:
         pytest.param(Rates(write=1, read=0, vanish=0, hostile=0), "write ", id="writes fail"),
         pytest.param(Rates(write=0, read=1, vanish=0, hostile=0), "read ", id="reads fail"),
         pytest.param(Rates(write=0, read=0, vanish=1, hostile=0), "vanish ", id="groups vanish"),
-        pytest.param(Rates(write=0, read=0, vanish=0, hostile=1), "hostile ", id="somebody else writes"),
+        pytest.param(Rates(write=0, read=0, vanish=0, hostile=1), "hostile ", id="another program writes"),
     ],
 )
 def test_each_kind_of_trouble(make_pod: MakePod, rates: Rates, word: str) -> None:
@@ -49,11 +49,11 @@ def test_each_kind_of_trouble(make_pod: MakePod, rates: Rates, word: str) -> Non
     assert all(each.startswith(word) for each in said)
 
 
-def test_calm_is_no_trouble(make_pod: MakePod) -> None:
+def test_quiet_rates_are_no_trouble(make_pod: MakePod) -> None:
     assert story(make_pod, 3, QUIET)[0] == []
 
 
-def test_quiet_lets_one_look(make_pod: MakePod) -> None:
+def test_quiet_lets_the_outcome_be_read(make_pod: MakePod) -> None:
     _, sandbox, chaos = story(make_pod, 3, Rates(write=1, read=1, vanish=0, hostile=0))
     path = "/sys/fs/cgroup/cpuset/kubepods/besteffort/cpuset.cpus"
     with chaos.quiet():

@@ -1,4 +1,4 @@
-"""The sandbox as a whole: real code reads it, time passes as told, two runs are the same run."""
+"""The sandbox as a whole: real code reads it, time passes as asked, two runs are the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in cgroup files: where they lie, which are allowed, how no limit is said."""
+"""Numbers in cgroup files: where they lie, which are allowed, how no limit is written."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_parent_narrower_than_its_child_is_busy(cgroups: Cgroups, groups: Real
     assert caught.value.errno == errno.EBUSY
 
 
-def test_a_group_that_is_made_again_is_read_anew(cgroups: Cgroups, groups: RealGroups, top: str) -> None:
+def test_a_group_that_is_made_again_is_read_again(cgroups: Cgroups, groups: RealGroups, top: str) -> None:
     pod = groups.make("kubepods/pod1")
     cgroups.write(pod, "cpu.quota", 30_000)
     assert cgroups.state(pod).quota_us == 30_000

@@ -78,7 +78,7 @@ def test_without_a_cpu_controller_it_says_why(machine: Rooted, tree: dict[str, s
         pytest.param({f"{ROOT}/cgroup.controllers": "cpu"}, 2, ("", ROOT), id="v2"),
     ],
 )
-def test_a_recording_without_mounts_is_told_by_its_folders(
+def test_a_recording_without_mounts_is_recognised_by_its_folders(
     machine: Rooted, tree: dict[str, str], version: int, point: tuple[str, str]
 ) -> None:
     found = cgroup_mounts.find(machine.plant(tree))

@@ -163,13 +163,13 @@ def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
         Journal.open(tmp_path / "file" / "state", boot_id=BOOT)
 
 
-def test_a_second_agent_is_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_agent_learns_who_holds_it(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT), pytest.raises(JournalError, match=f"process {os.getpid()}"):
         Journal.open(tmp_path, boot_id=BOOT)
     Journal.open(tmp_path, boot_id=BOOT).close()
 
 
-def test_looking_needs_no_lock(tmp_path: Path) -> None:
+def test_reading_needs_no_lock(tmp_path: Path) -> None:
     with Journal.open(tmp_path, boot_id=BOOT) as held:
         held.record([found("a")])
         assert journal.read(tmp_path, boot_id=BOOT) == (found("a"),)

@@ -186,7 +186,7 @@ def test_numbers_of_priority() -> None:
     assert (found.raw_priority_class, found.priority_value, found.sub_priority) == (PriorityClass.NONE, 5500, 16)
 
 
-def test_an_order_that_is_no_number_is_told_and_counts_as_none() -> None:
+def test_an_order_that_is_no_number_is_reported_and_counts_as_none() -> None:
     found = read(metadata={"labels": {keys.PRIORITY: "high"}})
     assert found.sub_priority == 0
     assert [(problem.field, problem.value) for problem in found.problems] == [(keys.PRIORITY, "high")]

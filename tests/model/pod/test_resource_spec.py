@@ -21,7 +21,7 @@ def read(text: str | None) -> tuple[ResourceSpec, list[Problem]]:
     [
         pytest.param(None, ResourceSpec(), id="no annotation"),
         pytest.param("", ResourceSpec(), id="an empty one"),
-        pytest.param("{}", ResourceSpec(), id="no wish"),
+        pytest.param("{}", ResourceSpec(), id="no preference"),
         pytest.param("null", ResourceSpec(), id="null"),
         pytest.param(
             '{"requiredCPUBindPolicy":"FullPCPUs"}',
@@ -35,24 +35,24 @@ def read(text: str | None) -> tuple[ResourceSpec, list[Problem]]:
         ),
     ],
 )
-def test_wishes(text: str | None, spec: ResourceSpec) -> None:
+def test_preferences(text: str | None, spec: ResourceSpec) -> None:
     assert read(text) == (spec, [])
 
 
 @pytest.mark.parametrize("text", ["[", "[]", '"FullPCPUs"', '{"requiredCPUBindPolicy":1}'])
-def test_what_cannot_be_read_is_no_wish_and_is_told(text: str) -> None:
+def test_what_cannot_be_read_is_no_preference_and_is_reported(text: str) -> None:
     spec, problems = read(text)
     assert spec == ResourceSpec()
     assert [problem.object for problem in problems] == ["pod/a/b"]
     assert "without preferences" in problems[0].do
 
 
-def test_an_unknown_word_is_told() -> None:
+def test_an_unknown_word_is_reported() -> None:
     _, (problem,) = read('{"preferredCPUBindPolicy":"Half"}')
     assert problem.field == f"{keys.RESOURCE_SPEC}.preferredCPUBindPolicy"
 
 
-def test_a_pod_has_its_wishes() -> None:
+def test_a_pod_has_its_preferences() -> None:
     notes = {keys.RESOURCE_SPEC: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
     found = pod_reader.from_wire(objects.PodObject(metadata=objects.ObjectMeta(annotations=notes)))
     assert found.resource_spec.required_cpu_bind_policy == "FullPCPUs"

@@ -122,7 +122,7 @@ def test_values_by_path(shape: type, text: str, path: declared.Path, value: Any)
         ),
     ],
 )
-def test_mistakes_are_told_with_their_path(shape: type, text: str, told: str) -> None:
+def test_mistakes_are_reported_with_their_path(shape: type, text: str, told: str) -> None:
     with pytest.raises(ValueError) as raised:
         documents.decode(shape, text)
     assert told in str(raised.value)

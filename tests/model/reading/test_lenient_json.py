@@ -93,14 +93,14 @@ def test_a_value_out_of_range_spoils_its_object(text: str, why: str) -> None:
     assert [(problem.why, problem.do) for problem in document.problems] == [(why, "fix it; skipped")]
 
 
-def test_an_unknown_word_stays_as_written_and_is_told() -> None:
+def test_an_unknown_word_stays_as_written_and_is_reported() -> None:
     found, document = read('{"mode":"fsat"}')
     assert found == {"mode": "fsat"}
     assert "calm, fast" in document.problems[0].why
     assert "it means calm" in document.problems[0].do
 
 
-def test_a_value_beyond_the_usual_is_used_and_told() -> None:
+def test_a_value_beyond_the_usual_is_used_and_reported() -> None:
     found, document = read('{"share":1.5}')
     assert found == {"share": 1.5}
     assert (document.problems[0].why, document.problems[0].do) == ("above 1", "check it; it is used")
@@ -109,13 +109,13 @@ def test_a_value_beyond_the_usual_is_used_and_told() -> None:
 @pytest.mark.parametrize(
     ("name", "told"), [("howManny", "did you mean howMany?"), ("HOWMANYY", "howMany"), ("zzz", "it is ignored")]
 )
-def test_an_unknown_name_is_told_with_a_suggestion(name: str, told: str) -> None:
+def test_an_unknown_name_is_reported_with_a_suggestion(name: str, told: str) -> None:
     found, document = read(f'{{"{name}":1,"howMany":2}}')
     assert found == {"howMany": 2}
     assert told in document.problems[0].do
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     _, document = read('{"onOff":1,"howMany":11,"share":"x","mode":"?","what":1}')
     assert [problem.field for problem in document.problems] == [
         "doc.what",
@@ -136,7 +136,7 @@ def test_half_a_character_becomes_a_whole_one() -> None:
     assert document.problems[0].value == "\ufffdx"
 
 
-def test_a_document_of_nothing_but_mistakes_is_told_in_few_lines() -> None:
+def test_a_document_of_nothing_but_mistakes_is_reported_in_few_lines() -> None:
     _, document = read(json.dumps({f"wrong{i}": i for i in range(5000)}))
     assert len(document.problems) == MOST_PROBLEMS + 1
     assert "more mistakes" in document.problems[-1].why

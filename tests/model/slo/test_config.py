@@ -95,14 +95,14 @@ def test_a_ratio_label_is_truncated(text: str, percent: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "NaN", "Inf", "0.5 ", "1_0", "1e300", "0x1"])
-def test_a_label_that_is_no_ratio_is_told_and_ignored(text: str) -> None:
+def test_a_label_that_is_no_ratio_is_reported_and_ignored(text: str) -> None:
     found = effective({}, labels={keys.CPU_RECLAIM_RATIO: text})
     assert found.colocation == Colocation()
     assert [(problem.field, problem.value) for problem in found.problems] == [(keys.CPU_RECLAIM_RATIO, text)]
 
 
 @pytest.mark.parametrize("text", ["{", '{"degradeTimeMinutes":0}', '{"cpuReclaimThresholdPercent":"70"}', "[]"])
-def test_a_bad_annotation_is_told_and_ignored(text: str) -> None:
+def test_a_bad_annotation_is_reported_and_ignored(text: str) -> None:
     found = effective({}, annotations={keys.COLOCATION_STRATEGY: text})
     assert found.colocation == Colocation()
     assert [problem.object for problem in found.problems] == ["node"]
@@ -198,7 +198,7 @@ def test_host_applications_of_a_group(group: dict[str, Any], names: list[str]) -
     ],
     ids=["no name", "leads out", "unknown words"],
 )
-def test_a_bad_host_application_is_told(application: dict[str, Any], left: list[str]) -> None:
+def test_a_bad_host_application_is_reported(application: dict[str, Any], left: list[str]) -> None:
     found = effective({HOST: {"applications": [*APPS, application]}})
     assert [app.name for app in found.host_applications] == ["logs", *left]
     assert all("applications[1]" in problem.field for problem in found.problems)
@@ -233,7 +233,7 @@ def test_a_document_that_cannot_be_used_leaves_the_last_good_values_of_its_key(k
     assert set(found.origins) <= set(LAST_GOOD.origins)
 
 
-def test_last_good_survives_a_second_look_and_ends_with_the_mistake() -> None:
+def test_last_good_survives_a_second_reading_and_ends_with_the_mistake() -> None:
     once = effective({COLOCATION: "{"}, previous=LAST_GOOD)
     twice = effective({COLOCATION: "{"}, previous=once)
     assert (twice.colocation, twice.origins) == (LAST_GOOD.colocation, once.origins)
@@ -274,7 +274,7 @@ def test_a_group_that_does_not_match(selector: Any, problems: int) -> None:
     assert len(found.problems) == problems
 
 
-def test_unknown_names_are_told_and_the_rest_is_used() -> None:
+def test_unknown_names_are_reported_and_the_rest_is_used() -> None:
     found = effective(
         {
             "colocation-cofnig": "{}",

@@ -153,7 +153,7 @@ def test_a_list_of_a_group_takes_the_place_of_the_clusters() -> None:
 @pytest.mark.parametrize(
     ("text", "bandwidth", "problems"),
     [("99M", "99M", 0), ("", "10G", 0), ("fast", "10G", 1)],
-    ids=["a node knows best", "no text", "one that cannot be read is told"],
+    ids=["a node knows best", "no text", "one that cannot be read is reported"],
 )
 def test_bandwidth_of_a_node(text: str, bandwidth: str, problems: int) -> None:
     data = {SYSTEM: {"clusterStrategy": {"totalNetworkBandwidth": "10G", "minFreeKbytesFactor": 7}}}
@@ -172,7 +172,7 @@ def test_normalization_of_a_node(label: str, enabled: bool, problems: int) -> No
     assert len(found.problems) == problems
 
 
-def test_a_node_in_two_groups_is_told() -> None:
+def test_a_node_in_two_groups_is_reported() -> None:
     groups = [{"name": "one", "nodeSelector": MINE}, {"nodeSelector": {}, "cpuSuppressThresholdPercent": 1}]
     found = effective({THRESHOLD: {"nodeStrategies": groups}})
     assert found.threshold == SLO().threshold

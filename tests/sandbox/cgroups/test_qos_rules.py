@@ -45,7 +45,7 @@ def test_an_idle_group_has_no_weight_of_its_own(files: Tree, attempt: Attempt) -
     files.write(f"{V2}/a/cpu.idle", b"1")
     assert files.read(f"{V2}/a/cpu.weight") == b"0\n"
     assert attempt(files, f"{V2}/a/cpu.weight", "300") == "EINVAL"
-    assert attempt(files, f"{V2}/a/cpu.weight", "0") == "ERANGE", "the range is looked at first"
+    assert attempt(files, f"{V2}/a/cpu.weight", "0") == "ERANGE", "the range is checked first"
     files.write(f"{V2}/a/cpu.idle", b"0")
     assert files.read(f"{V2}/a/cpu.weight") == b"100\n", "the weight from before is lost"
 

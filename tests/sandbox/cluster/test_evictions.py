@@ -34,7 +34,7 @@ class Fixed:
         raise AssertionError(changes)
 
     def evict(self, pod: EvictPod) -> None:
-        """Somebody else carries it out."""
+        """Another program carries it out."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a calm leaves over pays for a burst, and idle groups run on what nobody else wants."""
+"""What a quiet time leaves over pays for a burst, and idle groups run on what no other wants."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def restarts(sandbox: Sandbox, pod: objects.PodObject) -> int:
 
 
 def stalled(sandbox: Sandbox, path: str) -> int:
-    """µs with somebody waiting for memory."""
+    """µs with a process waiting for memory."""
     return int(sandbox.files.read(path).splitlines()[0].rpartition(b"=")[2])
 
 
@@ -179,7 +179,7 @@ def _sources(sandbox: Sandbox) -> list[objects.PodObject]:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(amounts=st.lists(st.integers(64, 6000), min_size=1, max_size=5), limit=st.integers(100, 4000))
-def test_nobody_holds_more_than_there_is(make_pod: MakePod, amounts: list[int], limit: int) -> None:
+def test_no_group_holds_more_than_there_is(make_pod: MakePod, amounts: list[int], limit: int) -> None:
     sandbox = Sandbox("small")
     sandbox.sync([make_pod(f"p{n}", cpu="1", memory=f"steps(0:64Mi,1:{mib}Mi)") for n, mib in enumerate(amounts)])
     root = sandbox.cgroups.memory.root

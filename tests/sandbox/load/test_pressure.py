@@ -1,4 +1,4 @@
-"""`some` is the longest wait of anybody, `full` the shortest of those who had something to do."""
+"""`some` is the longest wait of any, `full` the shortest of those who had something to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND = 1_000_000
 @pytest.mark.parametrize(
     ("parts", "some", "full"),
     [
-        pytest.param([(0.5, False)], 500_000, 500_000, id="alone, somebody is everybody"),
+        pytest.param([(0.5, False)], 500_000, 500_000, id="alone, some is all"),
         pytest.param([(0.5, False), (0.2, False)], 500_000, 200_000, id="two who wait overlap for the shorter time"),
         pytest.param([(0.5, False), (0.0, False)], 500_000, 0, id="one who runs is enough for no full"),
         pytest.param([(0.5, False), (0.0, True)], 500_000, 500_000, id="who has nothing to do does not count"),
@@ -38,6 +38,6 @@ def test_averages_rise_towards_the_part_and_fall_when_it_is_over() -> None:
     assert raised.full.avg10 == pytest.approx(25, abs=1)
     for _ in range(60):
         pressure.add(SECOND, 0)
-    calm = psi.parse(pressure.text().encode())
-    assert calm.some.avg10 < 1
-    assert calm.some.total_us == raised.some.total_us
+    later = psi.parse(pressure.text().encode())
+    assert later.some.avg10 < 1
+    assert later.some.total_us == raised.some.total_us

@@ -59,7 +59,7 @@ def test_work_is_conserved(claims: list[tuple[CPUSet, float, float]]) -> None:
 
 
 @given(st.lists(CLAIM, max_size=8))
-def test_no_cpu_idles_while_somebody_who_may_use_it_is_hungry(claims: list[tuple[CPUSet, float, float]]) -> None:
+def test_no_cpu_idles_while_a_claimant_that_may_use_it_wants_more(claims: list[tuple[CPUSet, float, float]]) -> None:
     allowed, wants, weights = ([claim[part] for claim in claims] for part in range(3))
     shares = sharing.share_out(capacity=100, wants=wants, weights=weights, cut=sharing.regions(allowed))
     for (cpus, want, _), used in zip(claims, shares.used, strict=True):

@@ -1,4 +1,4 @@
-"""Settings of the whole kernel, and where the OOM killer looks."""
+"""Settings of the whole kernel, and what the OOM killer reads."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_a_cpu_manager_policy_that_does_not_exist_is_named(v1: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("shape", ["small", "intel-2s-ht"])
-def test_static_cpus_are_kept_from_everybody_else(shape: str, make_pod: MakePod) -> None:
+def test_static_cpus_are_kept_from_all_other_pods(shape: str, make_pod: MakePod) -> None:
     sandbox = Sandbox(shape)
     sandbox.sync([make_pod("pinned", requests={"cpu": "2"}, static_cpus="1-2"), make_pod("other")])
     cgroups, running = Cgroups.detect(sandbox.files), sandbox.kubelet.running
@@ -161,7 +161,7 @@ def test_a_changed_annotation_takes_effect_without_a_restart(v2: Sandbox, make_p
     assert v2.stats("uid-a").used_us - before == 2_000_000, "resized in place: the quota of the new limit holds"
 
 
-def test_what_an_annotation_gets_wrong_is_said_until_it_is_mended(v2: Sandbox, make_pod: MakePod) -> None:
+def test_what_an_annotation_gets_wrong_is_reported_until_it_is_fixed(v2: Sandbox, make_pod: MakePod) -> None:
     bad = make_pod("bad", cpu="lots")
     (problem,) = v2.sync([bad])
     assert "sandbox.koordlite.io/cpu" in str(problem)

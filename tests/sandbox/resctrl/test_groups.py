@@ -145,7 +145,7 @@ def test_monitoring_hardware_alone_has_no_control_groups() -> None:
     assert node.text("mon_groups/m/tasks") == f"{node.first}\n"
 
 
-def test_an_rmid_stays_in_limbo_until_the_worker_has_looked(old: Node) -> None:
+def test_an_rmid_stays_in_limbo_until_the_worker_has_checked(old: Node) -> None:
     names = [f"mon_groups/m{number}" for number in range(31)]
     assert set(old.make(*names)) == {"ok"}
     assert old.make("mon_groups/more") == ["ENOSPC"]
@@ -174,7 +174,7 @@ def test_lines_in_a_cache_keep_its_rmid_in_limbo() -> None:
 @pytest.mark.parametrize(
     ("kernel", "caches", "answer"),
     [
-        pytest.param((6, 1), 1, "ok", id="6.1 looks at its own cache at once"),
+        pytest.param((6, 1), 1, "ok", id="6.1 checks its own cache at once"),
         pytest.param((6, 9), 1, "EBUSY", id="6.9 waits for the worker in any case"),
         pytest.param((6, 1), 2, "EBUSY", id="other caches have to wait for it"),
     ],
@@ -288,7 +288,7 @@ def test_a_new_set_of_cpus_takes_those_of_the_monitor_groups(old: Node) -> None:
     assert old.text("g/mon_groups/m/cpus_list") == "\n"
 
 
-def test_a_cache_that_comes_back_is_open_to_everybody(old: Node, attempt: Attempt) -> None:
+def test_a_cache_that_comes_back_is_open_to_all_groups(old: Node, attempt: Attempt) -> None:
     old.make("g")
     old.files.write(f"{POINT}/g/schemata", b"L3:0=3;1=3\nMB:0=50;1=50\n")
     old.files.write(f"{POINT}/g/cpus_list", b"8\n")

@@ -110,7 +110,7 @@ def put(sandbox: Sandbox, uid: str, group: str) -> None:
 
 @pytest.fixture
 def busy(make_pod: MakePod) -> Sandbox:
-    """A greedy pod in group BE, a calm one in the root."""
+    """A greedy pod in group BE, an idle one in the root."""
     sandbox = Sandbox("intel-2s-ht")
     sandbox.sync([make_pod("be", cpu="greedy"), make_pod("ls", cpu="2")])
     sandbox.files.mkdir(f"{POINT}/BE")
@@ -196,7 +196,7 @@ def test_a_numa_node_without_cpus_is_not_counted_apart() -> None:
     assert shown(clustered, "") == str(3 * hardware(clustered).unit_bytes), "the sum is over the nodes that are left"
 
 
-def test_choosing_what_is_counted_lets_both_counters_of_that_cache_begin_anew() -> None:
+def test_choosing_what_is_counted_lets_both_counters_of_that_cache_begin_again() -> None:
     milan = Sandbox("amd-genoa")
     for event in (TOTAL, LOCAL):
         for cache in (0, 1):

@@ -118,7 +118,7 @@ class Anything(RuleBasedStateMachine):
             self.resctrl.online(cpu)
         elif cpu != 0:
             self.resctrl.offline(cpu)
-        # A cache that comes back is open to everybody, exclusive groups or not.
+        # A cache that comes back is open to all, exclusive groups or not.
         self.reopened = self.reopened or len(self.ids()) > caches
 
     @rule(seconds=st.floats(0, 3))
