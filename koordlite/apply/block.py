@@ -12,7 +12,7 @@ from koordlite.formulas.blkio import UNSET
 from koordlite.host.block import files
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Entry, FileEntry
-from koordlite.model.blocks import BlockField
+from koordlite.model.picture.blocks import BlockField
 from koordlite.model.place import Place
 
 

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import get_args
 
-from koordlite.model.blocks import BlockField
 from koordlite.model.change import KernelChange
+from koordlite.model.picture.blocks import BlockField
 from koordlite.model.place import Place, PlaceKind
 
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)

@@ -63,7 +63,8 @@ def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
 
 def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
-    from koordlite.model import node, node_notes
+    from koordlite.model import node
+    from koordlite.model.picture import node_notes
     from koordlite.model.pod import pod_reader
 
     view = ManifestCluster(folder, node_name=name, clock=RealClock()).view()

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.formulas import reservation
 from koordlite.model.node import Node
-from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod

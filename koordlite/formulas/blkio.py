@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koordlite.model.blocks import BlockField
+from koordlite.model.picture.blocks import BlockField
 from koordlite.model.slo.qos import IOConfig
 
 UNLIMITED, DEFAULT_WEIGHT = "max", "default"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from koordlite.model.blocks import BlockField
 from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.picture.blocks import BlockField
 
 CGROUP: Mapping[str, tuple[str, ...]] = {
     **{field: (field,) for field in get_args(CgroupField)},

@@ -10,19 +10,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from koordlite.model.blocks import Blocks
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.node_notes import NodeNotes
+from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
-from koordlite.model.pressure import Pressure
 from koordlite.model.slo.settings import SLO
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology

@@ -8,7 +8,7 @@ from koordlite.formulas.blkio import UNSET
 from koordlite.host.block import devices
 from koordlite.host.block import files as block_files
 from koordlite.host.bundle import Host
-from koordlite.model.blocks import ROOT, Asker, BlockField, Blocks, askers
+from koordlite.model.picture.blocks import ROOT, Asker, BlockField, Blocks, askers
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo.qos import Block

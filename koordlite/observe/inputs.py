@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from koordlite.formulas import pools, reservation
-from koordlite.model import cpuset, keys, node_notes
+from koordlite.model import cpuset, keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture import node_notes
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod

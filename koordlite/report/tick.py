@@ -9,8 +9,8 @@ from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.errors import Problem
+from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.usage import Use
-from koordlite.model.pressure import Pressure
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.faults import Faults

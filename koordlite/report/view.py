@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.model.picture.pressure import Pressure
 from koordlite.model.place import Place
-from koordlite.model.pressure import Pressure
 from koordlite.model.status.outcome import FileTrouble
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import Reaction

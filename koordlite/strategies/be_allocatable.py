@@ -15,9 +15,10 @@ from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.formulas import allocatable, node_sync, numa_shares
 from koordlite.formulas.allocatable import Terms
 from koordlite.formulas.numa_shares import MILLI, ZoneTerms
-from koordlite.model import keys, node_notes
+from koordlite.model import keys
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
+from koordlite.model.picture import node_notes
 from koordlite.model.picture.usage import Use
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings

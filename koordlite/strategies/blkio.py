@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence, Set
 from koordlite.changes import block_device
 from koordlite.changes.block_device import BlockChange
 from koordlite.formulas import blkio
-from koordlite.model.blocks import ROOT, Asker, BlockField, askers
 from koordlite.model.decision import Decision
 from koordlite.model.keys import BLKIO_QOS
+from koordlite.model.picture.blocks import ROOT, Asker, BlockField, askers
 from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from koordlite.formulas import allocatable
 from koordlite.formulas.allocatable import Sums
 from koordlite.model.node import Node
-from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from koordlite.model import duration, keys, node, node_notes, nrt
+from koordlite.model import duration, keys, node, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.picture import node_notes
 from koordlite.model.pod import pod_reader, qos, resource_spec
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo import config as slo_config

@@ -15,8 +15,8 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import Snapshot

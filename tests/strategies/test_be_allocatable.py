@@ -14,7 +14,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node, ResolvedReservation
-from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Colocation

@@ -9,8 +9,8 @@ import pytest
 
 from koordlite.formulas import blkio as formula
 from koordlite.model import keys
-from koordlite.model.blocks import Blocks
 from koordlite.model.decision import Decision
+from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.slo.qos import BlkioQOS, Block, ClassQOS, IOConfig, ResourceQOS
 from koordlite.model.slo.settings import SLO

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordlite.formulas import burst
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model import keys
-from koordlite.model.node_notes import NodeNotes
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.values import ContainerInfo
 from koordlite.model.quantity import Quantity

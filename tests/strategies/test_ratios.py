@@ -10,8 +10,8 @@ from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
-from koordlite.model.node_notes import NodeNotes
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.slo.settings import SLO, CPUNormalization, ResourceAmplification
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import Strategy, cpu_normalization, discover, resource_amplification

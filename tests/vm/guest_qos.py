@@ -34,10 +34,10 @@ from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
-from koordlite.model.blocks import ROOT, BlockField
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.picture.blocks import ROOT, BlockField
 from koordlite.model.snapshot import Snapshot
 
 BATCH = Pod("batch")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from koordlite.formulas import blkio
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
-from koordlite.model.blocks import BlockField
 from koordlite.model.file_names import BLOCK_COSTS, BLOCK_LIMITS
+from koordlite.model.picture.blocks import BlockField
 from koordlite.ports import Files
 
 

@@ -12,8 +12,8 @@ from prometheus_client.core import Metric
 
 from koordlite.changes import cgroup as cgroup_change
 from koordlite.model import keys
+from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.pod.values import ContainerInfo, Pod
-from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.metrics.families import Sample, gauge

@@ -10,9 +10,9 @@ from koordlite.formulas import allocatable, node_sync
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
-from koordlite.model.node_notes import NodeNotes
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import PriorityClass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from koordlite.formulas import node_sync, normalization
-from koordlite.model import keys, node_notes
+from koordlite.model import keys
 from koordlite.model.node import Node
+from koordlite.model.picture import node_notes
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import Colocation
 from koordlite.strategies import discover

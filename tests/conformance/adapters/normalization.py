@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from koordlite.formulas import normalization
-from koordlite.model import keys, node_notes, nrt
+from koordlite.model import keys, nrt
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node
+from koordlite.model.picture import node_notes
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from tests.conformance.adapters import adapter, shapes

@@ -10,8 +10,9 @@ import msgspec
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.formulas import node_sync
 from koordlite.kube.folder.published import Published
-from koordlite.model import keys, node_notes
-from koordlite.model.node_notes import NodeNotes
+from koordlite.model import keys
+from koordlite.model.picture import node_notes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from tests.conformance.adapters import shapes

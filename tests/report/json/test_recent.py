@@ -6,7 +6,7 @@ import json as jsons
 
 import pytest
 
-from koordlite.model.pressure import Pressure, Stall
+from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.report.history import History
 from koordlite.report.json import recent, run_report
 from koordlite.report.past import Past

@@ -17,9 +17,9 @@ from koordlite import changes
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.model.picture.groups import Process
+from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
-from koordlite.model.pressure import Pressure, Stall
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.report.metrics.collector import Metrics

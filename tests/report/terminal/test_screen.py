@@ -8,7 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
-from koordlite.model.pressure import Pressure, Stall
+from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal import screen
 from koordlite.report.tick import Tick

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.model import keys, node_notes
+from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Node
-from koordlite.model.node_notes import NodeNotes
+from koordlite.model.picture import node_notes
+from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.quantity import Quantity
 
 CPU = keys.BATCH_CPU
