@@ -1,4 +1,4 @@
-"""API servers to run the products against: the sandbox's always, a real one where KUBEBUILDER_ASSETS names it."""
+"""API servers to run the products against: the tests' own always, a real one where KUBEBUILDER_ASSETS names it."""
 
 from __future__ import annotations
 
@@ -119,6 +119,14 @@ def _until_served(api: Api, path: str, item: dict[str, Any]) -> None:
             return
 
 
+@pytest.fixture
+def certified(tmp_path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path, Callable[[int], dict[str, Any]]]:
+    """A certificate as the real server gets one, its key, and how the kubeconfig for a port names it."""
+    certificate, key = tmp_path / "serving.crt", tmp_path / "serving.key"
+    _make_certificate(certificate, key)
+    return certificate, key, lambda port: _document(port, certificate)
+
+
 def documents(folder: str) -> list[dict[str, Any]]:
     """The objects of a folder of manifests."""
     texts = [path.read_text() for path in sorted((ROOT / folder).glob("*.yaml"))]
@@ -133,13 +141,14 @@ def _real(folder: pathlib.Path) -> Iterator[dict[str, Any]]:
         pytest.skip(f"{ASSETS} does not name a folder with etcd and kube-apiserver")
     etcd, port = _free_port(), _free_port()
     peer = _free_port()
-    key, tokens = folder / "sa.key", folder / "tokens.csv"
+    key, tokens, certificate = folder / "sa.key", folder / "tokens.csv", folder / "serving.crt"
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    _make_certificate(certificate, folder / "serving.key")
     tokens.write_text(f"{_TOKEN},admin,admin,system:masters\n")
     with contextlib.ExitStack() as stack:
         _running(stack, f"{assets}/etcd", *_etcd(folder, etcd, peer))
         _running(stack, f"{assets}/kube-apiserver", *_apiserver(folder, key, tokens, etcd=etcd, port=port))
-        document = _document(port)
+        document = _document(port, certificate)
         _wait_until_ready(folder, document)
         yield document
 
@@ -156,7 +165,8 @@ def _apiserver(folder: pathlib.Path, key: pathlib.Path, tokens: pathlib.Path, *,
         "etcd-servers": f"http://127.0.0.1:{etcd}",
         "bind-address": "127.0.0.1",
         "secure-port": str(port),
-        "cert-dir": str(folder / "certificates"),
+        "tls-cert-file": str(folder / "serving.crt"),
+        "tls-private-key-file": str(folder / "serving.key"),
         "service-account-issuer": "https://e2e.invalid",
         "service-account-key-file": str(key),
         "service-account-signing-key-file": str(key),
@@ -168,8 +178,14 @@ def _apiserver(folder: pathlib.Path, key: pathlib.Path, tokens: pathlib.Path, *,
     return [f"--{name}={value}" for name, value in names.items()]
 
 
-def _document(port: int) -> dict[str, Any]:
-    cluster = {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True}
+def _make_certificate(certificate: pathlib.Path, key: pathlib.Path) -> None:
+    """One for loopback that vouches for itself: clients verify it, as an unverified connection is a warning."""
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=e2e -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*words.split(), "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+
+
+def _document(port: int, certificate: pathlib.Path) -> dict[str, Any]:
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
