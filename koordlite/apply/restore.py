@@ -25,7 +25,6 @@ from koordlite.host.journal.journal import (
     MountMade,
     OOMScoreFound,
     TasksMoved,
-    TopologyNote,
 )
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
@@ -81,8 +80,6 @@ def _stays(entry: Entry, staying: Collection[str]) -> bool:
     match entry:
         case GroupMade() | TasksMoved() | MountMade():
             return "resctrl" in staying
-        case TopologyNote():
-            return "topologyReport" in staying
         case FileEntry(strategy=""):
             # A set that was copied from one of ours when its group was made.
             return not {"cpuSuppress", "cpusetPools"}.isdisjoint(staying)
@@ -139,8 +136,6 @@ def _found(entry: Entry) -> str:
             return "(unmounted)" if isinstance(entry, MountMade) else "(removed)"
         case TasksMoved(group=group):
             return group or "root group"
-        case TopologyNote(previous=previous):
-            return previous or "(removed)"
         case _:
             return promises.describe(entry)
 

@@ -15,7 +15,6 @@ its own timer does."""
 
 _KIB = 1024
 _BUSY_COLUMNS = (0, 1, 2, 5, 6)
-_CPU_LINE = re.compile(rb"cpu\d+ ", re.ASCII)
 _PROCESS = re.compile(rb"(\d+) \((.*)\) ([A-Za-z]) (\d+) (\d+)(?:\s|\Z)", re.ASCII | re.DOTALL)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -80,14 +79,6 @@ def node_cpu_ticks(files: Files) -> NodeTicks:
     if len(fields) < 8 or fields[0] != b"cpu":
         raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
     return NodeTicks(sum(kernel_number.parse(fields[1 + column]) for column in _BUSY_COLUMNS))
-
-
-def cpu_ticks(files: Files) -> dict[int, int]:
-    """Busy ticks of each CPU by its number, counted as `node_cpu_ticks` does; ValueError without a line of any CPU."""
-    rows = [line.split() for line in files.read("/proc/stat").splitlines() if _CPU_LINE.match(line)]
-    if not rows or any(len(row) < 8 for row in rows):
-        raise ValueError("/proc/stat has no lines `cpu0`, `cpu1`, … of at least 7 numbers")
-    return {int(row[0][3:]): sum(kernel_number.parse(row[1 + column]) for column in _BUSY_COLUMNS) for row in rows}
 
 
 def memory(files: Files) -> MemInfo:

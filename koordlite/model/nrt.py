@@ -149,11 +149,6 @@ def encode_cpu_basic_info(info: CPUBasicInfo) -> str:
     return _encode(info)
 
 
-def decode_cpu_basic_info(text: str, owner: str) -> CPUBasicInfo:
-    """What the CPUs are, as object `owner` carries it."""
-    return _decode(text, CPUBasicInfo | None, owner, keys.CPU_BASIC_INFO) or CPUBasicInfo()
-
-
 def encode_cpu_manager_policy(policy: CPUManagerPolicy) -> str:
     """Text of `keys.CPU_MANAGER_POLICY`; `{}` when kubelet was not asked."""
     return _encode(msgspec.structs.replace(policy, reserved_cpus=_or_default(policy.reserved_cpus)))

@@ -63,7 +63,6 @@ class Files:
     "read",
     [
         pytest.param(lambda: procfs.node_cpu_ticks(Files(b"cpu %s 2 3 4 5 6 7 8\n" % LONG)), id="/proc/stat"),
-        pytest.param(lambda: procfs.cpu_ticks(Files(b"cpu0 %s 2 3 4 5 6 7 8\n" % LONG)), id="/proc/stat by CPU"),
         pytest.param(lambda: procfs.memory(Files(b"MemTotal: %s kB\nMemAvailable: 1 kB\n" % LONG)), id="meminfo"),
         pytest.param(lambda: procfs.start_time(Files(b"1 (x) S 1 1"), 1), id="a process cut off"),
     ],

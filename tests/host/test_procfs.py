@@ -91,21 +91,6 @@ def test_this_machine_agrees_with_the_c_library() -> None:
         assert any(mount.point == "/proc" for mount in procfs.mounts(files))
 
 
-PER_CPU = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 4 100 100 8 16 99 99 99\ncpu3 1 0 0 7 0 0 0 0\n"
-
-
-def test_each_cpu_has_the_same_columns_counted_as_the_machine(machine: Rooted) -> None:
-    machine.plant({"/proc/stat": PER_CPU})
-    assert procfs.cpu_ticks(machine) == {0: 31, 3: 1}
-
-
-@pytest.mark.parametrize("text", ["cpu  9 9 9 9 9 9 9 9 9 9\n", "cpu0 1 2 3\n", "cpu0 1 2 x 4 5 6 7\n"])
-def test_a_stat_file_without_lines_of_cpus_is_refused(machine: Rooted, text: str) -> None:
-    machine.plant({"/proc/stat": text})
-    with pytest.raises(ValueError, match=r"cpu0|invalid literal"):
-        procfs.cpu_ticks(machine)
-
-
 @pytest.mark.parametrize(
     ("raw", "found"),
     [

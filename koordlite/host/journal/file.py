@@ -16,7 +16,6 @@ from koordlite.changes import (
     resctrl_group,
     resctrl_mount,
     resctrl_tasks,
-    topology_annotation,
     zone_resource,
 )
 from koordlite.model.errors import JournalError
@@ -155,21 +154,9 @@ class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
         return zone_resource.PLACE.place(self.zone, self.resource)
 
 
-class TopologyNote(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="topology"):
-    """An annotation of the node's NodeResourceTopology before us; None when there was none."""
-
-    key: str
-    previous: str | None
-
-    @property
-    def place(self) -> Place:
-        """The place as `TopologyChange` names it."""
-        return topology_annotation.PLACE.place(self.key)
-
-
 ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
 """What a cluster has to take back."""
-Entry = FileEntry | GroupMade | TasksMoved | MountMade | OOMScoreFound | ClusterEntry | TopologyNote
+Entry = FileEntry | GroupMade | TasksMoved | MountMade | OOMScoreFound | ClusterEntry
 _DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved, MountMade, OOMScoreFound)
 
 

@@ -23,7 +23,6 @@ from koordlite.host.journal.file import (
     NodeResource,
     OOMScoreFound,
     TasksMoved,
-    TopologyNote,
     ZoneAmount,
 )
 from koordlite.host.journal.lock import Lock
@@ -41,7 +40,6 @@ __all__ = [
     "NodeResource",
     "OOMScoreFound",
     "TasksMoved",
-    "TopologyNote",
     "ZoneAmount",
     "is_emulated",
     "read",

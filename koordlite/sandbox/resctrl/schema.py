@@ -106,10 +106,6 @@ class Columns:
         """The content of `size`: bytes of cache each mask stands for; bandwidth as it is."""
         return "".join(self._line(each.name, _sizes(each, closid, layout)) for each in schemas)
 
-    def uninitialized(self, schemas: Iterable[Schema]) -> str:
-        """The content of `schemata` of a group that waits for a region to lock."""
-        return "".join(f"{each.name}:uninitialized\n" for each in schemas)
-
     def _line(self, name: str, values: Iterable[str]) -> str:
         return f"{name:>{self.name}}:{';'.join(values)}\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from koordlite.formulas import allocatable
@@ -191,8 +192,12 @@ def totals(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 def _ticks(text: str | None) -> dict[str, int]:
-    found = procfs.cpu_ticks(machine.of_texts({"/proc/stat": text}))
-    return {str(cpu): ticks for cpu, ticks in found.items()}
+    """Busy ticks of each CPU: the columns of the machine's line, for each line of a CPU."""
+    lines = (text or "").splitlines()
+    single = {line.split()[0][3:]: f"cpu {line.partition(' ')[2]}" for line in lines if re.match(r"cpu\d", line)}
+    if not single:
+        raise ValueError("/proc/stat has no line of a CPU")
+    return {cpu: procfs.node_cpu_ticks(machine.of_texts({"/proc/stat": line})).busy for cpu, line in single.items()}
 
 
 def _group(given: Any) -> tuple[Any, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from koordlite.formulas import normalization
 from koordlite.model import keys, nrt
 from koordlite.model.errors import InputError
@@ -48,8 +50,8 @@ def amplification(given: Any, expect: Any) -> tuple[Any, Any]:
 def _machine(given: Any) -> nrt.CPUBasicInfo | None:
     """None for what is not said, and for what cannot be read."""
     try:
-        return nrt.decode_cpu_basic_info(given["cpuBasicInfo"], "nrt") if given.get("cpuBasicInfo") else None
-    except InputError:
+        return msgspec.json.decode(given["cpuBasicInfo"], type=nrt.CPUBasicInfo) if given.get("cpuBasicInfo") else None
+    except msgspec.DecodeError:
         return None
 
 

@@ -137,7 +137,7 @@ def _picture(given: Any) -> tuple[snapshot.Snapshot, objects.NodeObject, objects
         average=QUIET,
         resctrl=Resctrl(absent="not in this picture"),
         published=_published(before),
-        cpu_info=nrt.decode_cpu_basic_info(json.dumps(given.get("basicInfo") or {}), "node"),
+        cpu_info=msgspec.convert(given.get("basicInfo") or {}, nrt.CPUBasicInfo),
     )
     return seen, described, before
 

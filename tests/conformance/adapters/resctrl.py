@@ -17,11 +17,12 @@ from koordlite.model.slo.qos import ClassQOS, ResctrlQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.resctrl import bandwidth as schemata_bandwidth
 from koordlite.resctrl import info as resctrl_info
-from koordlite.resctrl import masks, overlay, schemata, shares
+from koordlite.resctrl import masks, schemata, shares
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.shares import Shares
 from koordlite.resctrl.values import CACHES, BandwidthCapability, CacheCapability, ControlGroup, Resctrl
 from koordlite.strategies import resctrl
+from tests.conformance import overlay
 from tests.conformance.adapters import adapter, shapes
 
 ROOT = "/sys/fs/resctrl"

@@ -21,7 +21,6 @@ from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.resctrl_group import ResctrlGroupChange
 from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.zone_resource import ZoneResourceChange
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import (
@@ -31,7 +30,6 @@ from koordlite.host.journal.journal import (
     NodeAnnotation,
     NodeResource,
     TasksMoved,
-    TopologyNote,
     ZoneAmount,
 )
 from koordlite.model.cpuset import CPUSet
@@ -50,7 +48,6 @@ ALL_KINDS = (
     GroupMade(group="BE"),
     TasksMoved(tid=7, start_time=99, group=""),
     NodeResource(resource="kubernetes.io/batch-cpu", previous=None),
-    TopologyNote(key="k", previous="{}"),
     NodeAnnotation(key="k", previous="text"),
     ZoneAmount(zone="node-0", resource="r", previous=ZoneResource(name="r", allocatable=4)),
 )
@@ -85,7 +82,6 @@ def test_no_byte_is_lost(raw: bytes) -> None:
         (found("resctrl/", b"L3:0=f\n", "L3"), SchemataChange("", "L3", {0: 1})),
         (GroupMade(group="BE"), ResctrlGroupChange("BE")),
         (NodeResource(resource="r", previous=1), NodeResourceChange("r", 2)),
-        (TopologyNote(key="k", previous=None), TopologyChange("k", "v")),
         (NodeAnnotation(key="k", previous=None), NodeAnnotationChange("k", "v")),
         (ZoneAmount(zone="z", resource="r", previous=None), ZoneResourceChange("z", "r", None)),
     ],

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import numa_zones
-from koordlite.formulas.numa_zones import Released
 from koordlite.model.quantity import Quantity
+from tests.conformance import numa_zones
+from tests.conformance.numa_zones import Released
 
 Zones = dict[int, dict[str, Quantity]]
 

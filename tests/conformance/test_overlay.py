@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.resctrl import overlay
+from tests.conformance import overlay
 
 
 @pytest.mark.parametrize(
