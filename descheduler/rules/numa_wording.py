@@ -15,7 +15,7 @@ _FACTS = {
     "MemsSpanNUMA": "may take memory from NUMA {nodes} as well",
     "DeviceRemote": "devices {devices} are on another NUMA node",
     "PodSpansNUMA": "its containers are on NUMA {nodes}",
-    "PolicyMismatch": "the node runs topology manager {node}, CPU manager {cpuManagerPolicy}",
+    "PolicyMismatch": "the node runs topology manager {topologyManagerPolicy}, CPU manager {cpuManagerPolicy}",
 }
 
 

@@ -19,6 +19,10 @@ _SINGLE = "single-numa-node"
 _NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 
 
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+"""As kubelet reads the options of its CPU manager (Go's `ParseBool`)."""
+
+
 def reserved_cpus(
     reported: Report,
     written: Reservation | None,
@@ -37,7 +41,7 @@ def reserved_cpus(
         koordinator=cpus,
         source=source,
         kubelet=reported.cpu_manager.reserved_cpus,
-        strict=reported.cpu_manager.options.get("strict-cpu-reservation") == "true",
+        strict=reported.cpu_manager.options.get("strict-cpu-reservation") in _TRUE,
         system=system.cpuset if system and system.exclusive else EMPTY,
         crane=reported.by_crane,
     )

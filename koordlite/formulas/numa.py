@@ -135,12 +135,21 @@ def pod_spans(containers: Iterable[ContainerPlacement], topology: Topology) -> V
 
 def policy_mismatch(*, wanted: str, node_policy: str, cpu_manager_policy: str) -> Violation | None:
     """A pod that asks for a topology manager policy (annotation `volcano.sh/numa-topology-policy`) on a node where
-    kubelet runs another one, or none for CPUs. Empty words mean nothing was asked, or is known."""
+    kubelet runs another one, or whose CPU manager aligns nothing. Empty words mean nothing was asked, or is known.
+
+    `node` in the evidence is what stands in the way: the other policy, or `cpu-manager-none`.
+    """
     if wanted in ("", "none") or not node_policy or not cpu_manager_policy:
         return None
     if cpu_manager_policy == "static" and wanted == node_policy:
         return None
-    evidence = {"pod": wanted, "node": node_policy, "cpuManagerPolicy": cpu_manager_policy}
+    node = node_policy if cpu_manager_policy == "static" else f"cpu-manager-{cpu_manager_policy}"
+    evidence = {
+        "pod": wanted,
+        "node": node,
+        "topologyManagerPolicy": node_policy,
+        "cpuManagerPolicy": cpu_manager_policy,
+    }
     return Violation(WHOLE_POD, "PolicyMismatch", "hard", evidence)
 
 

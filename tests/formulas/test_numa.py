@@ -127,6 +127,19 @@ def test_policy_mismatch(wanted: str, node: str, cpu: str, wrong: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("node", "cpu", "named"),
+    [
+        pytest.param("best-effort", "static", "best-effort", id="another topology policy"),
+        pytest.param("single-numa-node", "none", "cpu-manager-none", id="a CPU manager that aligns nothing"),
+        pytest.param("best-effort", "none", "cpu-manager-none", id="both: nothing is aligned"),
+    ],
+)
+def test_policy_mismatch_names_what_stands_in_the_way(node: str, cpu: str, named: str) -> None:
+    found = numa.policy_mismatch(wanted="single-numa-node", node_policy=node, cpu_manager_policy=cpu)
+    assert found is not None and found.evidence["node"] == named
+
+
+@pytest.mark.parametrize(
     ("placed", "strict", "severity"),
     [
         pytest.param(koordinator(cpuset="0-3"), True, "hard", id="an exclusive container has to move"),

@@ -49,7 +49,6 @@ def test_what_stands_already_is_written_once_a_minute_at_most(bench: Bench) -> N
     ("status", "words"),
     [
         (403, "nodes/status"),
-        (404, "registered under this name"),
         (409, "who else writes"),
         (422, "which field"),
         (401, "credentials"),
@@ -63,6 +62,17 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated_each_tick(bench: Bench, s
         with pytest.raises(InputError, match=words):
             cluster.publish([NodeResourceChange(BATCH, 5000)])
     assert bench.asked("patch", "nodes/status") == 1
+
+
+def test_a_node_that_is_gone_meanwhile_is_no_error(bench: Bench) -> None:
+    cluster = bench.cluster()
+    bench.server.faults.add(Fault(verb="watch", resource="nodes", status=503, times=None))
+    assert cluster.view().node is not None
+    bench.server.faults.add(Fault(verb="patch", resource="nodes/status", status=404, times=1))
+    cluster.publish([NodeResourceChange(BATCH, 5000)])
+    assert bench.asked("patch", "nodes/status") == 1
+    cluster.publish([NodeResourceChange(BATCH, 5000)])
+    assert bench.node()["status"]["allocatable"][BATCH] == "5k", "and when it is back, it is written again"
 
 
 def test_a_node_made_again_is_told_as_such(bench: Bench) -> None:

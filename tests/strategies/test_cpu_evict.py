@@ -373,3 +373,21 @@ def test_each_strategy_needs_the_capacity_of_its_own_resource_only(build: Any, k
     bare = Node(name="n", capacity={known: amounts[known]}, allocatable=amounts)
     seen = picture(build, (batch("a", 0),), usage(8000, {"a": 8000}), node=bare)
     assert evicted(decide(seen, "cpu_evict")) == (["a"] if known == "cpu" else [])
+
+
+def test_the_eviction_priority_comes_before_the_priority(build: Any) -> None:
+    """An annotation that is unset or no number counts as 0, between the negative and the positive ones."""
+
+    def asked(name: str, text: str | None, priority: int) -> Pod:
+        return batch(name, 0, priority, annotations={} if text is None else {keys.EVICTION_PRIORITY: text})
+
+    pods = (
+        asked("hundred", "100", 120),
+        asked("negative", "-1", 5000),
+        asked("unset", None, 100),
+        asked("invalid", "no number", 120),
+    )
+    seen = picture(build, pods, usage(8000, {pod.uid: 500 for pod in pods}))
+    decisions = decide(seen, "cpu_evict", max_evictions_per_round=9)
+    ranks = {d.subject.rpartition("/")[2]: int(d.evidence["rank"]) for d in decisions if "rank" in d.evidence}
+    assert sorted(ranks, key=lambda name: ranks[name]) == ["negative", "unset", "invalid", "hundred"]

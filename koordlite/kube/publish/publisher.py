@@ -101,7 +101,12 @@ class Publisher:
             return
         body = node_patch.patch(changes, uid=held.metadata.uid if held else "")
         path = f"/api/v1/nodes/{self._name}/status"
-        self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
+        try:
+            self._node.written(self._api.request("PATCH", path, body=body, content_type=MERGE).body)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND or held is None:
+                raise
+            return  # The node is gone, and the watch is about to say so: there is nothing to write to, and no error.
         self._past["node"].written_at = self._monotonic()
 
     def _write_topology(self, changes: Sequence[TopologyPart]) -> None:

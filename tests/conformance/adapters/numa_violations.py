@@ -131,7 +131,10 @@ def _notes(node: Any, pod: Any) -> dict[str, str]:
 
 def _options(kubelet: Any) -> dict[str, str]:
     """Strict reservation, as an option of the CPU manager or as a switch of its own."""
-    written = {**kubelet, **(kubelet.get("cpuManagerPolicyOptions") or {})}
+    given = kubelet.get("cpuManagerPolicyOptions") or kubelet.get("options") or {}
+    if not isinstance(given, dict):
+        given = {text.partition("=")[0]: text.partition("=")[2] or "true" for text in given}
+    written = {**kubelet, **given}
     strict = [str(value).lower() for key, value in written.items() if key.lower().startswith("strict")]
     return {"strict-cpu-reservation": strict[0]} if strict else {}
 
