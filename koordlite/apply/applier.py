@@ -77,7 +77,7 @@ class Applier:
                 entries += self._entries(change, plan.owners.get(change.place, ""), made, seen)
             except (OSError, ValueError) as error:
                 # What cannot be read could not be put back, so it is not written either.
-                unread[change.place] = AppliedStep(change.place, writer.describe(change), False, writer.words(error))
+                unread[change.place] = AppliedStep(change.place, change.describe(), False, writer.words(error))
         moved = {c.group for c in due if isinstance(c, CgroupChange) and c.field == inherited.FIELD}
         entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place, self._lately)
         self._record(entries, seen)
@@ -165,7 +165,7 @@ class Applier:
             self._journal.forget({step.place for step in steps} - {step.place for step in refused})
         except JournalError as unwritten:
             error = error or str(unwritten)
-        return AppliedStep(change.place, resctrl.describe(change), not error, error)
+        return AppliedStep(change.place, change.describe(), not error, error)
 
     def _write(self, change: Change) -> AppliedStep:
         if isinstance(change, ResctrlReturn):
@@ -237,7 +237,7 @@ class Applier:
             self._foreign.unsure(change.place) if change.place in errors else self._foreign.wrote(change)
         seconds = self._host.clock.monotonic() - started
         found = [(c, errors.get(c.place, "")) for c in changes]
-        return [AppliedStep(c.place, writer.describe(c), not error, error, seconds) for c, error in found]
+        return [AppliedStep(c.place, c.describe(), not error, error, seconds) for c, error in found]
 
 
 def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[Place, Found]]:

@@ -118,4 +118,4 @@ class Evictions:
 
 
 def _failed(pod: EvictPod, error: str, seconds: float = 0.0) -> AppliedStep:
-    return AppliedStep(pod.place, writer.describe(pod), False, error, seconds)
+    return AppliedStep(pod.place, pod.describe(), False, error, seconds)

@@ -17,7 +17,6 @@ from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMad
 from koordlite.model.change import Change, ResctrlChange
 from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep
-from koordlite.resctrl import schemata
 from koordlite.resctrl.values import ROOT
 
 THERE = "was there already"
@@ -100,7 +99,7 @@ def without_group(change: Change, done: Iterable[AppliedStep]) -> AppliedStep | 
     for step in done:
         if step.place == needed and (not step.ok or step.value == THERE):
             why = f"its group {THERE}: it is looked at first" if step.ok else "its group was not made"
-            return AppliedStep(change.place, describe(change), False, why)
+            return AppliedStep(change.place, change.describe(), False, why)
     return None
 
 
@@ -110,29 +109,14 @@ def write(host: Host, change: ResctrlChange) -> str:
         case ResctrlMountChange():
             host.resctrl.mount()
         case ResctrlGroupChange(group):
-            return describe(change) if host.resctrl.make_group(group) else THERE
+            return change.describe() if host.resctrl.make_group(group) else THERE
         case SchemataChange(group, resource, values):
             host.resctrl.write_schemata(group, {resource: values})
         case TasksChange(group, tids, cgroups):
             return str(host.resctrl.move_all(group, lambda: _members(host, cgroups), known=tids))
         case ResctrlReturn():
             raise TypeError(f"{change.place} is undone by the journal, not written")
-    return describe(change)
-
-
-def describe(change: ResctrlChange) -> str:
-    """The value of a change in one line."""
-    match change:
-        case SchemataChange(resource=resource, values=values):
-            return schemata.line(resource, values).partition(":")[2]
-        case TasksChange(tids=tids):
-            return f"{len(tids)} threads"
-        case ResctrlReturn():
-            return "as found"
-        case ResctrlMountChange():
-            return "mounted"
-        case _:
-            return "made"
+    return change.describe()
 
 
 def _members(host: Host, cgroups: Iterable[str]) -> list[int]:

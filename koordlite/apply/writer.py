@@ -7,7 +7,6 @@ import errno
 from koordlite.apply import block, resctrl, system
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.eviction import EvictPod
 from koordlite.changes.oom_score import OOMScoreChange
 from koordlite.changes.system_file import SystemFileChange
 from koordlite.host import sysfs
@@ -30,7 +29,7 @@ def write(host: Host, change: Change) -> AppliedStep:
     except (OSError, ValueError) as error:
         if isinstance(change, CgroupChange | BlockChange) and _went(host, change, error):
             return AppliedStep(change.place, GONE)
-        return AppliedStep(change.place, describe(change), False, words(error), host.clock.monotonic() - started)
+        return AppliedStep(change.place, change.describe(), False, words(error), host.clock.monotonic() - started)
     return AppliedStep(change.place, value, seconds=host.clock.monotonic() - started)
 
 
@@ -59,18 +58,6 @@ def words(error: OSError | ValueError) -> str:
     return f"{name}: {error.strerror}{where}"
 
 
-def describe(change: Change) -> str:
-    """The value of a change in one line."""
-    match change:
-        case _ if isinstance(change, ResctrlChange):
-            return resctrl.describe(change)
-        case CgroupChange(value=value):
-            return str(value)
-        case EvictPod(reason=reason):
-            return f"evicted: {reason}"
-    return str(getattr(change, "value", ""))
-
-
 def _write(host: Host, change: Change) -> str:
     match change:
         case CgroupChange(group, "cpuset.cpus", CPUSet() as cpus):
@@ -82,10 +69,10 @@ def _write(host: Host, change: Change) -> str:
         case BlockChange():
             block.write(host, change)
         case SystemFileChange() | OOMScoreChange():
-            return describe(change) if system.write(host, change) else GONE
+            return change.describe() if system.write(host, change) else GONE
         case _:
             raise TypeError(f"{change.place} is not the kernel's")
-    return describe(change)
+    return change.describe()
 
 
 def _write_set(host: Host, group: str, cpus: CPUSet) -> str:

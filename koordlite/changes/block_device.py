@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, get_args
 
-from koordlite.model.change import KernelChange
+from koordlite.model.change import Change, KernelChange
 from koordlite.model.picture.blocks import BlockField
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
 
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)
@@ -25,6 +27,9 @@ PLACE = PlaceKind(
 class BlockChange(KernelChange):
     """Give `field` of the cgroup `group` the `value` for the disk `device` (`MAJOR:MINOR`)."""
 
+    # A kernel weighs the use of a disk only after it was told how to.
+    rank: ClassVar[int] = 20
+
     group: str
     device: str
     field: BlockField
@@ -37,3 +42,12 @@ class BlockChange(KernelChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.group, self.device, self.field)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
+
+    @classmethod
+    def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
+        """From the top: the root has the model that weights need."""
+        return sorted(changes, key=lambda change: change.place.part("cgroup").count("/"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, get_args
 
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.change import KernelChange
+from koordlite.model.change import Change, KernelChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
@@ -23,9 +24,18 @@ PLACE = PlaceKind(
 )
 
 
+UNLIMITED = -1
+_UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED}
+"""What a kernel has where nobody wrote; 0 for the others."""
+_BY_LEVEL = ("memory.high", "memory.low", "memory.min")
+_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", *_BY_LEVEL})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class CgroupChange(KernelChange):
     """Give `field` of the cgroup `group` (path below the cgroup root, `kubepods/besteffort`) the `value`."""
+
+    rank: ClassVar[int] = 10
 
     group: str
     field: CgroupField
@@ -38,6 +48,21 @@ class CgroupChange(KernelChange):
         """What is changed, for messages and for finding two writers of one file."""
         return PLACE.place(self.group, self.field)
 
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
+
+    @classmethod
+    def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
+        """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom."""
+        files = [change for change in changes if isinstance(change, CgroupChange)]
+        return (
+            *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
+            *_move_bandwidth(files, cgroups),
+            *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
+            *_others(files),
+        )
+
 
 def present(cgroup: Cgroup, field: str) -> CPUSet | int | None:
     """What stands in the file of `field`; None where it is absent or nobody asked to see it."""
@@ -48,3 +73,75 @@ def present(cgroup: Cgroup, field: str) -> CPUSet | int | None:
             return cgroup.quota_us
         case _:
             return cgroup.values.get(field)
+
+
+def _depth(change: CgroupChange) -> tuple[int, str]:
+    return change.group.count("/"), change.group
+
+
+def _move_sets(changes: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    top_down = sorted(changes, key=_depth)
+    wide = {c.group: _widened(c, cgroups) for c in top_down}
+    widen = [dataclasses.replace(c, value=wide[c.group]) for c in top_down if wide[c.group] != _present(c, cgroups)]
+    narrow = [c for c in reversed(top_down) if c.value != wide[c.group]]
+    return [*widen, *narrow]
+
+
+def _widened(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
+    """Old and new together. For an empty set that is the new one: on v1 it is filled from the top as well."""
+    assert isinstance(change.value, CPUSet)
+    return _present(change, cgroups) | change.value
+
+
+def _present(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
+    cgroup = cgroups.get(change.group)
+    return (cgroup.cpuset if cgroup else None) or CPUSet()
+
+
+def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """The kernel refuses a burst above the quota, whichever of the two is written last."""
+    more_quota, less_quota = _passes(files, "cpu.quota", cgroups)
+    more_burst, less_burst = _passes(files, "cpu.burst", cgroups)
+    return [*more_quota, *less_burst, *less_quota, *more_burst]
+
+
+def _move_levels(files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """First what shrinks: one child may take what another gives up, while their parent has no more for both."""
+    grow, shrink = _passes(files, field, cgroups)
+    return [*shrink, *grow]
+
+
+def _passes(
+    files: Sequence[CgroupChange], field: str, cgroups: Mapping[str, Cgroup]
+) -> tuple[list[CgroupChange], list[CgroupChange]]:
+    """What grows, from the top, and what shrinks, from the bottom."""
+    top_down = sorted((c for c in files if c.field == field), key=_depth)
+    growing = [_grows(c, cgroups) for c in top_down]
+    grow = [c for c, grows in zip(top_down, growing, strict=True) if grows]
+    shrink = [c for c, grows in zip(top_down, growing, strict=True) if not grows]
+    return grow, shrink[::-1]
+
+
+def _grows(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> bool:
+    assert isinstance(change.value, int)
+    present = _present_number(change, cgroups.get(change.group))
+    if UNLIMITED in (change.value, present):
+        return change.value == UNLIMITED
+    return change.value > present
+
+
+def _present_number(change: CgroupChange, cgroup: Cgroup | None) -> int:
+    unset = _UNSET.get(change.field, 0)
+    if cgroup is None:
+        return unset
+    if change.field == "cpu.quota":
+        return unset if cgroup.quota_us is None else cgroup.quota_us
+    return cgroup.values.get(change.field, unset)
+
+
+def _others(files: Sequence[CgroupChange]) -> list[CgroupChange]:
+    """From the top. An idle group takes no shares: it stops being idle before, and becomes idle after."""
+    plain = sorted((c for c in files if c.field not in _IN_PASSES), key=_depth)
+    waking = [c for c in plain if c.field == "cpu.idle" and c.value == 0]
+    resting = [c for c in plain if c.field == "cpu.idle" and c.value != 0]
+    return [*waking, *(c for c in plain if c.field != "cpu.idle"), *resting]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.model.change import Change
 from koordlite.model.place import Place, PlaceKind
@@ -22,6 +23,9 @@ PLACE = PlaceKind(
 class EvictPod(Change):
     """Ask the cluster's Eviction API to evict one pod. What became of it, `Snapshot.evicted` says afterwards."""
 
+    # What cannot be undone comes last, when all else has been tried.
+    rank: ClassVar[int] = 90
+
     namespace: str
     name: str
     uid: str
@@ -32,3 +36,7 @@ class EvictPod(Change):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.namespace, self.name, self.uid)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return f"evicted: {self.reason}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
 from koordlite.model.change import NodeChange
 from koordlite.model.place import Place, PlaceKind
@@ -25,6 +26,8 @@ PLACE = PlaceKind(
 class NodeAnnotationChange(NodeChange):
     """Give the annotation `key` of the Node the text `value`; None removes it."""
 
+    rank: ClassVar[int] = 41
+
     key: str
     value: str | None
 
@@ -32,6 +35,10 @@ class NodeAnnotationChange(NodeChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.key)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
 
     @property
     def annotations(self) -> Mapping[str, str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
 from koordlite.model.change import NodeChange
 from koordlite.model.place import Place, PlaceKind
@@ -26,6 +27,8 @@ PLACE = PlaceKind(
 class NodeResourceChange(NodeChange):
     """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
 
+    rank: ClassVar[int] = 40
+
     resource: str
     value: int | None
 
@@ -33,6 +36,10 @@ class NodeResourceChange(NodeChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.resource)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
 
     @property
     def amounts(self) -> Mapping[str, int | None]:

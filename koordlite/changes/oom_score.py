@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.model.change import KernelChange
 from koordlite.model.place import Place, PlaceKind
@@ -22,6 +23,8 @@ PLACE = PlaceKind(
 class OOMScoreChange(KernelChange):
     """Give the process `pid`, started at `start_time` (clock ticks since boot), this `oom_score_adj`."""
 
+    rank: ClassVar[int] = 60
+
     pid: int
     start_time: int
     value: int
@@ -32,3 +35,7 @@ class OOMScoreChange(KernelChange):
     def place(self) -> Place:
         """What is changed; the start tells a process from a later one with the same number."""
         return PLACE.place(str(self.pid), str(self.start_time))
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.model.change import ResctrlChange
 from koordlite.model.place import Place, PlaceKind
@@ -25,9 +26,15 @@ PLACE = PlaceKind(
 class ResctrlGroupChange(ResctrlChange):
     """Make the group `group` if it is absent: a control group, or `CONTROL/mon_groups/NAME` for monitoring."""
 
+    rank: ClassVar[int] = 31
+
     group: str
 
     @property
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.group)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return "made"

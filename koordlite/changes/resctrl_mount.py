@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.model.change import ResctrlChange
 from koordlite.model.place import Place, PlaceKind
@@ -22,7 +23,13 @@ PLACE = PlaceKind(
 class ResctrlMountChange(ResctrlChange):
     """Mount the resctrl file system where it belongs, without options."""
 
+    rank: ClassVar[int] = 30
+
     @property
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place()
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return "mounted"

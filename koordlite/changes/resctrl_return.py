@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
@@ -24,9 +25,16 @@ class ResctrlReturn(ResctrlChange):
     """Undo what we did to resctrl group `group`: threads to where they were found, values as found, and the group is
     removed if we made it."""
 
+    # Threads that leave a group of ours for another are out before the group is given back.
+    rank: ClassVar[int] = 34
+
     group: str
 
     @property
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.group)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return "as found"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
 from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
 from koordlite.model.place import Place, PlaceKind
+from koordlite.resctrl import schemata
 from koordlite.resctrl.values import BANDWIDTHS, CACHES
 
 RESOURCES = (*CACHES, *BANDWIDTHS)
@@ -26,6 +28,8 @@ PLACE = PlaceKind(
 class SchemataChange(ResctrlChange):
     """Give `resource` (L3, L3CODE, L3DATA, L2, MB, SMBA) of resctrl group `group` these values by cache id."""
 
+    rank: ClassVar[int] = 32
+
     group: str
     resource: str
     values: Mapping[int, int]
@@ -34,3 +38,7 @@ class SchemataChange(ResctrlChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.group, self.resource)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return schemata.line(self.resource, self.values).partition(":")[2]

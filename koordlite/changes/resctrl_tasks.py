@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.changes.resctrl_group import NAME
 from koordlite.model.change import ResctrlChange
@@ -33,6 +34,8 @@ THREAD = PlaceKind(
 class TasksChange(ResctrlChange):
     """Move these threads into resctrl group `group` (empty: the root group)."""
 
+    rank: ClassVar[int] = 33
+
     group: str
     tids: tuple[int, ...]
     cgroups: tuple[str, ...] = ()
@@ -42,3 +45,7 @@ class TasksChange(ResctrlChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.group)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return f"{len(self.tids)} threads"

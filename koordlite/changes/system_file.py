@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from koordlite.formulas.system_settings import FEATURES, PATHS
 from koordlite.model.change import KernelChange
@@ -23,6 +24,8 @@ PLACE = PlaceKind(
 class SystemFileChange(KernelChange):
     """Give the kernel setting `name` (`vm.min_free_kbytes`, a key of `host.system_files`) the text `value`."""
 
+    rank: ClassVar[int] = 60
+
     name: str
     value: str
     gives_back: bool = False
@@ -32,3 +35,7 @@ class SystemFileChange(KernelChange):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.name)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)

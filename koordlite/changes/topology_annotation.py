@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from msgspec import structs
 
@@ -25,6 +26,8 @@ PLACE = PlaceKind(
 class TopologyChange(TopologyPart):
     """Give the annotation `key` of the node's NodeResourceTopology the JSON text `value`."""
 
+    rank: ClassVar[int] = 50
+
     key: str
     value: str
 
@@ -32,6 +35,10 @@ class TopologyChange(TopologyPart):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.key)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the text."""

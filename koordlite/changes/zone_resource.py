@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from msgspec import structs
 
@@ -28,6 +29,9 @@ class ZoneResourceChange(TopologyPart):
     A zone that is not there stays away: `ZonesChange` makes zones.
     """
 
+    # The zones have to be there before their resources.
+    rank: ClassVar[int] = 51
+
     zone: str
     resource: str
     value: ZoneResource | None
@@ -36,6 +40,10 @@ class ZoneResourceChange(TopologyPart):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place(self.zone, self.resource)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return str(self.value)
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with the amount in its zone; the order of names stays."""

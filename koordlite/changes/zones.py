@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import ClassVar
 
 from msgspec import structs
 
@@ -26,6 +27,8 @@ PLACE = PlaceKind(
 class ZonesChange(TopologyPart):
     """Give the node's NodeResourceTopology these zones and policies; resources of other owners in a zone stay."""
 
+    rank: ClassVar[int] = 50
+
     zones: tuple[Zone, ...]
     policies: tuple[str, ...]
 
@@ -33,6 +36,10 @@ class ZonesChange(TopologyPart):
     def place(self) -> Place:
         """What is changed."""
         return PLACE.place()
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return ""
 
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` with these zones. Zones that are no NUMA nodes (sockets, racks) are somebody else's."""

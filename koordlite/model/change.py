@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
+from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject, NRTObject
@@ -13,6 +15,18 @@ class Change:
     """One value that a strategy wants in one place."""
 
     __slots__ = ()
+    rank: ClassVar[int]
+    """Changes of a lower rank are made first; those of one rank in the order of `in_order`."""
+
+    @classmethod
+    def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
+        """Steps that come to `changes`, all of this kind's rank, so that every state on the way is legal; `cgroups`
+        are the present values."""
+        return changes
+
+    def describe(self) -> str:
+        """The value in one line."""
+        raise NotImplementedError
 
     @property
     def place(self) -> Place:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite import changes
+from koordlite import changes, plan
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.eviction import EvictPod
@@ -68,6 +68,10 @@ def test_every_kind_is_among_the_examples() -> None:
     assert {type(change) for change in EXAMPLES} == changes.classes()
 
 
+def test_every_kind_has_its_rank_in_a_plan_and_says_its_value() -> None:
+    assert all(isinstance(change.rank, int) and isinstance(change.describe(), str) for change in EXAMPLES)
+
+
 def test_no_two_places_are_the_same() -> None:
     assert len({change.place for change in EXAMPLES}) == len(EXAMPLES)
 
@@ -117,6 +121,7 @@ def test_places_never_change() -> None:
 
 NEW_KIND = """
 import dataclasses, re
+from typing import ClassVar
 from koordlite.model.change import KernelChange
 from koordlite.model.place import Place, PlaceKind
 
@@ -127,6 +132,7 @@ PLACE = PlaceKind(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SwapChange(KernelChange):
+    rank: ClassVar[int] = 60
     name: str
 
     @property
@@ -144,7 +150,9 @@ def test_a_new_kind_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert "swap" in {found.name for found in pkgutil.iter_modules(changes.__path__)}
         swap = importlib.import_module("koordlite.changes.swap")
         assert swap.SwapChange in changes.classes()
-        assert changes.parse("swap/zram0") == swap.SwapChange("zram0").place
+        made, eviction = swap.SwapChange("zram0"), EvictPod("ns", "name", "uid-1", "")
+        assert changes.parse("swap/zram0") == made.place
+        assert plan.order((eviction, made), {}) == (made, eviction)
     finally:
         sys.modules.pop("koordlite.changes.swap", None)
         for known in (changes.modules, changes.classes, changes.place_kinds, changes.parse):
