@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -69,7 +70,9 @@ def test_all_that_is_copied_is_let_into_the_build():
 
 def test_without_an_engine_the_target_says_what_it_would_need(tmp_path):
     for tool in ("sed", "git", "dirname", "cat", "bash"):
-        found = subprocess.run(["which", tool], capture_output=True, text=True, check=True).stdout.strip()
+        found = shutil.which(tool)
+        if not found:
+            pytest.skip(f"{tool} is not on PATH")
         (tmp_path / tool).symlink_to(found)
     command = ["bash", "scripts/image"]
     done = subprocess.run(
