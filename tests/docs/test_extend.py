@@ -31,6 +31,7 @@ def added(
     root: pathlib.Path, blocks: Blocks, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Both files of the page, in folders that belong to the packages while the test runs."""
+    strategies.discover()  # Its answer is kept: it must not be the one with the strategy of the page.
     texts = [text for _, text in blocks(root / "docs" / "extend.md", "python")]
     names = [("strategies", "count_pods", strategies), ("plugins", "old_pods", plugins)]
     for text, (folder, name, package) in zip(texts, names, strict=True):
