@@ -14,7 +14,6 @@ from apiserver.cluster import NODES, Cluster
 from apiserver.requests import Request
 from apiserver.store import Store
 
-TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 # Validation refuses such a share; loaded from a file, it breaks the controller that counts.
 SENSELESS = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
 SENSELESS["spec"] = {"minAvailable": "half", "selector": {}}  # type: ignore[assignment]

@@ -38,8 +38,6 @@ class Resource:
     """Custom kinds: OpenAPI schema of each version."""
     cached: bool = True
     """Lists and watches may be served from the watch cache."""
-    prefers: str = ""
-    """Version that discovery prefers; empty for the stored one."""
 
     @property
     def full(self) -> str:
