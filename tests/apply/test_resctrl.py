@@ -43,14 +43,18 @@ def test_it_is_mounted_when_somebody_asks_and_unmounted_when_all_is_put_back(
     assert (node.files.list(ROOT), journal.entries) == ([], ())
 
 
-def test_a_run_that_was_killed_after_mounting_is_undone_by_the_next(
-    make: Callable[..., Node], journal: Journal
+@pytest.mark.parametrize(("mode", "is_mounted"), [("enforce", True), ("observe", False)])
+def test_a_mount_of_a_killed_run_stays_while_the_next_enforces_resctrl_and_goes_otherwise(
+    make: Callable[..., Node], journal: Journal, mode: str, is_mounted: bool
 ) -> None:
     node = make(resctrl=None)
     node.classes("beClass")
     node.run(2, journal)
-    assert all(step.ok for step in node.agent(journal).take_over())
-    assert node.files.list(ROOT) == []
+    agent = node.agent(journal, mode=mode)
+    assert all(step.ok for step in agent.take_over())
+    assert bool(node.files.list(ROOT)) is is_mounted
+    agent.put_back()
+    assert (node.files.list(ROOT), journal.entries) == ([], ())
 
 
 def test_the_library_mounts_with_options(make: Callable[..., Node]) -> None:
