@@ -253,6 +253,26 @@ def host_usage(given: Any, expect: Any) -> tuple[Any, Any]:
     return _sample(None if rate is None else rate / 1e9, memory), wanted
 
 
+@adapter("metric.be_usage_milli")
+def be_usage(given: Any, expect: Any) -> tuple[Any, Any]:
+    """A first look, or no time in between, gives no value, and that is no error."""
+    rate = rate_of(given.get("lastCPUUsageNs"), given["cpuacctUsageNs"], given.get("elapsedSeconds") or 0)
+    return {"usedMilliCores": None if rate is None else round(rate / 1e6), "error": False}, expect
+
+
+@adapter("metric.pod_usage")
+def pod_usage(given: Any, expect: Any) -> tuple[Any, Any]:
+    """CPU and memory as each is read; a sample of a pod needs both."""
+    seen, _ = cgroups(given["cgroupVersion"], given["files"])
+    wanted = _rounded({name: expect[name] for name in ("cpuCores", "memoryBytes")})
+    try:
+        used, memory = seen.cpu_usage_ns(GROUP), seen.memory(GROUP)
+    except (OSError, ValueError):
+        return _sample(None, 0), wanted
+    rate = rate_of(given.get("lastCPUUsageNs"), used, given.get("elapsedSeconds") or 0)
+    return _rounded({"cpuCores": None if rate is None else rate / 1e9, "memoryBytes": memory}), wanted
+
+
 @adapter("metric.be_real_limit_milli")
 def limit(given: Any, expect: Any) -> tuple[Any, Any]:
     seen, _ = cgroups(given["cgroupVersion"], given["beRootFiles"])
