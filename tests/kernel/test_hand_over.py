@@ -1,0 +1,54 @@
+"""One agent after another on the real kernel: what the first left in force holds until the second knows the node."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from realnode import command
+from realnode.command import Command
+from realnode.manifests import Manifests, threshold
+from realnode.pods import Pod
+from realnode.tree import Tree
+from realnode.waiting import until
+
+BATCH = Pod("batch", containers=("main",))
+SERVICE = Pod("service", "Burstable", "LS")
+
+
+def test_a_roll_out_never_lifts_the_limit(
+    kubepods: Tree, manifests: Manifests, start: Callable[..., Command], enforce: list[str]
+) -> None:
+    manifests.node()
+    manifests.config(threshold=threshold("cfsQuota", percent=30))
+    for pod in (SERVICE, BATCH):
+        manifests.pod(pod)
+        kubepods.add(pod)
+    kubepods.load(SERVICE, duty=0.5)
+    kubepods.load(BATCH)
+    group = kubepods.qos("BestEffort")
+    seen: list[int] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            seen.append(kubepods.quota_us(group))
+            time.sleep(0.002)
+
+    first = start(*enforce, "--on-stop", "keep")
+    until(lambda: kubepods.quota_us(group) > 0, "a quota is in force")
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        assert first.stop() == 0
+        second = start(*enforce, "--on-stop", "keep")
+        until(lambda: command.TAKEN_OVER in second.said(), "the second agent goes on from there")
+        time.sleep(1.5)
+        assert second.stop() == 0
+    finally:
+        over.set()
+        watcher.join()
+    assert len(seen) > 100
+    assert -1 not in seen, "the limit was lifted on the way"
+    assert "not ended properly" not in second.said()
