@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from koordlite import plan, reflex, strategies, wake
-from koordlite.apply import Applier, log_restored, restore
+from koordlite.apply import Applier, Watching, log_restored
 from koordlite.changes import eviction
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
@@ -21,7 +21,7 @@ from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.settings import Mode
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, FileTrouble
+from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import Observer, glance, wants
@@ -42,7 +42,7 @@ class Agent:
     """One node's agent. Without a journal nothing could be undone, so nothing is written."""
 
     def __init__(self, host: Host, cluster: Cluster, settings: Settings, journal: Journal | None = None) -> None:
-        self._host, self._cluster, self._settings, self._journal = host, cluster, settings, journal
+        self._host, self._cluster, self._settings = host, cluster, settings
         asked = [s for s in strategies.discover() if settings.strategies[s.name].mode != "off"]
         self._observer = Observer(
             host,
@@ -53,7 +53,7 @@ class Agent:
             wanted=wants.of(asked),
             state=journal.folder if journal else None,
         )
-        self._applier = Applier(host, cluster, journal) if journal else None
+        self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
         self._refused: dict[Place, str] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
@@ -80,7 +80,7 @@ class Agent:
 
         The rest stays as it is until the first full picture, and then follows it as if this had been one run.
         """
-        if not self._journal or not self._journal.entries:
+        if not self._applier.held:
             return ()
         node = self._cluster.view().node
         paused = self._look_for_pause(nodes.from_wire(node) if node else None)
@@ -89,16 +89,16 @@ class Agent:
         if self._overdue:
             return ()  # What is in force stays, whoever put it there; what nobody enforces is undone after the pause.
         staying = () if paused else self._enforced
-        steps = restore(self._host, self._journal, self._cluster, staying=staying)
+        steps = self._applier.restore(staying=staying)
         self._unrestored = sum(not step.ok for step in steps)
         log_restored("left by an earlier run, and not enforced any more", steps)
-        if self._journal.entries:
-            LOG.info("%d places stay as an earlier run left them, until the node is known", len(self._journal.entries))
+        if self._applier.held:
+            LOG.info("%d places stay as an earlier run left them, until the node is known", self._applier.held)
         return steps
 
     def put_back(self) -> tuple[AppliedStep, ...]:
         """Give every file and the Node what was found before this run."""
-        steps = restore(self._host, self._journal, self._cluster) if self._journal else ()
+        steps = self._applier.restore()
         log_restored("stopping", steps)
         return steps
 
@@ -145,7 +145,7 @@ class Agent:
         """What the wait that comes now watches."""
         band = self._settings.agent.reaction_band_percent
         edge = reflex.edge_milli(decisions, applied, seen, modes=self._modes_in_force, band_percent=band)
-        self._waker.watch(seen, edge if self._applier and not self.paused else None)
+        self._waker.watch(seen, edge if self._applier.writes and not self.paused else None)
 
     def _loop(self, on_tick: Callable[[Tick], None], seconds: float | None) -> None:
         clock, interval = self._host.clock, self._settings.agent.interval_seconds
@@ -202,14 +202,14 @@ class Agent:
         enforced = (d for d in decisions if self.modes[d.strategy] == "enforce" and not still)
         made = plan.make(enforced, seen.cgroups)
         # Before our own writes: the picture shows what stood there then.
-        foreign = self._applier.foreign_writes(seen) if self._applier else ()
+        foreign = self._applier.foreign_writes(seen)
         applied, because = self._apply(made, seen)
         released = still and not self._taking_over and (self.paused is None or self.paused.release)
         judged = self._moment(seen, decisions, applied, recent=recent)
         self.judged = dataclasses.replace(judged, still=still, released=released)
         tick = self._report(seen, decisions, applied, began, because)
         problems = (*seen.problems, *self._pauses.problems, *(conflict.problem for conflict in made.conflicts))
-        tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._troubles(seen))
+        tick = dataclasses.replace(tick, problems=problems, foreign=foreign, troubles=self._applier.trouble(seen.time))
         self._last = tick
         self._attend(glance.with_fresh_use(seen, recent) if recent else seen, decisions, applied)
         return tick
@@ -245,15 +245,15 @@ class Agent:
             why = f"what an earlier run left stays until these are known: {unknown or 'use of pods'}"
             self._unreleased = why if self._taking_over else ""
             return self._taking_over
-        if self._applier and self._journal and self._journal.entries and (paused is None or paused.release):
-            self._release(self._applier, "paused" if paused else "a pause has ended")
+        if self._applier.held and (paused is None or paused.release):
+            self._release("paused" if paused else "a pause has ended")
         self._overdue = self._overdue and (paused is not None or bool(self._unreleased))
         return True
 
-    def _release(self, applier: Applier, occasion: str) -> None:
+    def _release(self, occasion: str) -> None:
         """Give everything back; a disk or a group that fails ends no loop, and the next tick tries again."""
         try:
-            log_restored(occasion, applier.release(staying=() if self.paused else self._enforced))
+            log_restored(occasion, self._applier.release(staying=() if self.paused else self._enforced))
         except (OSError, KoordliteError) as error:
             self._unreleased = f"{occasion}, and what is in force could not all be given back: {error}"
             self._say("release", self._unreleased)
@@ -298,26 +298,12 @@ class Agent:
 
     def _recall(self, time: float, uids: Collection[str]) -> RunState:
         """What this run knows: what it holds, what strategies remember, what became of writes and evictions."""
-        remembered, applier = dict(self._remembered), self._applier
-        if applier is None:
-            return RunState(remembered=remembered, refused_writes=self._refused)
-        evicted, refused = applier.evictions.recent(time, uids)
-        return RunState(
-            ours=applier.ours,
-            found=applier.found,
-            last_sync=applier.last_sync,
-            remembered=remembered,
-            refused_writes=self._refused,
-            evicted=evicted,
-            refused_evictions=refused,
-        )
+        state = self._applier.state(time, uids)
+        return dataclasses.replace(state, remembered=dict(self._remembered), refused_writes=self._refused)
 
     def _remember(self, decisions: tuple[Decision, ...]) -> None:
         """The last decision of a strategy that wants something remembered wins."""
         self._remembered |= {d.strategy: d.remember for d in decisions if d.remember is not None}
-
-    def _troubles(self, seen: Snapshot) -> tuple[FileTrouble, ...]:
-        return self._applier.troubles.told(seen.time) if self._applier else ()
 
     @property
     def _enforced(self) -> list[str]:
@@ -336,7 +322,7 @@ class Agent:
 
     def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
         """The steps taken, and why the agent is degraded when it could not take them all."""
-        if not self._applier or not made.steps:
+        if not made.steps:
             return (), ""
         try:
             applied = self._applier.apply(made, seen)

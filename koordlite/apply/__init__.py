@@ -3,5 +3,6 @@
 from koordlite.apply.applier import Applier
 from koordlite.apply.restore import log as log_restored
 from koordlite.apply.restore import restore, undo_list
+from koordlite.apply.watching import Watching
 
-__all__ = ["Applier", "log_restored", "restore", "undo_list"]
+__all__ = ["Applier", "Watching", "log_restored", "restore", "undo_list"]

@@ -29,15 +29,18 @@ from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change, ClusterChange, NodeChange, ResctrlChange
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Found
+from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
 from koordlite.plan import Plan
 from koordlite.ports import Cluster
 
 
 class Applier:
-    """The only writer of kernel files and of the cluster."""
+    """The only writer of kernel files and of the cluster; `Watching` takes its place where there is no journal."""
+
+    writes = True
 
     def __init__(self, host: Host, cluster: Cluster, journal: Journal) -> None:
         self._host, self._cluster, self._journal = host, cluster, journal
@@ -49,6 +52,30 @@ class Applier:
         """What the cluster answered to evictions of this run."""
         self.last_sync: dict[Place, float] = {}
         """When amounts of the Node and its zones were last written in this run, by `Change.place`."""
+
+    @property
+    def held(self) -> int:
+        """How many places hold a value of ours."""
+        return len(self._journal.entries)
+
+    def state(self, time: float, uids: Collection[str]) -> RunState:
+        """What this run holds, and what became of its evictions of the pods `uids`."""
+        evicted, refused = self.evictions.recent(time, uids)
+        return RunState(
+            ours=self.ours,
+            found=self.found,
+            last_sync=self.last_sync,
+            evicted=evicted,
+            refused_evictions=refused,
+        )
+
+    def trouble(self, now: float) -> tuple[FileTrouble, ...]:
+        """Refusals and foreign writes by place, the worst first."""
+        return self.troubles.told(now)
+
+    def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """Put back what was found before us, but for what the strategies `staying` wrote."""
+        return restore(self._host, self._journal, self._cluster, staying=staying)
 
     @property
     def ours(self) -> frozenset[Place]:

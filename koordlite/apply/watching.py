@@ -1,0 +1,41 @@
+"""The applier of an agent without a journal: nothing could be undone, so nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from koordlite.model.picture.run_state import RunState
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrite
+from koordlite.plan import Plan
+
+
+class Watching:
+    """Does nothing, and holds nothing. Methods as those of `Applier`."""
+
+    writes = False
+    held = 0
+
+    def state(self, time: float, uids: Collection[str]) -> RunState:
+        """Nothing is in force."""
+        return RunState()
+
+    def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
+        """No value is ours."""
+        return ()
+
+    def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
+        """No step is taken."""
+        return ()
+
+    def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """There is nothing to put back."""
+        return ()
+
+    def release(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
+        """There is nothing to give back."""
+        return ()
+
+    def trouble(self, now: float) -> tuple[FileTrouble, ...]:
+        """Nothing was tried."""
+        return ()
