@@ -41,7 +41,7 @@ def test_the_library_loads_nothing_but_itself_and_the_standard_library() -> None
 def test_every_module_is_in_the_readme() -> None:
     table = README.read_text(encoding="utf-8").split("## What is where")[1].split("\n\n")[1]
     folder = README.parent
-    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "overlay"}
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
     assert {name for name in modules if f"`{name}`" not in table} == set()
 
 
