@@ -62,6 +62,22 @@ def without_topology(given: Any, wanted: Any, found: Any) -> bool:
     return bool(given.get("nodeResourceTopologyAnnotations") is None and unchanged and found <= _allowed(given))
 
 
+def static_parents(given: Any, wanted: Any, found: Any) -> bool:
+    """Under kubelet's static policy on v1 the groups above containers have every CPU: Koordinator takes those of others
+    out of them, and a container that starts with kubelet's own set is refused."""
+    static = given.get("kubeletCPUManagerPolicy") == "static"
+    every = CPUSet(cpu.id for cpu in shapes.cpus(given["processors"] or []))
+    return bool(static and found == every and wanted < every and not (every - wanted) & _allowed(given))
+
+
+def least_set(given: Any, wanted: Any, found: Any) -> bool:
+    """Where best effort has no more than two CPUs, the quota follows the budget beside the set."""
+    name = "beRootQuotaAfter"
+    few = 0 < len(_allowed({**given, "suppressMilliCPU": 0})) <= 2
+    by_set = (given["thresholdStrategy"].get("cpuSuppressPolicy") or "cpuset") == "cpuset"
+    return bool(few and by_set and {**wanted, name: found[name]} == found and found[name] > 0)
+
+
 def labelled_outside(given: Any, wanted: Any, found: Any) -> bool:
     """Pods labelled BE that kubelet put elsewhere: their use is taken off the budget."""
     used = given["podCPUUsageCoresByUID"]

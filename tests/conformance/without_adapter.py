@@ -50,7 +50,6 @@ REASONS: dict[str, str] = {
     **dict.fromkeys(
         (
             *("MilliCPUToShares", "MilliCPUToQuota", "BatchResource", "parseRuleForNodeSLO", "parseRuleForNodeMeta"),
-            *("cpu_suppress.apply_static", "cpu_suppress.apply_none"),
             *("nodemetric.cold_start", "meminfo.usage", "reader.ReadCPUPeriod"),
         ),
         _WANTED,

@@ -145,6 +145,21 @@ def by_static_policy(given: Any) -> CPUSet:
     return found
 
 
+@adapter("cpu_suppress.apply_static", "cpu_suppress.apply_none")
+def applied(given: Any, expect: Any) -> tuple[Any, Any]:
+    """The sets of the QoS group, a pod and a container once a target is in force; the order is the plan's business."""
+    target, before = CPUSet(given["targetBECPUs"]), given["oldFileContentAllLevels"]
+    groups = {"beRootCPUSet": BE, "podCPUSet": f"{BE}/pod1", "containerCPUSet": f"{BE}/pod1/main"}
+    seen = _snapshot(
+        topology=Topology(tuple(shapes.cpus(given.get("processors") or [])), ()),
+        cgroups={group: _group(before, UNLIMITED) for group in groups.values()},
+        kubelet=Kubelet(cpu_manager_policy=given["kubeletCPUManagerPolicy"]),
+    )
+    written = {c.group: c.value for c in cpu_suppress._set_changes(seen, cpu_suppress.Config(), target)}
+    found = {name: str(written.get(group, shapes.cpuset(before))) for name, group in groups.items() if name in expect}
+    return found, {name: expect[name] for name in found}
+
+
 def _picture(given: Any) -> Snapshot:
     """The picture of a round: every group of best effort holds the same set before it."""
     pods = tuple(map(shapes.pod_of, given.get("pods") or []))
