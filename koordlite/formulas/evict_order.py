@@ -2,6 +2,9 @@
 
 Koordinator's two orders of best-effort pods contradict themselves when some pods have no priority; here such a pod has
 priority 0, which is what Kubernetes gives it. Pods that are alike otherwise go by name.
+
+What a pod says about itself does not protect it while it uses more than it requests. One whose excess is a good part of
+what has to be released goes first, so that others do not go in its place.
 """
 
 from __future__ import annotations
@@ -10,13 +13,20 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from koordlite.model import keys
 from koordlite.model.pod import eviction
-from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 
 Bar = Literal["finished", "leaving", "class", "policy", "priority", "label", "sample"]
 """Why a pod is no candidate: it has ended; it is being deleted; it is not BE; its annotation, its priority or its
 missing label forbids it; its use is unknown."""
+Amounts = Mapping[str, int]
+"""By pod uid."""
+CAUSE_SHARE = 10
+"""A pod whose excess over its request is at least this part (1/10) of what has to be released counts as its cause."""
+CRITICAL_PRIORITY = 2_000_000_000
+"""From here on a pod is critical, and kubelet does not evict it. Source: Kubernetes `IsCriticalPodBasedOnPriority`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,6 +35,29 @@ class Candidates:
 
     order: tuple[Pod, ...] = ()
     barred: Mapping[str, Bar] = dataclasses.field(default_factory=dict)
+    unprotected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The label or annotation that would have protected the pod or sent it to the end, and does not count because the
+    pod uses more than it requests."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Excess:
+    """By how much pods use more of a resource (cpu in millicores, memory in bytes) than they request."""
+
+    resource: str
+    used: Amounts
+    release: int = 0
+    """What has to be released, by use; 0 while nothing has to be, and where requests are to be released."""
+
+    def of(self, pod: Pod) -> int:
+        """Use above the request; 0 for a pod without a sample and for a critical one, which keeps its protection."""
+        if pod.uid not in self.used or (pod.priority or 0) >= CRITICAL_PRIORITY:
+            return 0
+        return max(self.used[pod.uid] - eviction.largest_request(pod, self.resource), 0)
+
+    def is_cause(self, pod: Pod) -> bool:
+        """Whether the excess of this one pod is a good part of what has to be released."""
+        return 0 < self.release <= self.of(pod) * CAUSE_SHARE
 
 
 NOBODY = Candidates()
@@ -36,12 +69,12 @@ def by_priority(
     *,
     feature: str,
     priority_threshold: int,
-    amounts: Mapping[str, int],
-    used: Mapping[str, object],
+    amounts: Amounts,
+    excess: Excess,
 ) -> Candidates:
     """(eviction priority, priority, sub-priority) ascending, then the largest of `amounts` first.
 
-    `used` says which pods have a fresh sample. Source: Koordinator `getPodEvictInfoAndSortByPriority`.
+    `excess` also says which pods have a fresh sample. Source: Koordinator `getPodEvictInfoAndSortByPriority`.
     """
 
     def bar(pod: Pod) -> Bar | None:
@@ -49,65 +82,94 @@ def by_priority(
             return "priority"
         if not eviction.enabled(pod):
             return "label"
-        return None if pod.uid in used else "sample"
+        return None if pod.uid in excess.used else "sample"
 
     def rank(pod: Pod) -> tuple[object, ...]:
         value = pod.priority_value
         first = (eviction.priority(pod), value, eviction.sub_priority(pod, value))
         return *first, -amounts.get(pod.uid, 0), pod.key, pod.uid
 
-    return _candidates(pods, feature, bar, rank)
+    def shield(pod: Pod) -> str:
+        if eviction.priority(pod) > 0:
+            return keys.EVICTION_PRIORITY
+        value = pod.priority_value
+        return keys.PRIORITY if eviction.sub_priority(pod, value) > value else ""
+
+    return _candidates(pods, feature, excess, bar=bar, shield=shield, rank=rank)
 
 
-def best_effort_by_cpu(pods: Iterable[Pod], *, feature: str, used_milli: Mapping[str, int]) -> Candidates:
+def best_effort_by_cpu(pods: Iterable[Pod], *, feature: str, excess: Excess) -> Candidates:
     """BE pods: the lowest priority first, of one priority the one that uses most of its request.
 
     Source: Koordinator `getBEPodEvictInfoAndSort`.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:
-        return pod.priority or 0, -_share(used_milli.get(pod.uid, 0), eviction.batch_cpu(pod)), pod.key, pod.uid
+        return pod.priority or 0, -_share(excess.used.get(pod.uid, 0), eviction.batch_cpu(pod)), pod.key, pod.uid
 
-    return _candidates(pods, feature, _not_best_effort, rank)
+    return _best_effort(pods, feature, excess, rank)
 
 
-def best_effort_by_memory(pods: Iterable[Pod], *, feature: str, used_bytes: Mapping[str, int]) -> Candidates:
+def best_effort_by_memory(pods: Iterable[Pod], *, feature: str, excess: Excess) -> Candidates:
     """BE pods: the lowest priority first, of one priority the largest user; of equals the last name first.
 
     Source: Koordinator `getSortedBEPodInfos`.
     """
 
     def rank(pod: Pod) -> tuple[object, ...]:
-        return pod.priority or 0, -used_bytes.get(pod.uid, 0)
+        return pod.priority or 0, -excess.used.get(pod.uid, 0)
 
     last_name_first = sorted(pods, key=lambda pod: (pod.name, pod.namespace, pod.uid), reverse=True)
-    return _candidates(last_name_first, feature, _not_best_effort, rank)
+    return _best_effort(last_name_first, feature, excess, rank)
+
+
+def _best_effort(
+    pods: Iterable[Pod], feature: str, excess: Excess, rank: Callable[[Pod], tuple[object, ...]]
+) -> Candidates:
+    """Pods labelled BE, and whatever else lives in their cgroup and is a cause: there the kernel holds no label."""
+
+    def another_class(pod: Pod) -> str:
+        return keys.QOS_CLASS if pod.raw_qos is not QoSClass.BE else ""
+
+    def bar(pod: Pod) -> Bar | None:
+        in_their_group = pod.kube_qos is KubeQoS.BEST_EFFORT and excess.is_cause(pod)
+        return None if pod.raw_qos is QoSClass.BE or in_their_group else "class"
+
+    return _candidates(pods, feature, excess, bar=bar, shield=another_class, rank=rank)
 
 
 def _candidates(
-    pods: Iterable[Pod], feature: str, bar: Callable[[Pod], Bar | None], rank: Callable[[Pod], tuple[object, ...]]
+    pods: Iterable[Pod],
+    feature: str,
+    excess: Excess,
+    *,
+    bar: Callable[[Pod], Bar | None],
+    shield: Callable[[Pod], str],
+    rank: Callable[[Pod], tuple[object, ...]],
 ) -> Candidates:
+    first: list[Pod] = []
     free: list[Pod] = []
     barred: dict[str, Bar] = {}
+    unprotected: dict[str, str] = {}
     for pod in pods:
-        why = _barred_from_all(pod, feature) or bar(pod)
-        if why is None:
-            free.append(pod)
-        else:
+        forbids = not eviction.allows(pod.annotations, feature)
+        why = _gone(pod) or ("policy" if forbids and not excess.of(pod) else bar(pod))
+        if why is not None:
             barred[pod.uid] = why
-    return Candidates(tuple(sorted(free, key=rank)), barred)
+            continue
+        own = keys.EVICTION_POLICY if forbids else shield(pod)
+        is_cause = bool(own) and excess.is_cause(pod)
+        if forbids or is_cause:
+            unprotected[pod.uid] = own
+        (first if is_cause else free).append(pod)
+    first.sort(key=lambda pod: (-excess.of(pod), rank(pod)))
+    return Candidates((*first, *sorted(free, key=rank)), barred, unprotected)
 
 
-def _barred_from_all(pod: Pod, feature: str) -> Bar | None:
+def _gone(pod: Pod) -> Bar | None:
     if not pod.active:
         return "finished"
-    if pod.deleting:
-        return "leaving"
-    return None if eviction.allows(pod.annotations, feature) else "policy"
-
-
-def _not_best_effort(pod: Pod) -> Bar | None:
-    return None if pod.raw_qos is QoSClass.BE else "class"
+    return "leaving" if pod.deleting else None
 
 
 def _share(used: int, requested: int) -> float:

@@ -70,6 +70,11 @@ def by_use(*, used: int, capacity: int, threshold_percent: int, lower_percent: i
     return 0 if percent < threshold_percent else capacity * (percent - lower_percent) // 100
 
 
+def to_threshold(*, used: int, capacity: int, threshold_percent: int) -> int:
+    """How much has to be released for the use to fall below the threshold, at least 1."""
+    return max(used - capacity * threshold_percent // 100 + 1, 1)
+
+
 def requested_cpu(*, requested_milli: int, allocatable_milli: int, threshold_percent: int, lower_percent: int) -> int:
     """requested − lower × allocatable, once requested / allocatable exceeds the threshold: millicores.
 

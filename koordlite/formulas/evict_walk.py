@@ -14,9 +14,10 @@ LEAVING_SECONDS = 120.0
 """For so long a pod on its way out counts as gone already. Koordinator forgets its own evictions after two minutes."""
 
 Amounts = Mapping[str, int]
-Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later"]
+Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later", "reach"]
 """chosen: to be evicted; leaving: on its way out, counted; refused: the cluster said no of late; nothing: it releases
-nothing of what is missing; enough: the others suffice; later: the round is full."""
+nothing of what is missing; enough: the others suffice; later: the round is full; reach: all candidates together do not
+suffice."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Task:
     candidates: Sequence[str]
     contributions: Mapping[str, Amounts]
     """What each pod would release, by uid. Pods beyond the candidates are for counting those that leave anyway."""
+    least: Amounts | None = None
+    """What has to be within reach for anybody to go; None: all of `to_release`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,28 +42,56 @@ class Walk:
     """By feature and uid."""
     released: Mapping[str, Amounts]
     """By target, once all that were chosen and all that leave are gone."""
+    within_reach: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    """By feature whose candidates together do not suffice: what they would release."""
 
 
 def walk(
-    tasks: Sequence[Task], *, leaving: Collection[str] = (), refused: Collection[str] = (), most: int | None = None
+    tasks: Sequence[Task],
+    *,
+    leaving: Collection[str] = (),
+    refused: Collection[str] = (),
+    most: int | None = None,
+    partly: bool = True,
 ) -> Walk:
-    """Take the candidates of each task in order; at most `most` pods are chosen in all."""
+    """Take the candidates of each task in order; at most `most` pods are chosen in all.
+
+    Without `partly` nobody goes for a task whose candidates together do not suffice, in this round and later ones.
+    """
     due = [task for task in tasks if any(amount > 0 for amount in task.to_release.values())]
     released: dict[str, dict[str, int]] = {task.target: {} for task in due}
     for uid in sorted(leaving):
         _add(released, contribution(uid, due))
     chosen: set[str] = set()
     fates: dict[tuple[str, str], Fate] = {}
+    within_reach: dict[str, Amounts] = {}
     for task in due:
+        open_to_it = [uid for uid in task.candidates if not (uid in leaving or uid in refused or uid in chosen)]
+        lacking = {} if partly else _out_of_reach(task, due, released, open_to_it)
+        if lacking:
+            within_reach[task.feature] = lacking
         for uid in task.candidates:
             fate = "chosen" if uid in chosen else _fate(uid, task, released, leaving, refused)
+            if fate == "chosen" and uid not in chosen and lacking:
+                fate = "reach"
             if fate == "chosen" and uid not in chosen:
                 fate = "later" if most is not None and len(chosen) >= most else fate
                 if fate == "chosen":
                     chosen.add(uid)
                     _add(released, contribution(uid, due))
             fates[task.feature, uid] = fate
-    return Walk(fates, released)
+    return Walk(fates, released, within_reach)
+
+
+def _out_of_reach(
+    task: Task, due: Sequence[Task], released: Mapping[str, Mapping[str, int]], candidates: Iterable[str]
+) -> dict[str, int]:
+    """Of each resource that stays short when all candidates go: how much is released then; empty where all suffices."""
+    reach = {task.target: dict(released[task.target])}
+    for uid in candidates:
+        _add(reach, {task.target: contribution(uid, due).get(task.target, {})})
+    least = task.to_release if task.least is None else task.least
+    return {name: reach[task.target].get(name, 0) for name in remaining(least, reach[task.target])}
 
 
 def contribution(uid: str, tasks: Iterable[Task]) -> dict[str, dict[str, int]]:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from koordlite.formulas import evict_config, evict_order, evict_release
-from koordlite.formulas.evict_order import Candidates
+from koordlite.formulas.evict_order import Candidates, Excess
 from koordlite.formulas.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.decision import Decision
@@ -87,8 +87,8 @@ def _satisfaction(config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     if None in wanted:
         return Rule(Decision("evict/BECPUEvict", "skip", "TooFewSamples", terms))
     release = min(amount or 0 for amount in wanted)
-    used = _used_milli(seen)
-    candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", used_milli=used)
+    excess = Excess("cpu", _used_milli(seen))
+    candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", excess=excess)
     if not release:
         return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms), candidates=candidates)
     told = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
@@ -174,32 +174,35 @@ def _use(_config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
         "window_seconds": window,
     }
     if not release:
-        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms), candidates=_users(seen))
+        return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms), candidates=_users(seen, release))
     told = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
     cause = f"the node uses {terms['used_percent']} % of its CPU, {upper} % are allowed"
-    return _use_rule(seen, told, release, cause)
+    most_used = max(mean.node.cpu, seen.usage.node.cpu)
+    least = evict_release.to_threshold(used=most_used, capacity=capacity, threshold_percent=upper)
+    return _use_rule(seen, told, release, least, cause)
 
 
-def _use_rule(seen: Snapshot, told: Decision, release: int, cause: str) -> Rule:
-    candidates = _users(seen)
+def _use_rule(seen: Snapshot, told: Decision, release: int, least: int, cause: str) -> Rule:
+    candidates = _users(seen, release)
     task = Task(
         feature=evict_config.USED_CPU,
         target=eviction.USED,
         to_release={"cpu": release},
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=evict.contributions(seen.pods, "cpu", _used_milli(seen)),
+        least={"cpu": min(least, release)},
     )
     return Rule(told, task, candidates, cause)
 
 
-def _users(seen: Snapshot) -> Candidates:
+def _users(seen: Snapshot, release: int) -> Candidates:
     used = _used_milli(seen)
     return evict_order.by_priority(
         seen.pods,
         feature=evict_config.USED_CPU,
         priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
         amounts=used,
-        used=used,
+        excess=Excess("cpu", used, release),
     )
 
 
@@ -225,5 +228,6 @@ SENTENCES = {
     "BestEffortStarved": (
         "BE has too little CPU[: on average {mean_limit_milli} of {mean_request_milli} requested cores]"
         "; requests of {release_batch_cpu_milli} cores have to be released"
+        "[; all candidates together would release only {reach_batch_cpu_milli} cores]"
     ),
 }

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator
 
 from koordlite.formulas import evict_config, evict_order, evict_release
-from koordlite.formulas.evict_order import Candidates
+from koordlite.formulas.evict_order import Candidates, Excess
 from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
@@ -84,7 +84,7 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
     }
     release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
     by_pod = {uid: use.memory for uid, use in seen.usage.pods.items()}
-    candidates = _candidates(feature, seen, by_pod)
+    candidates = _candidates(feature, seen, Excess("memory", by_pod, release))
     if not release:
         return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
     told = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
@@ -94,20 +94,21 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
         to_release={"memory": release},
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=evict.contributions(seen.pods, "memory", by_pod),
+        least={"memory": evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)},
     )
     cause = f"the node uses {terms['used_percent']} % of its memory, {upper} % are allowed"
     return Rule(told, task, candidates, cause)
 
 
-def _candidates(feature: str, seen: Snapshot, used: dict[str, int]) -> Candidates:
+def _candidates(feature: str, seen: Snapshot, excess: Excess) -> Candidates:
     if feature == evict_config.BE_MEMORY:
-        return evict_order.best_effort_by_memory(seen.pods, feature=feature, used_bytes=used)
+        return evict_order.best_effort_by_memory(seen.pods, feature=feature, excess=excess)
     return evict_order.by_priority(
         seen.pods,
         feature=feature,
         priority_threshold=seen.slo.threshold.evict_enabled_priority_threshold or 0,
-        amounts=used,
-        used=used,
+        amounts=excess.used,
+        excess=excess,
     )
 
 

@@ -46,7 +46,8 @@ def pressed(tmp_path: Path) -> Emulated:
 
 def agent_of(node: Emulated, mode: Mode, journal: Journal | None, **rules: Any) -> Agent:
     settings = config.with_modes(config.default(), mode)
-    memory = dataclasses.replace(settings.strategies["memoryEvict"], **{"be_memory_evict": True, **rules})
+    chosen = {"be_memory_evict": True, "evict_partly": True, **rules}
+    memory = dataclasses.replace(settings.strategies["memoryEvict"], **chosen)
     settings = dataclasses.replace(settings, strategies={**settings.strategies, "memoryEvict": memory})
     return Agent(node.host(), node.cluster, settings, journal)
 

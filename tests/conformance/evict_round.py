@@ -19,7 +19,8 @@ from tests.conformance.adapters import shapes
 from tests.conformance.adapters.evict import threshold_of
 
 FINISHED, CONTRIBUTION, BYTES, PROMISED, LEAVING = "finished", "contribution", "bytes", "promised", "leaving"
-ALL = frozenset((FINISHED, CONTRIBUTION, BYTES, PROMISED, LEAVING))
+BY_USE = "by use"
+ALL = frozenset((FINISHED, CONTRIBUTION, BYTES, PROMISED, LEAVING, BY_USE))
 Rules = frozenset[str]
 Amounts = Mapping[str, int]
 _THOUSAND = 1000
@@ -136,7 +137,24 @@ def _task(given: Any, feature: str, resource: str, percent: int, rules: Rules) -
     # Best-effort pods by CPU go by use of their limit, of which a round says nothing.
     over = percent >= upper and feature != evict_config.BE_CPU
     wanted = {resource: capacity * (percent - low) // 100 if over else 0}
+    if best_effort and BY_USE in rules:
+        causes = _causes(pods, feature, amounts, wanted[resource], resource)
+        names = (*causes, *(name for name in names if name not in causes))
     return Task(eviction.USED, wanted, names, {name: {resource: amount} for name, amount in amounts.items()}, times)
+
+
+def _causes(pods: list[Pod], feature: str, used: Amounts, wanted: int, resource: str) -> list[str]:
+    """Who lives with the best-effort pods, would not be a candidate, and uses a tenth of it beyond its request."""
+    promised = set(eviction.promised(resource))
+    found = {}
+    for pod in pods:
+        spared = pod.raw_qos is not QoSClass.BE or not eviction.allows(pod.annotations, feature)
+        if pod.active and spared and pod.is_best_effort and pod.name in used:
+            asked = [amount for name, amount in eviction.request(pod, resource).items() if name in promised]
+            found[pod.name] = used[pod.name] - max(
+                [*asked, pod.requests[resource].value if resource in pod.requests else 0]
+            )
+    return sorted((n for n, excess in found.items() if 0 < wanted <= excess * 10), key=lambda name: -found[name])
 
 
 def _candidates(given: Any, feature: str, pods: list[Pod], used: Amounts, rules: Rules) -> list[Pod]:

@@ -76,6 +76,11 @@ def promised_only(given: Any, wanted: Any, found: Any) -> bool:
     return _explains(evict_round.PROMISED, given, wanted, found)
 
 
+def judged_by_use(given: Any, wanted: Any, found: Any) -> bool:
+    """Pods without requests in the besteffort cgroup go first when what they use is the cause, whatever their label."""
+    return _explains(evict_round.BY_USE, given, wanted, found)
+
+
 def idle_candidate(given: Any, wanted: Any, found: Any) -> bool:
     """Who releases nothing of what is missing stays, in a walk."""
     return _walks(evict_round.CONTRIBUTION, given, found)

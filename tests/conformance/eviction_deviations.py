@@ -74,6 +74,11 @@ DEVIATIONS = (
     ),
     Deviation(
         ("memory_evict.reconcile",),
+        evict_rules.judged_by_use,
+        "evict-by-use: labels and annotations of its own protect no pod that uses more than it requests",
+    ),
+    Deviation(
+        ("memory_evict.reconcile",),
         evict_rules.counted_in_bytes,
         "evict-bytes: a victim counts with the bytes it uses",
     ),

@@ -171,7 +171,7 @@ def test_use_over_the_threshold_is_brought_down_to_the_lower_end(
     ],
 )
 def test_a_pod_that_may_not_go_stays_with_its_reason(build: Any, change: dict[str, Any], word: str) -> None:
-    seen = picture(build, (batch("a", 0, **change), batch("b", 0)), usage(8000, {"a": 1000, "b": 4000}))
+    seen = picture(build, (batch("a", 1000, **change), batch("b", 0)), usage(8000, {"a": 1000, "b": 4000}))
     decisions = decide(seen, "cpu_evict")
     assert words(decisions)["pod/ns/a"] == word
     assert evicted(decisions) == ["b"]
@@ -240,7 +240,7 @@ def test_a_refused_pod_does_not_stand_in_the_way_of_the_next(build: Any) -> None
 
 def test_a_round_evicts_no_more_than_its_bound(build: Any) -> None:
     pods = tuple(batch(f"p{n}", 0) for n in range(9))
-    seen = picture(build, pods, usage(8000, {pod.uid: 100 for pod in pods}))
+    seen = picture(build, pods, usage(8000, {pod.uid: 500 for pod in pods}))
     decisions = decide(seen, "cpu_evict", max_evictions_per_round=3)
     assert len(evicted(decisions)) == 3
     assert list(words(decisions).values()).count("NextRound") == 6
@@ -379,7 +379,7 @@ def test_the_eviction_priority_comes_before_the_priority(build: Any) -> None:
     """An annotation that is unset or no number counts as 0, between the negative and the positive ones."""
 
     def asked(name: str, text: str | None, priority: int) -> Pod:
-        return batch(name, 0, priority, annotations={} if text is None else {keys.EVICTION_PRIORITY: text})
+        return batch(name, 500, priority, annotations={} if text is None else {keys.EVICTION_PRIORITY: text})
 
     pods = (
         asked("hundred", "100", 120),

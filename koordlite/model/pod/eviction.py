@@ -75,6 +75,12 @@ def request(pod: Pod, resource: str) -> dict[str, int]:
     return {own[resource]: _sum(pod, own[resource])}
 
 
+def largest_request(pod: Pod, resource: str) -> int:
+    """The most that the pod requests of `resource` (cpu in millicores, memory in bytes) under any of its names."""
+    own = pod.request_milli() if resource == "cpu" else pod.request_value(resource)
+    return max(own, *(_sum(pod, name) for name in promised(resource)))
+
+
 def batch_cpu(pod: Pod) -> int:
     """batch-cpu that containers and sidecars request, in millicores, whatever the pod's class."""
     return _sum(pod, keys.BATCH_CPU)

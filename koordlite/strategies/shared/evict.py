@@ -29,6 +29,7 @@ _WORDS = {
     "leaving": "AlreadyLeaving",
     "refused": "EvictionRefused",
     "later": "NextRound",
+    "reach": "GoalOutOfReach",
     "enough": "EnoughReleased",
     "nothing": "ReleasesNothing",
     "sample": "NoPodSample",
@@ -131,17 +132,30 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
     tasks = [rule.task for rule in rules if rule.task]
     # The bound is one for all that is evicted on a picture, and for a round that goes on after refusals.
     most = config.max_evictions_per_round - past.granted - len(past.asked)
-    walk = evict_walk.walk(tasks, leaving=past.going(seen), refused=seen.refused_evictions, most=max(most, 0))
+    walk = evict_walk.walk(
+        tasks,
+        leaving=past.going(seen),
+        refused=seen.refused_evictions,
+        most=max(most, 0),
+        partly=config.evict_partly,
+    )
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        told = rule.told if rule.task else _with_queue(rule.told, rule.candidates, seen.pods)
+        told = _with_reach(rule, walk) if rule.task else _with_queue(rule.told, rule.candidates, seen.pods)
         yield dataclasses.replace(told, verdict="evict" if chosen else told.verdict)
     if tasks:
         yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
     yield Decision(
         "evict", "evict" if asked else "hold", "EvictionRound", _round(tasks, walk, asked), (), "", past.remember(asked)
     )
+
+
+def _with_reach(rule: Rule, walk: Walk) -> Decision:
+    """What all candidates together would release, where that does not suffice and so nobody goes."""
+    assert rule.task is not None
+    reach = walk.within_reach.get(rule.task.feature, {})
+    return dataclasses.replace(rule.told, evidence={**rule.told.evidence, **amounts("reach", reach)})
 
 
 def _with_queue(told: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
@@ -202,7 +216,9 @@ def _evidence(pod: Pod, rule: Rule, seen: Snapshot) -> Evidence:
     rank: Evidence = {"rank": order.index(pod.uid) + 1, "candidates": len(order)} if pod.uid in order else {}
     refusal: Evidence = {"why": seen.refused_evictions[pod.uid]} if pod.uid in seen.refused_evictions else {}
     releases = amounts("releases", rule.task.contributions.get(pod.uid, {}))
-    return {"feature": rule.task.feature, **rank, "priority": pod.priority_value, **releases, **refusal}
+    own = rule.candidates.unprotected.get(pod.uid)
+    ignored: Evidence = {"ignored": own} if own else {}
+    return {"feature": rule.task.feature, **rank, "priority": pod.priority_value, **releases, **ignored, **refusal}
 
 
 def contributions(pods: Sequence[Pod], name: str, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -221,22 +237,33 @@ SENTENCES = {
     "UseOverThreshold": (
         "{used_percent} of the node is used; the threshold is {threshold_percent}, the target {lower_percent}"
         "[: {release_cpu_milli} cores to release][: {release_memory_bytes} to release]"
+        "[; all candidates together would release only {reach_cpu_milli} cores]"
+        "[; all candidates together would release only {reach_memory_bytes}]"
     ),
     "EvictionRound": (
         "{chosen} pods to evict[; {missing_cpu_milli} cores will still be missing]"
         "[; {missing_memory_bytes} will still be missing]"
     ),
-    "ChosenForEviction": "evicted by {feature}: number {rank} of {candidates} candidates, priority {priority}",
+    "ChosenForEviction": (
+        "evicted by {feature}: number {rank} of {candidates} candidates, priority {priority}"
+        "[; it uses more than it requests, so its {ignored} does not protect it]"
+    ),
     "AlreadyLeaving": "already terminating; counted as released",
     "EvictionRefused": "the cluster refuses its eviction for now: {why}",
     "NextRound": "would be evicted, but this round is full; number {rank} of {candidates} candidates",
+    "GoalOutOfReach": "stays: all candidates of {feature} together release too little, so nobody is evicted",
     "EnoughReleased": "stays: the candidates before it release enough; number {rank} of {candidates} candidates",
     "ReleasesNothing": "stays: it would release nothing that {feature} needs",
     "NoPodSample": "stays: its usage is unknown",
     "EvictionNotEnabled": "stays: it lacks the label koordinator.sh/eviction-enabled: true, which {feature} requires",
     "PriorityTooHigh": "stays: its priority {priority} is above the threshold of {feature}",
-    "EvictionPolicyForbids": "stays: its annotation koordinator.sh/eviction-policy does not list {feature}",
-    "NotBestEffort": "stays: {feature} evicts only pods of class BE",
+    "EvictionPolicyForbids": (
+        "stays: its annotation koordinator.sh/eviction-policy does not list {feature},"
+        " and it uses no more than it requests"
+    ),
+    "NotBestEffort": (
+        "stays: {feature} evicts pods of class BE, and others in their cgroup only when their excess use is the cause"
+    ),
     "PodHasEnded": "the pod has ended",
 }
 """By reason, for the strategies that share this; see `strategies.sentences`."""

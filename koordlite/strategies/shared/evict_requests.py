@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from koordlite.formulas import evict_order, evict_release
-from koordlite.formulas.evict_order import Candidates
+from koordlite.formulas.evict_order import Candidates, Excess
 from koordlite.formulas.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
@@ -66,8 +66,12 @@ def _candidates(seen: Snapshot, limits: Limits) -> Candidates:
         feature=limits.feature,
         priority_threshold=limits.priority_threshold,
         amounts={pod.uid: sum(eviction.request(pod, limits.resource).values()) for pod in seen.pods},
-        used=seen.usage.pods,
+        excess=Excess(limits.resource, _used(seen, limits.resource)),
     )
+
+
+def _used(seen: Snapshot, resource: str) -> dict[str, int]:
+    return {uid: use.cpu if resource == "cpu" else use.memory for uid, use in seen.usage.pods.items()}
 
 
 def _promised_request(pod: Pod, resource: str) -> dict[str, int]:
@@ -112,6 +116,10 @@ SENTENCES = {
         " {lower_percent}[: {release_batch_cpu_milli} cores of batch to release]"
         "[: {release_mid_cpu_milli} cores of mid to release][: {release_batch_memory_bytes} of batch to release]"
         "[: {release_mid_memory_bytes} of mid to release]"
+        "[; all candidates together would release only {reach_batch_cpu_milli} cores of batch]"
+        "[; all candidates together would release only {reach_mid_cpu_milli} cores of mid]"
+        "[; all candidates together would release only {reach_batch_memory_bytes} of batch]"
+        "[; all candidates together would release only {reach_mid_memory_bytes} of mid]"
     ),
     "AllocatableJustGone": "the node's allocatable has dropped to nothing, but not for long enough to evict for it",
 }

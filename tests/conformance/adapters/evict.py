@@ -8,6 +8,7 @@ from typing import Any
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.formulas import evict_config, evict_order, evict_release
+from koordlite.formulas.evict_order import Excess
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS
@@ -169,7 +170,8 @@ def _limits(strategy: Any, resource: str) -> evict_requests.Limits:
 def be_order(given: Any, expect: Any) -> tuple[Any, Any]:
     seen = _seen({**given, "thresholdStrategy": {}, "node": None}, given["podCPUUsageCores"] or {})
     used = {uid: use.cpu for uid, use in seen.usage.pods.items()}
-    found = evict_order.best_effort_by_cpu(seen.pods, feature=evict_config.BE_CPU, used_milli=used)
+    excess = Excess("cpu", used)
+    found = evict_order.best_effort_by_cpu(seen.pods, feature=evict_config.BE_CPU, excess=excess)
     return [pod.name for pod in found.order], [row["pod"] for row in expect["ordered"]]
 
 
@@ -190,7 +192,7 @@ def priority_order(given: Any, expect: Any) -> tuple[Any, Any]:
         )
         or 0,
         amounts=requests if by_request else used,
-        used=used,
+        excess=Excess("memory" if memory else "cpu", used),
     )
     ordered = expect.get("orderedPodNames", expect.get("ordered"))
     return [pod.name for pod in found.order], [o["pod"] if isinstance(o, dict) else o for o in ordered]
