@@ -60,7 +60,7 @@ def test_killed_at_every_step_and_restored(
         found = node.programmed()
         killed = run(node, wrap, step_counter(wrap, kill_at), monkeypatch, policy=policy)
         with node.journal() as journal:
-            steps = node.agent(journal).take_over()
+            steps = node.agent(journal, "observe").take_over()
             assert all(step.ok for step in steps), f"killed at step {kill_at}"
         assert node.changed(found) == [], f"killed at step {kill_at}"
         assert host.cgroups.exists(host.cgroups.layout.besteffort)
@@ -79,11 +79,11 @@ def test_killed_while_restoring_and_restored_again(emulate: Make, wrap: Any, mon
         with node.journal() as journal:
             files = wrap.Watched(node.sandbox.files, step_counter(wrap, kill_at))
             try:
-                node.agent(journal, files=files).take_over()
+                node.agent(journal, "observe", files=files).take_over()
             except wrap.Killed:
                 killed = True
         with node.journal() as journal:
-            node.agent(journal).take_over()
+            node.agent(journal, "observe").take_over()
         assert node.changed(found) == [], f"killed at step {kill_at} of the restore"
         kill_at += 1
     assert kill_at > 3
