@@ -1,4 +1,7 @@
-"""A run killed at any moment is undone by the next one, byte for byte."""
+"""A run killed at any moment is undone byte for byte.
+
+By a start that enforces nothing any more, by `restore`, and by the stop of a run that went on from there.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,15 @@ import pytest
 import slices
 from emulated import Emulated
 
+from koordlite.apply import restore
 from koordlite.host.journal import file
+from koordlite.host.journal.journal import Journal
+from koordlite.model.settings import Mode
+from koordlite.model.status.outcome import AppliedStep
 
 Make = Callable[..., Emulated]
+Steps = tuple[AppliedStep, ...]
+After = Callable[[Emulated, Journal], Steps]
 TICKS = 3
 
 
@@ -48,10 +57,32 @@ def run(node: Emulated, wrap: Any, step: Callable[..., None], monkeypatch: pytes
     return False
 
 
+def start_that_observes(node: Emulated, journal: Journal) -> Steps:
+    """No strategy enforces any more: the start undoes everything."""
+    mode: Mode = "observe"
+    return node.agent(journal, mode).take_over()
+
+
+def restored(node: Emulated, journal: Journal) -> Steps:
+    """The command `koordlite restore`."""
+    return restore(node.host(), journal, node.cluster)
+
+
+def start_that_goes_on(node: Emulated, journal: Journal) -> Steps:
+    """The start lifts nothing, the run goes on, and its stop puts back what the killed run had found."""
+    left = node.programmed()
+    agent = node.agent(journal)
+    assert agent.take_over() == ()
+    assert node.programmed() == left, "a start lifts nothing that is still enforced"
+    node.ticks(agent, TICKS)
+    return agent.put_back()
+
+
+@pytest.mark.parametrize("after", [start_that_observes, restored, start_that_goes_on])
 @pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
 @pytest.mark.parametrize("shape", slices.first(["small", "intel-2s-ht", "amd-ccd"]))
 def test_killed_at_every_step_and_restored(
-    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, shape: str, policy: str
+    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, *, shape: str, policy: str, after: After
 ) -> None:
     kill_at, killed = 0, True
     while killed:
@@ -60,15 +91,19 @@ def test_killed_at_every_step_and_restored(
         found = node.programmed()
         killed = run(node, wrap, step_counter(wrap, kill_at), monkeypatch, policy=policy)
         with node.journal() as journal:
-            steps = node.agent(journal, "observe").take_over()
+            steps = after(node, journal)
             assert all(step.ok for step in steps), f"killed at step {kill_at}"
+            assert journal.entries == (), f"killed at step {kill_at}"
         assert node.changed(found) == [], f"killed at step {kill_at}"
         assert host.cgroups.exists(host.cgroups.layout.besteffort)
         kill_at += 1
     assert kill_at > 10, "the run has enough steps to be killed at"
 
 
-def test_killed_while_restoring_and_restored_again(emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("after", [start_that_observes, restored, start_that_goes_on])
+def test_killed_while_restoring_and_restored_again(
+    emulate: Make, wrap: Any, monkeypatch: pytest.MonkeyPatch, after: After
+) -> None:
     kill_at, killed = 0, True
     while killed:
         node = emulate("small", str(kill_at))
@@ -83,7 +118,7 @@ def test_killed_while_restoring_and_restored_again(emulate: Make, wrap: Any, mon
             except wrap.Killed:
                 killed = True
         with node.journal() as journal:
-            node.agent(journal, "observe").take_over()
+            after(node, journal)
         assert node.changed(found) == [], f"killed at step {kill_at} of the restore"
         kill_at += 1
     assert kill_at > 3

@@ -49,7 +49,15 @@ class WithoutKubelet:
             raise FileNotFoundError(2, "No such file or directory", path)
 
 
+class OfThisMachine(WithoutKubelet):
+    """Such a node with a random boot id, as a kernel makes it: the command restores nothing of an emulated node."""
+
+    def read(self, path: str) -> bytes:
+        return BOOT_ID if path == "/proc/sys/kernel/random/boot_id" else super().read(path)
+
+
 NAME = "vm.watermark_scale_factor"
+BOOT_ID = b"0b0f3c1e-6a52-4d0c-9a71-5f6f0f6f2c11\n"
 
 
 def enforced(node: Emulated, journal: Journal) -> None:
@@ -91,7 +99,7 @@ def test_the_command_does_so_as_well(
     emulate: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = emulate("intel-2s-ht")
-    files = WithoutKubelet(node.sandbox.files)
+    files = OfThisMachine(node.sandbox.files)
     with Journal.open(node.state, boot_id=procfs.boot_id(files)) as journal:
         enforced(node, journal)
     monkeypatch.setattr("koordlite.cli.undo.RealFiles", lambda: files)
