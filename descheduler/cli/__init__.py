@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from descheduler.cli import run, source
 from koordlite import __version__
+from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
     except InputError as error:
         for problem in error.problems:
-            print(f"descheduler: {problem}", file=sys.stderr)
+            print(printable.lines(f"descheduler: {problem}"), file=sys.stderr)
         return 2
     except BrokenPipeError:
         return 0
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("descheduler: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (KoordliteError, OSError) as error:
-        print(f"descheduler: {error}", file=sys.stderr)
+        print(printable.lines(f"descheduler: {error}"), file=sys.stderr)
         return 2
     return code
 
@@ -80,12 +81,12 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 def _run_plan(args: argparse.Namespace) -> int:
     plan = source.make(args)
-    print(_rendered(plan, args.output), end="")
+    print(printable.lines(_rendered(plan, args.output)), end="")
     if args.report:
         _write_reports(plan, args.report)
     if args.output != "text":  # The text has them itself.
         for problem in plan.view.problems:
-            print(f"descheduler: {problem}", file=sys.stderr)
+            print(printable.lines(f"descheduler: {problem}"), file=sys.stderr)
     return FOUND if args.fail_on_findings and plan.outcomes else 0
 
 
@@ -103,13 +104,13 @@ def _write_reports(plan: EvictionPlan, path: str) -> None:
 
     folder.Folder(pathlib.Path(path)).write(plan)
     for name in folder.NAMES:
-        print(f"wrote {pathlib.Path(path) / name}", file=sys.stderr)
+        print(printable.lines(f"wrote {pathlib.Path(path) / name}"), file=sys.stderr)
 
 
 def _run_explain(args: argparse.Namespace) -> int:
     from descheduler.report import explain
 
-    print(explain.render(source.make(args), args.pod), end="")
+    print(printable.lines(explain.render(source.make(args), args.pod)), end="")
     return 0
 
 
@@ -121,7 +122,7 @@ def _run_check(args: argparse.Namespace) -> int:
     source.notices(found)
     for profile in reader.setup(policy).profiles:
         names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
-        print(f"{args.file}: profile {profile.name}: plugins {names}")
+        print(printable.lines(f"{args.file}: profile {profile.name}: plugins {names}"))
     return 0
 
 
@@ -129,12 +130,12 @@ def _run_list(_args: argparse.Namespace) -> int:
     from descheduler import plugins
 
     for name, plugin in plugins.discover().items():
-        print(f"{name}\n    {plugin.doc.splitlines()[0]}")
+        print(printable.lines(f"{name}\n    {plugin.doc.splitlines()[0]}"))
     return 0
 
 
 def _run_default(_args: argparse.Namespace) -> int:
     from descheduler.policy import default_text
 
-    print(default_text.default_policy(), end="")
+    print(printable.lines(default_text.default_policy()), end="")
     return 0

@@ -168,10 +168,10 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 
 def _start_log(args: argparse.Namespace) -> None:
     from descheduler.serve.log import JsonFormatter
+    from koordlite.report.log_format import LineFormatter
 
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonFormatter() if args.log_format == "json" else text)
+    handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
     logging.basicConfig(level=logging.DEBUG if args.verbose else logging.INFO, handlers=[handler], force=True)
     logging.getLogger("urllib3").setLevel(logging.INFO)
 

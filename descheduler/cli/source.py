@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def no_collection() -> Iterator[None]:
 def notices(found: Iterable[Problem]) -> None:
     """Tell what is no mistake in a policy, but worth checking."""
     for notice in found:
-        print(f"descheduler: note: {notice}", file=sys.stderr)
+        print(printable.lines(f"descheduler: note: {notice}"), file=sys.stderr)
 
 
 def _moment(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
+from koordlite.model import printable
 
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]
@@ -24,7 +25,8 @@ _NODES_LISTED = 200
 def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> str:
     """The JSON text, indented, ending in a newline. `failure`: why a later cycle came to no plan."""
     conditions = {"conditions": [_failed(failure)]} if failure else {}
-    return json.dumps({**document(plan, attempts, dry=dry), **conditions}, indent=2, ensure_ascii=False) + "\n"
+    made = json.dumps({**document(plan, attempts, dry=dry), **conditions}, indent=2, ensure_ascii=False)
+    return printable.in_json(made) + "\n"
 
 
 def document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True) -> Object:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from descheduler.framework import PodView, View
 from descheduler.plan import EvictionPlan
 from descheduler.report import text
+from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 
@@ -15,7 +16,7 @@ def render(plan: EvictionPlan, name: str) -> str:
     found = [pod for pod in _all(plan.view) if name in (pod.key, pod.pod.name)]
     if not found:
         raise InputError(_unknown_pod(plan.view, name))
-    return "\n".join(line for pod in found for line in _pod(plan, pod)) + "\n"
+    return "\n".join(printable.one_line(line) for pod in found for line in _pod(plan, pod)) + "\n"
 
 
 def _all(view: View) -> Iterator[PodView]:

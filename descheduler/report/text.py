@@ -10,7 +10,7 @@ from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
 from descheduler.report import diff, document
 from descheduler.report.diff import Difference
-from koordlite.model import duration
+from koordlite.model import duration, printable
 from koordlite.report import units
 
 WIDTH = 100
@@ -33,9 +33,10 @@ def render(
     `failure`: why a later cycle came to no plan."""
     sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan), _spared(plan))
-    failed = [f"The last cycle failed, this is the report of the one before: {failure}"] if failure else []
+    shown = printable.one_line(failure)
+    failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
     parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _notes(plan), _problems(plan)]
-    return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+    return printable.lines("\n\n".join("\n".join(part) for part in map(list, parts) if part)) + "\n"
 
 
 def outcome(answer: Outcome, title: str) -> Iterator[str]:
@@ -173,7 +174,8 @@ def _zone(zone: ZoneChange) -> str:
 def _node(change: NodeChange, width: int) -> str:
     before, after = change.before, change.after
     cores = f"{units.cores(before.cpu_milli)} → {units.cores(after.cpu_milli)} of {units.cores(change.cpu_milli)}"
-    name = change.node if len(change.node) <= width else f"{change.node[: width - 1]}…"
+    shown = printable.one_line(change.node)
+    name = shown if len(shown) <= width else f"{shown[: width - 1]}…"
     pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
     return f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
 
@@ -200,7 +202,8 @@ def _line(label: str, text: str) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+    shown = printable.one_line(text)
+    return shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 1]}…"
 
 
 def _count(number: int, word: str) -> str:

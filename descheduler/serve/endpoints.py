@@ -13,7 +13,7 @@ from descheduler.plan import EvictionPlan
 from descheduler.report import document, html, text
 from descheduler.serve import page
 from descheduler.serve.loop import CycleResult
-from koordlite.model import duration
+from koordlite.model import duration, printable
 from koordlite.report.json.answer import Answer
 
 CYCLES = 20
@@ -110,4 +110,4 @@ def _plan(result: CycleResult) -> EvictionPlan:
 
 
 def _plain(status: HTTPStatus, words: str) -> Answer:
-    return Answer(status, _TEXT, f"{words}\n".encode())
+    return Answer(status, _TEXT, f"{printable.lines(words)}\n".encode(errors="replace"))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from descheduler.evictors.migration import Progress
 from descheduler.plan import Attempt, Outcome
 from descheduler.serve.loop import CycleResult
+from koordlite.model import printable
 
 LOG = logging.getLogger("descheduler")
 Line = dict[str, object]
@@ -80,7 +81,7 @@ class JsonFormatter(logging.Formatter):
         fields = record.args[0] if isinstance(record.args, tuple) and record.args else record.args
         entry = fields if isinstance(fields, _Line) else {"message": record.getMessage()}
         head = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
-        return json.dumps({**head, **entry}, ensure_ascii=False)
+        return printable.in_json(json.dumps({**head, **entry}, ensure_ascii=False))
 
 
 def _value(value: object) -> str:

@@ -12,6 +12,7 @@ from descheduler.plan import Attempt, EvictionPlan
 from descheduler.report import diff, document, html, text
 from descheduler.report.diff import Difference
 from descheduler.serve.loop import CycleResult
+from koordlite.model import printable
 
 LOG = logging.getLogger("descheduler")
 NAMES = ("plan.txt", "plan.json", "plan.html", "changes.json")
@@ -41,7 +42,7 @@ class Folder:
         self._path.mkdir(parents=True, exist_ok=True)
         difference = self._difference(plan)
         done = dry_run.evict(plan) if attempts is None else attempts
-        changes = json.dumps(diff.document(difference), indent=2, ensure_ascii=False) + "\n"
+        changes = printable.in_json(json.dumps(diff.document(difference), indent=2, ensure_ascii=False)) + "\n"
         texts = (
             text.render(plan, difference, attempts=done, dry=dry),
             document.encode(plan, done, dry=dry),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from koordlite import __version__
 from koordlite.cli import times
+from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError
 
 SHAPES = (
@@ -32,14 +33,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _command(parser().parse_args(argv))
     except InputError as error:
         for problem in error.problems:
-            print(f"koordlite: {problem}", file=sys.stderr)
+            print(printable.lines(f"koordlite: {problem}"), file=sys.stderr)
     except BrokenPipeError:
         return 0  # The reader of our output has seen enough.
     except KeyboardInterrupt:
         print("koordlite: interrupted", file=sys.stderr)
         return INTERRUPTED
     except (KoordliteError, OSError) as error:
-        print(f"koordlite: {error}", file=sys.stderr)
+        print(printable.lines(f"koordlite: {error}"), file=sys.stderr)
     return 2
 
 

@@ -11,6 +11,7 @@ from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import recording
 from koordlite.host import bundle
+from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.record import capture as captures
 from koordlite.record import onefile
@@ -39,7 +40,7 @@ def capture(args: argparse.Namespace) -> int:
             onefile.masked(path, head, lambda: [moment], decide=again.decided_again())
         else:
             onefile.write(path, head, [moment])
-    print(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}")
+    print(printable.lines(f"{folder}: {len(watching.items)} files, one moment{', masked' if mask else ''}"))
     return 0
 
 

@@ -11,7 +11,7 @@ from koordlite.cli import machine as machines
 from koordlite.cli.node_check import findings
 from koordlite.clock import RealClock
 from koordlite.kube.folder.manifests import ManifestCluster
-from koordlite.model import keys
+from koordlite.model import keys, printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.slo import config as slo_config
 
@@ -28,10 +28,10 @@ def check_config(args: argparse.Namespace) -> int:
     if args.cluster:
         problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
     for problem in problems:
-        print(problem)
+        print(printable.lines(str(problem)))
     for warning in _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ():
-        print(f"warning: {warning}")
-    print("1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems")
+        print(printable.lines(f"warning: {warning}"))
+    print(printable.lines("1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"))
     return 1 if problems else 0
 
 
@@ -41,15 +41,15 @@ def check_node(args: argparse.Namespace) -> int:
     found = list(findings(args, settings))
     width = max(len(finding.what) for finding in found)
     for finding in found:
-        print(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}")
+        print(printable.lines(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}"))
         if finding.do:
-            print(f"{'':<5}{'':<{width}}  → {finding.do}")
+            print(printable.lines(f"{'':<5}{'':<{width}}  → {finding.do}"))
     return 1 if any(finding.answer == "NO" for finding in found) else 0
 
 
 def default_config(args: argparse.Namespace) -> int:
     """Print koordlite.yaml with every default."""
-    print(config.print_default(), end="")
+    print(printable.lines(config.print_default()), end="")
     return 0
 
 

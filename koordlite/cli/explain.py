@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from koordlite.cli import asking, times
+from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -28,17 +29,19 @@ def explain(args: argparse.Namespace) -> int:
     """Print the answer. 2 when there is nothing of that name."""
     subject = " ".join(args.subject)
     if args.record or args.at or args.since:
-        print(_of_record(subject, args), end="")
+        print(printable.lines(_of_record(subject, args)), end="")
     elif asking.of_machine(args):
         from koordlite.cli import snapshot
         from koordlite.report.explain.subject import explain as explained
         from koordlite.report.past import NOTHING
 
         tick = snapshot.tick(args)
-        print(_answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output)), end="")
+        found = _answer(subject, lambda: explained(subject, tick, NOTHING, output=args.output))
+        print(printable.lines(found), end="")
     else:
         query = urllib.parse.urlencode({"subject": subject, "output": args.output})
-        print(asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}"), end="")
+        found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}")
+        print(printable.in_json(found) if args.output == "json" else printable.lines(found), end="")
     return 0
 
 

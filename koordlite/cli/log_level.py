@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from koordlite.cli import asking
+from koordlite.model import printable
 from koordlite.model.defaults import LONGEST_LOG_SECONDS, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
@@ -24,7 +25,7 @@ def log_level(args: argparse.Namespace) -> int:
         request = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
         found = asking.put(url, request, folder)
     for line in _shown(found, url):
-        print(line)
+        print(printable.lines(line))
     return 0
 
 

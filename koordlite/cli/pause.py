@@ -10,6 +10,7 @@ import time
 from koordlite import config
 from koordlite.host import pause_file
 from koordlite.host.journal import lock
+from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
 from koordlite.model.status.pause import ANNOTATION, Pause
 from koordlite.report import units
@@ -28,7 +29,7 @@ def pause(args: argparse.Namespace) -> int:
     folder = _folder(args)
     at_work = lock.holder(folder) is not None
     if not at_work and not args.before_start:
-        print(f"not paused: no agent that writes holds {folder}", file=sys.stderr)
+        print(printable.lines(f"not paused: no agent that writes holds {folder}"), file=sys.stderr)
         print("name its --state-dir; or add --before-start to pause the agent that starts next", file=sys.stderr)
         return 1
     try:
@@ -36,9 +37,10 @@ def pause(args: argparse.Namespace) -> int:
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
     in_force = "gives back what is in force" if args.release else "leaves what is in force unchanged"
-    print(f"paused until {units.moment(wanted.until)}: the agent decides and reports, writes nothing, and {in_force}")
+    until = f"paused until {units.moment(wanted.until)}"
+    print(printable.lines(f"{until}: the agent decides and reports, writes nothing, and {in_force}"))
     if not at_work:
-        print(f"no agent holds {folder} now; one that starts before then begins paused")
+        print(printable.lines(f"no agent holds {folder} now; one that starts before then begins paused"))
     return 0
 
 
@@ -50,7 +52,8 @@ def resume(args: argparse.Namespace) -> int:
     except OSError as error:
         raise KoordliteError(_refused(folder, error)) from error
     if not ended:
-        print(f"there was no pause in {folder}; the annotation {ANNOTATION} of the Node pauses as well")
+        other = f"the annotation {ANNOTATION} of the Node pauses as well"
+        print(printable.lines(f"there was no pause in {folder}; {other}"))
         return 1
     print("the pause has ended")
     return 0

@@ -16,6 +16,7 @@ from koordlite import __version__, config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import recording
+from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.record import onefile
 from koordlite.record.reader import Record
@@ -31,9 +32,9 @@ def record(args: argparse.Namespace) -> int:
     count = _observe_for(args, path) if args.seconds is not None else _take_out(args, path)
     if not count:
         path.unlink()  # A file without a moment is no record, and would be in the way of the next try.
-        print(f"{path}: not written, there is no moment in that time", file=sys.stderr)
+        print(printable.lines(f"{path}: not written, there is no moment in that time"), file=sys.stderr)
         return 1
-    print(f"{path}: {count} moments, {path.stat().st_size} bytes{', masked' if args.mask else ''}")
+    print(printable.lines(f"{path}: {count} moments, {path.stat().st_size} bytes{', masked' if args.mask else ''}"))
     return 0
 
 

@@ -15,6 +15,7 @@ from koordlite import config
 from koordlite.cli import machine as machines
 from koordlite.cli import times
 from koordlite.kube.folder import manifest_files
+from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.reading import declared
 from koordlite.model.settings import Mode
@@ -52,10 +53,10 @@ def _print(
         sys.stdout.buffer.write(encode(found or json.comparison(_there(compared), record.problems)))
     elif output == "html":
         shown = html.check(check, record.problems, title=title) if check else None
-        print(shown or html.comparison(_there(compared), record.problems, title=title))
+        print(printable.lines(shown or html.comparison(_there(compared), record.problems, title=title)))
     else:
         shown = text.check(check, record.problems) if check else None
-        print(shown or text.comparison(_there(compared), record.problems), end="")
+        print(printable.lines(shown or text.comparison(_there(compared), record.problems)), end="")
 
 
 def _there(compared: compare.Comparison | None) -> compare.Comparison:

@@ -12,6 +12,7 @@ from koordlite import config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.host import bundle
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import resctrl_protocol
@@ -37,7 +38,7 @@ def _show(args: argparse.Namespace, width: int) -> int:
     if args.output == "json":
         _print_json("koordlite-resctrl", machine=resctrl_map.document(found))
     else:
-        print(resctrl_map.text(found, width=width), end="")
+        print(printable.lines(resctrl_map.text(found, width=width)), end="")
     return 1 if found.absent else 0
 
 
@@ -67,9 +68,9 @@ def _plan(args: argparse.Namespace, width: int) -> int:
         document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
         _print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
         return 1 if refused else 0
-    print(resctrl_plan.text(decisions, overlaps, width=width))
+    print(printable.lines(resctrl_plan.text(decisions, overlaps, width=width)))
     labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
-    print(resctrl_map.text(after, width=width, labels=labels), end="")
+    print(printable.lines(resctrl_map.text(after, width=width, labels=labels)), end="")
     return 1 if refused else 0
 
 

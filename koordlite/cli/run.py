@@ -31,10 +31,12 @@ from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
 from koordlite.model import node as nodes
+from koordlite.model import printable
 from koordlite.model.errors import Problem
 from koordlite.model.status.pause import Pause
 from koordlite.report import view
 from koordlite.report.history import History
+from koordlite.report.log_format import LineFormatter
 from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
     live = sys.stdout.isatty() and not args.quiet and not args.once
     # The live view owns the terminal: only what needs a person goes above it.
     level = logging.WARNING if live else logging.INFO
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[_Stderr()])
+    handler = _Stderr()
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=level, handlers=[handler])
     _keep_files_open()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         agent = Agent(machine.host, machine.cluster, settings, held)
         code = _look_twice(agent, machine, settings, args) if args.once else _loop(agent, machine, settings, args)
         if held is not None and not args.quiet:
-            print(in_force(held, args, emulated=machine.sandbox is not None), end="")
+            print(printable.lines(in_force(held, args, emulated=machine.sandbox is not None)), end="")
         return code
 
 
@@ -140,7 +144,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
             news = history.add(tick)
             if keep:
                 keep(tick, news)
-    print(status.screen(tick), end="")
+    print(printable.lines(status.screen(tick)), end="")
     if args.report:
         _write_report(history, pathlib.Path(args.report), machine)
     if settings.agent.on_stop == "restore":
@@ -241,8 +245,8 @@ def _write_report(history: History, folder: pathlib.Path, machine: Machine) -> N
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_bytes(json.encode(json.document(history)))
     (folder / "run.html").write_text(html.document(history, title=f"koordlite on {machine.name}"), encoding="utf-8")
-    print(text.summary(history.summary()), end="")
-    print(f"report: {folder / 'run.json'}\n        {folder / 'run.html'}")
+    print(printable.lines(text.summary(history.summary())), end="")
+    print(printable.lines(f"report: {folder / 'run.json'}\n        {folder / 'run.html'}"))
 
 
 def _settings_view(settings: Settings) -> dict[str, object]:

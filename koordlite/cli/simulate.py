@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from koordlite import config
+from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.report import simulation as reports
 from koordlite.report.html import simulation as simulation_html
@@ -33,9 +34,9 @@ def simulate(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(encode(simulation_json.document(runs)))
         sys.stdout.buffer.flush()
     elif args.compare:
-        print(reports.compared(runs), end="")
+        print(printable.lines(reports.compared(runs)), end="")
     else:
-        print("\n".join(map(reports.text, runs)), end="")
+        print(printable.lines("\n".join(map(reports.text, runs))), end="")
     return 0 if args.compare or all(run.ok for run in runs) else 1
 
 

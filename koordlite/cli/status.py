@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from koordlite.cli import asking
+from koordlite.model import printable
 from koordlite.model.errors import KoordliteError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def status(args: argparse.Namespace) -> int:
     found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
     if args.output == "json":
         code = _code(found)
-        print(found, end="")
+        print(printable.in_json(found), end="")
         return code
     return _show(_read(found), args.output)
 
@@ -64,5 +65,5 @@ def _show(tick: Tick, output: str) -> int:
         from koordlite.report.terminal import status as screens
 
         width = shutil.get_terminal_size((100, 24)).columns
-        print(screens.screen(tick, width=width, color=colored()), end="")
+        print(printable.lines(screens.screen(tick, width=width, color=colored()), colors=colored()), end="")
     return EXIT_CODES.get(tick.status, 0)

@@ -18,6 +18,7 @@ from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import ClusterEntry, Journal
 from koordlite.kube.kubelet import configz
+from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.ports import Cluster
@@ -33,28 +34,42 @@ def undo(args: argparse.Namespace) -> int:
     boot = procfs.boot_id(files)
     entries = journal.read(settings.agent.state_dir, boot_id=boot)
     if journal.is_emulated(settings.agent.state_dir) and not (args.cluster or args.kubeconfig):
-        print(f"{settings.agent.state_dir} is the journal of an emulated node: this machine has nothing to restore")
+        print(
+            printable.lines(
+                f"{settings.agent.state_dir} is the journal of an emulated node: this machine has nothing to restore"
+            )
+        )
         if entries:
-            print(f"{len(entries)} values of its Node are left: name its cluster, with --cluster or --kubeconfig")
+            print(
+                printable.lines(
+                    f"{len(entries)} values of its Node are left: name its cluster, with --cluster or --kubeconfig"
+                )
+            )
         return 1 if entries else 0
     if not entries:
-        print(text.undo(()), end="")
+        print(printable.lines(text.undo(())), end="")
         return 0
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
     host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods, required=False)
     exclusive = _exclusive(args, settings, host)
     if args.dry_run:
-        print(text.undo(undo_list(host, entries, exclusive)), end="")
+        print(printable.lines(text.undo(undo_list(host, entries, exclusive))), end="")
         return 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
         steps = restore(host, held, _cluster(args, settings, host), exclusive=exclusive)
     for step in steps:
-        print(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
-    print(f"{sum(step.ok for step in steps)} of {len(steps)} places restored")
+        print(
+            printable.lines(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
+        )
+    print(printable.lines(f"{sum(step.ok for step in steps)} of {len(steps)} places restored"))
     tried = {step.place for step in steps}
     left = sum(entry.place not in tried for entry in held.entries if isinstance(entry, ClusterEntry))
     if left:
-        print(f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster")
+        print(
+            printable.lines(
+                f"{left} more of the Node stay in the journal: name its cluster, with --kubeconfig or --cluster"
+            )
+        )
     return 0 if all(step.ok for step in steps) and not left else 1
 
 
@@ -79,7 +94,10 @@ def _exclusive(args: argparse.Namespace, settings: Settings, host: Host) -> Sequ
     except FileNotFoundError:
         return ()
     except (OSError, InputError) as error:
-        print(f"{path}: {error}; sets are put back as they were found, exclusive CPUs or not", file=sys.stderr)
+        print(
+            printable.lines(f"{path}: {error}; sets are put back as they were found, exclusive CPUs or not"),
+            file=sys.stderr,
+        )
         return ()
     return state.pod_cpus if state.policy == configz.STATIC else ()
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
+from koordlite.model import printable
+
 
 class Answer(Protocol):
     """What a request gets."""
@@ -40,4 +42,4 @@ class Plain:
     @property
     def body(self) -> bytes:
         """The sentence as a line."""
-        return f"{self.text}\n".encode(errors="replace")
+        return f"{printable.lines(self.text)}\n".encode(errors="replace")

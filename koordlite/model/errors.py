@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from koordlite.model import printable
 from koordlite.model.place import Place
 
 
@@ -36,7 +37,7 @@ class Problem:
     def __str__(self) -> str:
         # `$` is the whole document, and then there is often no text to show.
         where = "" if self.field == "$" and not self.value else f"{self.field} = {shorten(self.value)}: "
-        return f"{self.object}: {where}{self.why}; {self.do}"
+        return printable.one_line(f"{self.object}: {where}{self.why}; {self.do}")
 
 
 def shorten(text: str, limit: int = 120) -> str:

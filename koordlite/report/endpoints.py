@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, exposition
 
+from koordlite.model import printable
 from koordlite.model.status.faults import Faults
 from koordlite.report import health
 from koordlite.report.explain import subject as explain
@@ -115,7 +116,7 @@ class Endpoints:
         try:
             self._levels.put(body)
         except ValueError as error:
-            return Answer(422, PLAIN, f"{error}\n".encode(errors="replace"))
+            return _plain(422, str(error))
         return Answer(200, JSON, run_report.encode(self._levels.document()))
 
     def _about_agent(self, path: str, accept: str) -> Answer:
@@ -144,8 +145,11 @@ class Endpoints:
         if path == "/readyz" and held is not None:
             checks += health.ready(held.tick, stale_seconds=self._stale)
         why = health.failing(checks)
-        answer = health.text(checks) if verbose else f"{why or 'ok'}\n"
-        return Answer(503 if why else 200, PLAIN, answer.encode())
+        return _plain(503 if why else 200, health.text(checks).removesuffix("\n") if verbose else why or "ok")
+
+
+def _plain(status: int, words: str) -> Answer:
+    return Answer(status, PLAIN, f"{printable.lines(words)}\n".encode(errors="replace"))
 
 
 _TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")
@@ -173,7 +177,7 @@ def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
     try:
         found = explain.explain(subject, tick, past, output=output)
     except ValueError as error:
-        return Answer(404, PLAIN, f"{error}\n".encode(errors="replace"))
+        return _plain(404, str(error))
     return Answer(200, JSON if output == "json" else PLAIN, found.encode(errors="replace"))
 
 

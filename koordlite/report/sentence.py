@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from koordlite import strategies
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import units
 
@@ -42,7 +43,7 @@ def sentence(decision: Decision) -> str:
 
 def headline(decision: Decision) -> str:
     """Subject, verdict and reason in front of the sentence, for lists."""
-    return f"{decision.subject}: {decision.verdict}, {decision.reason}: {sentence(decision)}"
+    return printable.one_line(f"{decision.subject}: {decision.verdict}, {decision.reason}: {sentence(decision)}")
 
 
 def terms(decision: Decision) -> list[tuple[str, str]]:

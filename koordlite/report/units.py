@@ -6,6 +6,8 @@ import datetime
 import re
 from collections.abc import Callable, Mapping
 
+from koordlite.model import printable
+
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -53,7 +55,7 @@ def share(part: float | None, whole: float | None) -> str:
 def bare(name: str, value: int | float | str) -> str:
     """An evidence value as it goes into a formula: the last word of `name` is its unit, which a formula gives once."""
     if isinstance(value, str):
-        return value or "none"
+        return printable.one_line(value) or "none"
     show = _SHOW.get(_words(name)[-1])
     return show(value) if show else f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from koordlite.model import printable
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.place import Place
 from koordlite.model.status.outcome import FileTrouble
@@ -44,12 +45,12 @@ class Fact:
 
 def node(tick: Tick) -> str:
     """The name of the node."""
-    return tick.node or "node not seen yet"
+    return printable.one_line(tick.node) or "node not seen yet"
 
 
 def because(tick: Tick) -> str:
     """Why the agent is degraded, in brackets after its status; else empty."""
-    return f" ({tick.because})" if tick.because else ""
+    return f" ({printable.one_line(tick.because)})" if tick.because else ""
 
 
 def use(tick: Tick) -> tuple[tuple[str, int | None, int | None], ...]:
@@ -91,7 +92,10 @@ def inputs(tick: Tick) -> Iterator[Fact]:
     yield Fact("between ticks", between_ticks(tick.reaction))
     faults = tick.faults
     if faults.total:
-        yield Fact("faults", f"{faults.total} in the agent itself, the last: {faults.error} at {faults.place}")
+        yield Fact(
+            "faults",
+            f"{faults.total} in the agent itself, the last: {printable.one_line(faults.error)} at {faults.place}",
+        )
     yield Fact("data freshness", freshness(tick))
     yield from (Fact(f"watch of {watch.name}", watched(watch)) for watch in tick.watches)
 
@@ -144,14 +148,14 @@ def watched(watch: WatchState) -> str:
         f"listed again {watch.relists} times" if watch.relists else "",
         watch.error and f"last error: {watch.error}",
     ]
-    return ", ".join(filter(None, parts))
+    return printable.one_line(", ".join(filter(None, parts)))
 
 
 def pause(asked: Pause, *, wall: float) -> str:
     """How long a pause holds, who asked for it and why, what it means; `wall` is seconds since the epoch."""
     in_force = "what was in force is restored" if asked.release else "what is in force stays"
-    left = units.clock(asked.until - wall)
-    return f"until {units.moment(asked.until)} ({left} left) by {_ASKED_BY[asked.by]}: {asked.because}; {in_force}"
+    left, because = units.clock(asked.until - wall), printable.one_line(asked.because)
+    return f"until {units.moment(asked.until)} ({left} left) by {_ASKED_BY[asked.by]}: {because}; {in_force}"
 
 
 def cpu(cell: CPUCell) -> str:
@@ -177,13 +181,13 @@ def troubles(tick: Tick) -> Iterator[tuple[str, list[str]]]:
         ("in this run", [f"{t.place}: {'; '.join(trouble(t))}" for t in tick.troubles[:MAX_TROUBLES]]),
     ):
         if rows:
-            yield title, rows
+            yield title, [printable.one_line(row) for row in rows]
 
 
 def trouble(found: FileTrouble, *, with_foreign: bool = True) -> Iterator[str]:
     """What happened at one place: refusals, writes of others, and when we correct it next."""
     if found.refused:
-        yield f"refused {found.refused} times, last {found.last_error}"
+        yield f"refused {found.refused} times, last {printable.one_line(found.last_error)}"
     if found.foreign and with_foreign:
         yield f"changed by others {found.foreign} times"
     if found.kept_off_seconds:

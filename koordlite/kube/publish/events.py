@@ -12,6 +12,7 @@ from koordlite.kube.client import micro_time
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.publish.event_series import Aggregator, Event, Regarding, Series, Write
+from koordlite.model import printable
 
 __all__ = ["Event", "Events", "Regarding"]
 
@@ -157,4 +158,4 @@ def _namespace(about: Regarding) -> str:
 
 def _note(event: Event) -> str:
     """Cut by bytes as the server counts them."""
-    return event.note.encode()[:NOTE_CHARACTERS].decode(errors="ignore")
+    return printable.one_line(event.note).encode()[:NOTE_CHARACTERS].decode(errors="ignore")

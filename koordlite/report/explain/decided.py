@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import units
 from koordlite.report.history import DecisionEvent
@@ -79,7 +80,7 @@ def concerns(subject: str, decision: Decision) -> bool:
 
 
 def _explained(decision: Decision, events: Sequence[DecisionEvent]) -> Iterator[str]:
-    yield f"{decision.subject}  ({decision.strategy or 'strategy'})"
+    yield f"{printable.one_line(decision.subject)}  ({decision.strategy or 'strategy'})"
     yield f"  {decision.verdict}, {decision.reason}: {sentence(decision)}"
     rows = terms(decision)
     width = max((len(name) for name, _ in rows), default=0)

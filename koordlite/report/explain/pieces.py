@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.place import Place
 from koordlite.report import units, view
@@ -49,7 +50,7 @@ def changed(events: Iterable[DecisionEvent]) -> Iterator[str]:
 
 def written(write: Write) -> Iterator[str]:
     """Our last write of a place, and why it was made."""
-    outcome = "" if write.step.ok else f", refused: {write.step.error}"
+    outcome = "" if write.step.ok else f", refused: {printable.one_line(write.step.error)}"
     yield f"last write at {units.clock(write.time)}: {shortened(write.step.value)}{outcome}"
     if write.cause:
         yield f"because of {one_line(write.cause)}"
@@ -85,8 +86,9 @@ def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]
 
 
 def shortened(text: str, limit: int = 80) -> str:
-    """A value that fits on a line."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    """A value that fits on a line, and stays on it."""
+    shown = printable.one_line(text)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _write_document(write: Write) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from koordlite.model import printable
 from koordlite.report.explain import allocatable, cpu, decided, file, node, pod, resctrl_groups, settings
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
@@ -25,7 +26,7 @@ def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str
     asked = " ".join(subject.split())
     say, document = _answers(asked)
     if output != "json":
-        return say(asked, tick, past)
+        return printable.lines(say(asked, tick, past))
     return run_report.encode(
         {"version": 1, "node": tick.node, "subject": asked, **document(asked, tick, past)}
     ).decode()

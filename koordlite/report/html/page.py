@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from koordlite.model import printable
 from koordlite.report.html import css
 
 _VOID = frozenset({"br", "hr", "meta", "link", "img", "input", "line", "path", "rect", "polyline", "polygon", "circle"})
@@ -39,8 +40,8 @@ def join(*children: Child) -> Markup:
 
 
 def escape(text: object) -> Markup:
-    """`text` made harmless in element content and in quoted attributes."""
-    return Markup(html.escape(str(text), quote=True))
+    """`text` made harmless in element content and in quoted attributes, and where somebody prints the page."""
+    return Markup(html.escape(printable.lines(str(text)), quote=True))
 
 
 def page(title: str, *body: Child, lead: Child = None, foot: Child = None, refresh_seconds: int | None = None) -> str:

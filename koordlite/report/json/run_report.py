@@ -28,6 +28,7 @@ from typing import Any
 
 import msgspec
 
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import history
 from koordlite.report.sentence import sentence
@@ -60,7 +61,8 @@ def document(run: history.History) -> Object:
 
 def encode(value: Object) -> bytes:
     """`value` as indented UTF-8 text; what JSON has no form for, such as a CPU set, as its own text."""
-    return msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1) + b"\n"
+    made = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1)
+    return printable.in_json(made.decode()).encode() + b"\n"
 
 
 def state(tick: Tick) -> Object:

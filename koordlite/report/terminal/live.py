@@ -8,6 +8,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from koordlite.model import printable
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
@@ -55,7 +56,7 @@ class LiveView:
     def _write(self, line: str) -> None:
         """A reader who went away ends the run; a disk without room for what it says does not."""
         try:
-            self._stream.write(f"{line}\n")
+            self._stream.write(f"{printable.one_line(line)}\n")
             self._stream.flush()
         except BrokenPipeError:
             raise

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from koordlite.model import printable
 from koordlite.report import units, view
 from koordlite.report.history import DecisionEvent
 from koordlite.report.present import CPUCell
@@ -79,7 +80,7 @@ def _lines(texts: Sequence[Text], width: int) -> int:
 
 def _header(title: str, tick: Tick) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(" ".join(filter(None, (tick.node, title))) or "koordlite", "bold")
+    line.append(printable.one_line(" ".join(filter(None, (tick.node, title)))) or "koordlite", "bold")
     tone = view.STATUS_TONES.get(tick.status, "")
     line.append("  ").append(tick.status, _STYLES.get(tone, "")).append(view.because(tick))
     line.append(f"  {units.clock(tick.time)}", "bold")
@@ -152,7 +153,7 @@ def _decisions(events: Sequence[DecisionEvent], *, width: int, lines: int) -> Ta
     for event in shown[-max(1, min(_EVENTS, lines)) :]:
         decision = event.decision
         verdict = Text(decision.verdict, _STYLES.get(view.VERDICT_TONES.get(decision.verdict, ""), "bold"))
-        about = Text(f"{decision.subject}: ", "bold").append(sentence(decision), "not bold")
+        about = Text(f"{printable.one_line(decision.subject)}: ", "bold").append(sentence(decision), "not bold")
         grid.add_row(units.clock(event.time), verdict, about)
     return grid
 
@@ -161,4 +162,5 @@ def _trouble(tick: Tick) -> Iterator[Text]:
     for problem in tick.problems[:2]:
         yield Text(f"! {problem}", "yellow", overflow="ellipsis", no_wrap=True)
     for step in [step for step in tick.applied if not step.ok][:2]:
-        yield Text(f"! refused: {step.place} ← {step.value}: {step.error}", "red", overflow="ellipsis", no_wrap=True)
+        shown = printable.one_line(f"{step.place} ← {step.value}: {step.error}")
+        yield Text(f"! refused: {shown}", "red", overflow="ellipsis", no_wrap=True)

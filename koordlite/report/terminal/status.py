@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.report import units, view
 from koordlite.report.sentence import sentence
@@ -29,7 +30,7 @@ def screen(tick: Tick, *, width: int = 100, color: bool = False) -> str:
         *_strategies(tick, width, color),
         *_trouble(tick),
     ]
-    return "\n".join(lines) + "\n"
+    return printable.lines("\n".join(lines), colors=color) + "\n"
 
 
 def _header(tick: Tick, color: bool) -> str:
@@ -76,7 +77,8 @@ def _strategy(head: str, found: list[Decision], width: int, color: bool) -> str:
     first = min(found, key=lambda d: _WEIGHT.index(d.verdict) if d.verdict in _WEIGHT else len(_WEIGHT))
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     left = max(20, width - len(head) - len(first.verdict) - len(more) - 2)
-    why = textwrap.shorten(f"{first.subject}: {sentence(first)}", left, placeholder=" …")
+    subject = printable.one_line(first.subject)
+    why = textwrap.shorten(f"{subject}: {sentence(first)}", left, placeholder=" …")
     return f"{head} {_painted(first.verdict, view.VERDICT_TONES.get(first.verdict), color)} {why}{more}"
 
 
@@ -86,7 +88,9 @@ def _idle(found: list[Decision]) -> bool:
 
 def _wrapped(head: str, value: str, width: int) -> list[str]:
     indent = " " * len(head)
-    return textwrap.wrap(value, max(width, len(head) + 20), initial_indent=head, subsequent_indent=indent) or [head]
+    return textwrap.wrap(
+        printable.lines(value), max(width, len(head) + 20), initial_indent=head, subsequent_indent=indent
+    ) or [head]
 
 
 def _trouble(tick: Tick) -> Iterator[str]:
