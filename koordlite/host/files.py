@@ -8,7 +8,8 @@ import os
 import resource
 from types import TracebackType
 
-from koordlite.resctrl.files import LocalFiles, with_path
+from koordlite.host import beneath
+from koordlite.resctrl.files import LocalFiles, with_path, write_once
 
 _HOT = frozenset(
     {
@@ -81,6 +82,19 @@ class RealFiles(LocalFiles):
         except OSError:
             self._drop(path)
             raise
+
+    def write(self, path: str, data: bytes) -> None:
+        """One write(2) of `data` to an existing file; ValueError for a path with `..`, OSError (EXDEV) where a link
+        leads out of the file system it is in."""
+        write_once(beneath.open_to_write(path), path, data)
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder; ValueError for a path with `..`."""
+        super().mkdir(beneath.absolute(path))
+
+    def rmdir(self, path: str) -> None:
+        """Remove one folder; ValueError for a path with `..`."""
+        super().rmdir(beneath.absolute(path))
 
     def close(self) -> None:
         """Close every kept descriptor."""

@@ -5,12 +5,12 @@ One file, replaced as a whole when a document changes. It lives as long as the f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from koordlite.host import state_folder
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.slo.settings import GoodDocument
 
@@ -25,7 +25,7 @@ def read(folder: Path) -> Mapping[str, GoodDocument]:
     """The documents by key; none when nothing was kept yet. InputError when the file cannot be read."""
     path = folder / NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Content).documents
+        return msgspec.json.decode(state_folder.read(path), type=_Content).documents
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
@@ -35,11 +35,5 @@ def read(folder: Path) -> Mapping[str, GoodDocument]:
 
 def write(folder: Path, documents: Mapping[str, GoodDocument]) -> None:
     """Keep these in place of what was kept. OSError when the folder cannot be written."""
-    aside = folder / f".{NAME}.new"
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(_Content(dict(documents))), indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, folder / NAME)
+    raw = msgspec.json.format(msgspec.json.encode(_Content(dict(documents))), indent=1)
+    state_folder.replace(folder / NAME, raw)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from koordlite.host import state_folder
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.status.pause import By, Pause
 
@@ -59,7 +60,7 @@ def read(folder: Path) -> Pause | None:
     """The pause asked for in the state folder; None when there is none. InputError when the file cannot be read."""
     path = folder / NAME
     try:
-        raw = path.read_bytes()
+        raw = state_folder.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -70,13 +71,8 @@ def read(folder: Path) -> Pause | None:
 
 def write(folder: Path, pause: Pause) -> None:
     """Ask for a pause; an earlier one is replaced. OSError when the folder cannot be written."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = folder / f".{NAME}.new"
-    with open(aside, "w", encoding="utf-8") as file:
-        file.write(f"{encode(pause)}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, folder / NAME)
+    state_folder.make(folder)
+    state_folder.replace(folder / NAME, f"{encode(pause)}\n".encode())
 
 
 def remove(folder: Path) -> bool:

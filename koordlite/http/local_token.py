@@ -12,7 +12,7 @@ NAME = "http-token"
 
 def make(folder: str) -> str:
     """Write a fresh token into `folder` and return it. OSError when that cannot be done."""
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    pathlib.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     token = secrets.token_urlsafe(32)
     place = pathlib.Path(folder, NAME)
     fresh = place.with_name(f"{NAME}.new")

@@ -89,7 +89,10 @@ class Places:
             yield from (place.group, *place.containers.values(), *place.sandboxes)
 
     def _place(self, pod: Pod) -> tuple[_Children, PodGroups | None]:
-        group = self._cgroups.pod_group(pod.uid, pod.kube_qos)
+        try:
+            group = self._cgroups.pod_group(pod.uid, pod.kube_qos)
+        except ValueError:
+            return _NO_CHILDREN, None  # Its uid is no name of a group: kubelet has made none.
         siblings = self._folders.get(group.rpartition("/")[0])
         if not siblings or group not in siblings:
             return _NO_CHILDREN, None

@@ -42,15 +42,7 @@ class LocalFiles:
 
     def write(self, path: str, data: bytes) -> None:
         """One write(2) of `data` to an existing file, unbuffered: a buffered write that fails is repeated on close."""
-        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-        try:
-            written = os.write(fd, data)
-        except OSError as error:
-            raise with_path(error, path) from None
-        finally:
-            os.close(fd)
-        if written != len(data):
-            raise OSError(errno.EIO, f"the kernel took {written} of {len(data)} bytes", path)
+        write_once(os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), path, data)
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder, sorted; those of folders, and of links to folders, end with `/`."""
@@ -64,6 +56,18 @@ class LocalFiles:
     def rmdir(self, path: str) -> None:
         """Remove one folder."""
         os.rmdir(path)
+
+
+def write_once(fd: int, path: str, data: bytes) -> None:
+    """One write(2) of `data` to the open file `path`, which is closed; EIO when the kernel takes only a part."""
+    try:
+        written = os.write(fd, data)
+    except OSError as error:
+        raise with_path(error, path) from None
+    finally:
+        os.close(fd)
+    if written != len(data):
+        raise OSError(errno.EIO, f"the kernel took {written} of {len(data)} bytes", path)
 
 
 def with_path(error: OSError, path: str) -> OSError:

@@ -6,6 +6,7 @@ import errno
 import functools
 from collections.abc import Iterable, Mapping
 
+from koordlite.host import beneath
 from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups import versions
@@ -55,12 +56,13 @@ class Cgroups:
         return cls(files, cgroup_names.layout(mounts.version, group), mounts.points)
 
     def path(self, group: str, field: str) -> str:
-        """The file that holds `field` of `group`; ValueError for a field we do not know on this version."""
+        """The file that holds `field` of `group`; ValueError for a field we do not know on this version, and for a
+        group that is not below the root."""
         try:
             folder, name = self._at[field]
         except KeyError:
             raise ValueError(f"{field!r} is no cgroup field we know on v{self.layout.version}") from None
-        return f"{folder}/{group}/{name}" if group else f"{folder}/{name}"
+        return f"{folder}/{beneath.group(group)}/{name}" if group else f"{folder}/{name}"
 
     def folder(self, group: str, controller: str) -> str:
         """The folder of a group in the hierarchy of a v1 controller; on v2 they all share one."""
@@ -168,8 +170,9 @@ class Cgroups:
         """Write back bytes that `read_raw` found; ValueError for a field that is only read."""
         if field not in versions.WRITABLE:
             raise ValueError(f"{field} is only read; what can be written: {', '.join(sorted(versions.WRITABLE))}")
+        path = self.path(group, field)
         self._written.add(group)
-        self._files.write(self.path(group, field), raw)
+        self._files.write(path, raw)
 
     def take_written(self) -> frozenset[str]:
         """Groups written to since the last call."""
@@ -177,7 +180,7 @@ class Cgroups:
         return written
 
     def pod_group(self, uid: str, kube_qos: KubeQoS) -> str:
-        """The group of a pod; it need not exist yet."""
+        """The group of a pod; it need not exist yet. ValueError for a uid that is no name of a group."""
         return cgroup_names.pod_group(self.layout, uid, kube_qos)
 
     def container_id(self, group: str) -> str:
@@ -194,7 +197,7 @@ class Cgroups:
 
     def _folder(self, controller: str, group: str) -> str:
         point = self._points[controller]
-        return f"{point}/{group}" if group else point
+        return f"{point}/{beneath.group(group)}" if group else point
 
     def _members(self, group: str, field: str) -> list[int]:
         members = [int(line) for line in self.read_raw(group, field).split()]

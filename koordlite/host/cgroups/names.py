@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from koordlite.host import beneath
 from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import KubeQoS
 
@@ -32,7 +33,11 @@ def layout(version: int, kubepods: str) -> Layout:
 
 
 def pod_group(names: Layout, uid: str, kube_qos: KubeQoS) -> str:
-    """The group of the pod with this uid, as kubelet's own /pods reports it (a mirror pod has another at the API)."""
+    """The group of the pod with this uid, as kubelet's own /pods reports it (a mirror pod has another at the API).
+
+    ValueError for a uid that would lead out of kubelet's groups.
+    """
+    beneath.component(f"pod{uid}")
     parent = {
         KubeQoS.GUARANTEED: names.kubepods,
         KubeQoS.BURSTABLE: names.burstable,
@@ -55,7 +60,7 @@ def container_group(names: Layout, pod: str, container_id: str) -> str | None:
     if not separator or not name or "/" in name or runtime not in _SCOPES:
         known = ", ".join(f"{prefix}://" for prefix in _SCOPES)
         raise ValueError(f"container id {container_id!r} has none of the runtimes we know: {known}")
-    return f"{pod}/{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else f"{pod}/{name}"
+    return f"{pod}/{_SCOPES[runtime]}-{name}.scope" if names.driver == "systemd" else f"{pod}/{beneath.component(name)}"
 
 
 def container_id(names: Layout, group: str) -> str:

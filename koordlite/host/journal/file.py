@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from koordlite.changes import (
     resctrl_tasks,
     zone_resource,
 )
+from koordlite.host import beneath, state_folder
 from koordlite.model.errors import JournalError
 from koordlite.model.place import Place
 from koordlite.model.wire.objects import ZoneResource
@@ -185,7 +186,7 @@ def boot_of(path: Path) -> str:
 
 def _content(path: Path) -> _Content | None:
     try:
-        content = msgspec.json.decode(path.read_bytes(), type=_Content)
+        content = msgspec.json.decode(state_folder.read(path), type=_Content)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -193,37 +194,40 @@ def _content(path: Path) -> _Content | None:
     if content.version != _VERSION:
         why = f"it has version {content.version}, this program knows {_VERSION}"
         raise JournalError(f"the undo journal {path} cannot be read: {why}; restore with the program that wrote it")
+    for entry in content.entries:
+        _check(path, entry)
     return content
 
 
-def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
-    """Replace the file as a whole: written aside, flushed, renamed, and the folder flushed too.
-
-    A crash before the rename leaves the old file, after it the new one; what lies aside is overwritten next time.
-    """
-    raw = msgspec.json.format(msgspec.json.encode(_Content(_VERSION, boot_id, entries)), indent=1)
-    aside = path.with_suffix(".new")
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _check(path: Path, entry: Entry) -> None:
+    """What we write names nothing outside of its root. A journal that does was written by somebody else."""
     try:
-        _write_all(fd, raw)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(aside, path)
-    _flush_folder(path.parent)
+        for group in _groups(entry):
+            beneath.group(group)
+        if isinstance(entry, FileEntry):
+            beneath.absolute(entry.path)
+    except ValueError as error:
+        raise JournalError(f"the undo journal {path} was not written by this program: {error}; {_HELP}") from error
+
+
+def _groups(entry: Entry) -> Iterator[str]:
+    """Groups the entry names, below their root; a monitoring group of resctrl's root has no group before it."""
+    match entry:
+        case FileEntry(group=group):
+            yield group.removeprefix("io:") if not group.startswith("resctrl/") else _resctrl(group[len("resctrl/") :])
+        case GroupMade(group=group):
+            yield _resctrl(group)
+        case TasksMoved(group=group, into=into):
+            yield from map(_resctrl, (group, into))
+
+
+def _resctrl(group: str) -> str:
+    return group.removeprefix("/mon_groups/")
+
+
+def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
+    """Replace the file as a whole (`state_folder.replace`)."""
+    state_folder.replace(path, msgspec.json.format(msgspec.json.encode(_Content(_VERSION, boot_id, entries)), indent=1))
 
 
 _HELP = "nothing was changed; read it, restore by hand what it lists, then remove it"
-
-
-def _write_all(fd: int, raw: bytes) -> None:
-    while raw:
-        raw = raw[os.write(fd, raw) :]
-
-
-def _flush_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -6,6 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from koordlite.host import state_folder
 from koordlite.model.errors import JournalError
 
 _NAME = "lock"
@@ -21,8 +22,8 @@ class Lock:
     def take(cls, folder: Path) -> Lock:
         """Take the lock of `folder`, making the folder if need be; JournalError names the process that has it."""
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            state_folder.make(folder)
+            fd = state_folder.open_or_make(folder / _NAME)
         except OSError as error:
             raise JournalError(f"the state folder {folder} cannot be used: {error}") from error
         lock = cls(fd)

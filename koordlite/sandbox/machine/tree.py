@@ -62,6 +62,7 @@ class Folder:
 
 
 Entry = File | Folder | Link
+_Way = list[Entry]
 
 Trouble = Callable[[str, str], int | None]
 """The errno a call fails with, by its verb (read, write, list, mkdir, rmdir, rename) and path; None lets it through."""
@@ -203,15 +204,26 @@ class Tree:
 
     def _walk(self, parts: Sequence[str], path: str) -> Entry:
         """The entry at `parts`; errors name `path`."""
-        entry: Entry = self.root
+        return self._lineage(parts, path)[-1]
+
+    def _lineage(self, parts: Sequence[str], path: str) -> _Way:
+        """The entry at `parts`, after the folders it is in: behind a link, those of its target, as `..` finds them."""
+        way: _Way = [self.root]
         for part in parts:
+            entry = way[-1]
             if not isinstance(entry, Folder):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            found = entry.find(part)
-            if found is None:
-                raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            entry = self._find(found.target) if isinstance(found, Link) else found
-        return entry
+            if part == "..":
+                way = way[:-1] or way
+            elif part != ".":
+                found = entry.find(part)
+                if found is None:
+                    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+                if isinstance(found, Link):
+                    way = self._lineage(_parts(found.target), found.target)
+                else:
+                    way.append(found)
+        return way
 
     def _file(self, path: str) -> File:
         entry = self._find(path)
@@ -230,6 +242,8 @@ class Tree:
         entry = self._walk(parts, path)
         if not isinstance(entry, Folder):
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        if name in (".", ".."):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         return entry, name
 
     def _check_alike(self, path: str, entry: Entry | None, target: Entry | None) -> None:

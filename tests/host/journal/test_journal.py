@@ -22,6 +22,7 @@ from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.resctrl_group import ResctrlGroupChange
 from koordlite.changes.resctrl_schemata import SchemataChange
 from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.host import state_folder
 from koordlite.host.journal import file, journal
 from koordlite.host.journal.journal import (
     FileEntry,
@@ -198,12 +199,12 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-_CALLS = ("open", "write", "fsync", "close", "replace")
+_CALLS = ("unlink", "open", "write", "fsync", "close", "replace")
 
 
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseException], list[str]]]:
-    """Let the n-th system call of the journal file not happen, and nothing after it."""
+    """Let the n-th system call of replacing the journal not happen, and nothing after it."""
 
     def arm(number: int, how: BaseException) -> list[str]:
         calls: list[str] = []
@@ -220,16 +221,16 @@ def die_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, BaseExcep
             return call
 
         stand_in = type("os", (), {name: staticmethod(watched(name)) for name in _CALLS})
-        for constant in ("O_WRONLY", "O_CREAT", "O_TRUNC", "O_CLOEXEC", "O_RDONLY", "O_DIRECTORY"):
+        for constant in ("O_WRONLY", "O_CREAT", "O_EXCL", "O_CLOEXEC", "O_RDONLY", "O_DIRECTORY"):
             setattr(stand_in, constant, getattr(os, constant))
-        monkeypatch.setattr(file, "os", stand_in)
+        monkeypatch.setattr(state_folder, "os", stand_in)
         return calls
 
     yield arm
     monkeypatch.undo()
 
 
-STEPS = 8
+STEPS = 9
 
 
 @pytest.mark.parametrize("step", range(1, STEPS + 2))
@@ -245,7 +246,7 @@ def test_killed_between_any_two_steps_the_old_or_the_new_journal_is_there(
             held.record(new)
     else:
         held.record(new)
-        assert calls == ["open", "write", "fsync", "close", "replace", "open", "fsync", "close"]
+        assert calls == ["unlink", "open", "write", "fsync", "close", "replace", "open", "fsync", "close"]
     monkeypatch.undo()
     held.close()
     with Journal.open(tmp_path, boot_id=BOOT) as again:
