@@ -35,7 +35,7 @@ from koordlite.wake import Waker
 
 LOG = logging.getLogger(__name__)
 _WHOLE = ("node", "pods", "kubelet pods", "config")
-"""What the cluster must have said before the picture counts as whole."""
+"""What the cluster must have sent before the picture counts as whole."""
 
 
 class Agent:
@@ -107,8 +107,8 @@ class Agent:
     ) -> None:
         """Tick until the clock says stop, or for `seconds`. A tick that is late is not made up for.
 
-        Faults, also of `on_tick`, that `guard` survives are told as a tick; without a guard they end the run. However
-        it ends, all is put back where that is what a stop does.
+        Faults, also of `on_tick`, that `guard` survives are reported as a tick; without a guard they end the run.
+        However it ends, all is put back where that is what a stop does.
         """
         self._guard = guard or self._guard
         self.take_over()
@@ -178,9 +178,9 @@ class Agent:
         self._waker.watch(None, None)
         self.judged = None
         faults = self._guard.state
-        told = dataclasses.replace(self._blind(faults.why, 0.0), faults=faults, problems=(faults.problem("agent"),))
+        tick = dataclasses.replace(self._blind(faults.why, 0.0), faults=faults, problems=(faults.problem("agent"),))
         with self._guard:
-            on_tick(told)
+            on_tick(tick)
 
     def tick(self) -> Tick:
         """One round. Whatever goes wrong in it is in the Tick; the next round comes."""
@@ -263,7 +263,7 @@ class Agent:
     def _look_for_pause(self, node: nodes.Node | None) -> Pause | None:
         before, wall = self.paused, self._host.clock.wall()
         notes, owner = (node.annotations, f"node/{node.name}") if node else (None, "node")
-        self.paused = self._pauses.look(notes, owner=owner, wall=wall)
+        self.paused = self._pauses.read(notes, owner=owner, wall=wall)
         if self.paused and before is None:
             LOG.warning("paused, nothing is written: %s", self.paused.because)
         elif before and self.paused is None:

@@ -53,7 +53,7 @@ class Http:
     enable: bool = True
     """Serve at all."""
     address: str = "127.0.0.1"
-    """Address to listen on. On loopback everybody on this machine may look. On any other address all but /healthz and
+    """Address to listen on. On loopback everyone on this machine may read. On any other address all but /healthz and
     /readyz wants a bearer token that the API server knows and that may get the path as a non-resource URL, or the
     token in http-token in agent.stateDir. Changes (PUT /loglevel) always want one."""
     port: int = bounded(PORT, ge=0, le=65535)

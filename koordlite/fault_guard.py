@@ -1,4 +1,4 @@
-"""The last net under a loop: a fault of our own costs one round, is told, and ends the process only when it stays.
+"""The last net under a loop: a fault of our own costs one round, is reported, and ends the process only when it stays.
 
 What is known to go wrong is answered where it goes wrong. Here is only what nobody thought of.
 """
@@ -53,7 +53,7 @@ class FaultGuard:
         self._count(error, _place(at))
         if self.state.in_a_row < self._limit:
             return True
-        LOG.error("%d rounds in a row ended in a fault; the process ends, to be started anew", self.state.in_a_row)
+        LOG.error("%d rounds in a row ended in a fault; the process ends, to be restarted", self.state.in_a_row)
         return False
 
     def _count(self, error: Exception, place: str) -> None:

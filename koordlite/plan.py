@@ -3,7 +3,7 @@
 Rules (docs/design.md, "Every step on the way is legal"): a set that moves is first widened to the union of old and new,
 parents before children, then narrowed, children before parents; a limit that grows grows from the top, one that shrinks
 shrinks from the bottom; a burst is at no step above its quota; shares are not written while a group is idle; a resctrl
-group exists before its schemata, its schemata before its tasks; the cluster is told last.
+group exists before its schemata, its schemata before its tasks; the cluster comes last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
 
 Nobody wakes for nothing. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
-"upper edge"); when one look suspects that it is above, and a measurement finds it so, a round comes before its time.
-Where the kernel allows short pressure triggers there are no looks at all until threads wait for CPU.
+"upper edge"); when one sample suspects that it is above, and a measurement finds it so, a round comes before its time.
+Where the kernel allows short pressure triggers there are no samples at all until threads wait for CPU.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from koordlite.observe import glance
 LOG = logging.getLogger(__name__)
 
 CPU_SHARE = 0.003
-"""Of one core, at most, for looking."""
+"""Of one core, at most, for sampling."""
 _AIMED_SHARE = 0.8 * CPU_SHARE
-"""What the period is chosen for: the cost of a look varies."""
+"""What the period is chosen for: the cost of a sample varies."""
 _FIRST_PERIOD_SECONDS = 0.05
-"""Until the first second has shown what a look costs here."""
+"""Until the first second has shown what a sample costs here."""
 CONFIRM_SECONDS = 0.016
 """How long use must stay above the edge; also the time it is measured over: four timer interrupts at 250 Hz."""
 _PIECE_SECONDS = 0.2
 """Longest piece of a wait that a stop does not end."""
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
-"""How long one report of pressure is good for looking: the next may come a window later."""
+"""How long one report of pressure keeps sampling going: the next may come a window later."""
 
 Cause = Literal["tick", "stop", "surge"]
 
@@ -63,7 +63,7 @@ class Waker:
         missing: bool = False,
     ) -> None:
         self._clock, self._sentinel, self._trigger = host.clock, sentinel, trigger
-        # The clock of a real machine looks for a stop as well, which doubles the cost of a look.
+        # The clock of a real machine checks for a stop as well, which doubles the cost of a sample.
         self._nap: Callable[[float], object] = time.sleep if isinstance(host.files, RealFiles) else host.clock.wait
         self._shortest = 1 / hertz
         self._period = max(self._shortest, _FIRST_PERIOD_SECONDS)
@@ -73,7 +73,7 @@ class Waker:
         self._suspect_rate = 0.0
         self._alert_until = 0.0
         self._surge_began: UsageSample | None = None
-        self._look_cost = 0.0
+        self._sample_cost = 0.0
         self._cost = self._watched = 0.0
         self._samples = self._pressure = self._surges = 0
 
@@ -107,13 +107,13 @@ class Waker:
         if self._sentinel is None or self._edge is None:
             stopped = self._clock.wait(until - self._clock.monotonic())
             return Wake("stop" if stopped else "tick")
-        began, looks, cpu = self._clock.monotonic(), self._samples, time.thread_time()
+        began, samples, cpu = self._clock.monotonic(), self._samples, time.thread_time()
         try:
             return self._watch_until(until)
         except (OSError, ValueError) as error:
             return self._blind(error, until)
         finally:
-            self._account(time.thread_time() - cpu, self._samples - looks, self._clock.monotonic() - began)
+            self._account(time.thread_time() - cpu, self._samples - samples, self._clock.monotonic() - began)
 
     def use_since_surge(self) -> FreshUse | None:
         """Use since the last surge was seen, None when there was none since this was asked last."""
@@ -142,7 +142,7 @@ class Waker:
         while (left := until - self._clock.monotonic()) > 0:
             above = False
             if self._alert:
-                above = self._look_on(min(left, _PIECE_SECONDS))
+                above = self._watch_for(min(left, _PIECE_SECONDS))
             else:
                 self._listen(min(left, _PIECE_SECONDS))
             if self._clock.wait(0.0):
@@ -152,8 +152,9 @@ class Waker:
                 return wake
         return Wake("tick")
 
-    def _look_on(self, seconds: float) -> bool:
-        """Look for `seconds`; True at once when others used so much from one look to the next that it may be a surge.
+    def _watch_for(self, seconds: float) -> bool:
+        """Sample for `seconds`; True at once when others used so much from one sample to the next that it may be a
+        surge.
 
         Fifty times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
         """
@@ -171,7 +172,7 @@ class Waker:
         return False
 
     def _confirm(self) -> Wake | None:
-        """A surge when use stays above the edge. Measured from a look that lies inside of it, not from before."""
+        """A surge when use stays above the edge. Measured from a sample that lies inside of it, not from before."""
         assert self._seen is not None and self._edge is not None and self._sentinel is not None
         first = self._sentinel.sample()
         if self._clock.wait(CONFIRM_SECONDS):
@@ -207,24 +208,26 @@ class Waker:
     def _blind(self, error: OSError | ValueError, until: float) -> Wake:
         """The counters cannot be read: the rest of the wait is only waited, and the next one tries again."""
         if self._why != str(error):
-            LOG.warning("no looks between ticks: %s", error)
+            LOG.warning("no samples between ticks: %s", error)
         self._why = str(error)
         return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
 
-    def _account(self, cost: float, looks: int, seconds: float) -> None:
+    def _account(self, cost: float, samples: int, seconds: float) -> None:
         self._cost, self._watched = self._cost + cost, self._watched + seconds
-        if looks:
-            self._look_cost = reaction.smoothed_cost_seconds(before=self._look_cost or cost / looks, look=cost / looks)
+        if samples:
+            self._sample_cost = reaction.smoothed_cost_seconds(
+                before=self._sample_cost or cost / samples, sample=cost / samples
+            )
             self._period = reaction.period_seconds(
-                look_cost_seconds=self._look_cost, share=_AIMED_SHARE, shortest_seconds=self._shortest
+                sample_cost_seconds=self._sample_cost, share=_AIMED_SHARE, shortest_seconds=self._shortest
             )
 
 
 def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
     """The best way there is on this machine. `required` takes what there is as well, and `state` says what is missing.
 
-    An emulated or recorded machine has none with `automatic`: its time passes only when somebody waits. `required`
-    looks at its counters in its own time.
+    An emulated or recorded machine has none with `automatic`: its time passes only while something waits. `required`
+    samples its counters in its own time.
     """
     if setting == "off":
         return Waker(host, why="it is off")

@@ -54,7 +54,7 @@ class LabelSelector:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Namespaces:
-    """Namespaces by name: those to look at, or those to leave out."""
+    """Namespaces by name: those to judge, or those to leave out."""
 
     include: tuple[str, ...] = ()
     """Only these; empty: all."""
@@ -66,5 +66,5 @@ class Namespaces:
             raise ValueError("namespaces takes include or exclude, not both")
 
     def chosen(self, namespace: str) -> bool:
-        """Is it one of those to look at?"""
+        """Is it one of those to judge?"""
         return namespace in self.include if self.include else namespace not in self.exclude

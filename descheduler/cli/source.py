@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """The options that say what to look at, and by which policy."""
+    """The options that name the input and the policy."""
     source = command.add_mutually_exclusive_group()
     source.add_argument(
         "--snapshot",

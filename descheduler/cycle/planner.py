@@ -242,7 +242,7 @@ class _Draft:
             for judge in self._judges:
                 self._work(judge, point)
         decided = self._decided
-        if self._setup.fit == "snapshot":  # Nothing was to count on it; what nodes look like afterwards is reported.
+        if self._setup.fit == "snapshot":  # Nothing was to count on it; the state of nodes afterwards is reported.
             for outcome in (o for o in decided.values() if o.verdict == "evict"):
                 self._go(outcome.pod, outcome.search.places[0] if outcome.search and outcome.search.places else None)
         return EvictionPlan(

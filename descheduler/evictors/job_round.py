@@ -223,7 +223,7 @@ class Round:
 
 
 def _bare_view(cluster: Cluster, args: MigrationControllerArgs, now: float) -> View:
-    """What guards of single pods look at beside the pod: the priority that a name stands for."""
+    """What guards of single pods read beside the pod: the priority that a name stands for."""
     named = args.priority_threshold is not None and bool(args.priority_threshold.name)
     classes = cluster.priority_classes() if named else {}
     return View(time=times.show(now), time_source="this machine's clock", nodes={}, priority_classes=classes)

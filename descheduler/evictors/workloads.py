@@ -127,7 +127,7 @@ def _above(found: _Controller) -> objects.OwnerReference | None:
 
 
 def _query(controller: _Controller) -> list[tuple[str, str]]:
-    """A label selector for a list; pods are told apart by their controllers afterwards."""
+    """A label selector for a list; their controllers tell pods apart afterwards."""
     selector = controller.spec.selector or {}
     labels = selector.get("matchLabels") if "matchLabels" in selector or "matchExpressions" in selector else selector
     text = ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items()))

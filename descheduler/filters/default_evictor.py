@@ -86,7 +86,7 @@ class Guards:
         return tuple(dict.fromkeys([refusal for _, refusal in found])) if found else ()
 
     def _template_refusals(self, pod: PodView) -> _Found:
-        """The key holds all that the protections look at, but for those that are `_PERSONAL`."""
+        """The key holds all that the protections read, but for those that are `_PERSONAL`."""
         notes, value = pod.pod.annotations, pod.pod
         key = (pod.template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
         known = self._shared.get(key)
@@ -283,7 +283,7 @@ _PROTECTIONS: dict[str, Guard] = {
     "PodTooYoung": _age,
 }
 _NOTES = (PREFER_NO_EVICTION, _EVICTION_COST)
-"""Annotations that the protections look at; many pods have others of their own, such as their address."""
+"""Annotations that the protections read; many pods have others of their own, such as their address."""
 _PERSONAL = ("NoDisruptionBudget", "PodTooYoung")
 """Protections that ask for more of a pod than it shares with others of its template."""
 _OPTIONAL: dict[str, Callable[[Args], bool]] = {

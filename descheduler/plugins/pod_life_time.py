@@ -100,9 +100,9 @@ class Config:
     owner_kinds: OwnerKinds = ANY_OWNER
     """Only pods with, or without, owners of these kinds are judged; empty: all."""
     including_init_containers: bool = False
-    """Look at the states and exit codes of init containers too."""
+    """Include the states and exit codes of init containers."""
     including_ephemeral_containers: bool = False
-    """Look at the states of ephemeral containers too."""
+    """Include the states of ephemeral containers."""
 
     def __post_init__(self) -> None:
         if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):

@@ -37,7 +37,7 @@ class Config:
     exit_codes: tuple[int, ...] = ()
     """Only pods with a container that ended with one of these codes; empty: any."""
     including_init_containers: bool = False
-    """Look at init containers too."""
+    """Include init containers."""
 
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:

@@ -31,7 +31,7 @@ class Config:
     """From how many restarts on, all containers of the pod together and since it was made. Must be given, at least
     1."""
     including_init_containers: bool = False
-    """Count and look at init containers too."""
+    """Include init containers."""
     states: tuple[Literal["Running", "CrashLoopBackOff"], ...] = ()
     """Only pods in this phase, or with a container that waits for this reason; empty: all."""
 

@@ -1,6 +1,6 @@
 """A policy file → `Setup`. Read strictly: all mistakes at once, each with file:line:column.
 
-Two kinds of file are understood, told apart by `kind`: upstream's DeschedulerPolicy and Koordinator's
+Two kinds of file are understood; `kind` says which: upstream's DeschedulerPolicy and Koordinator's
 DeschedulerConfiguration. What upstream drops in silence is an error here: an unknown key at the top. What it refuses
 for no reason works: a plugin without an entry in pluginConfig (docs/compatibility.md).
 """

@@ -38,7 +38,7 @@ class Conflict:
 class Conflicts:
     """Who is with whom, among the pods `present` on `nodes`. Source: upstream `CheckPodsWithAntiAffinityExist`.
 
-    Unlike upstream, a term's namespaceSelector counts, and a pod is told from others by its uid, not by its name.
+    Unlike upstream, a term's namespaceSelector counts, and a pod is known by its uid, not by its name.
     """
 
     def __init__(

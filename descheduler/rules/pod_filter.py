@@ -16,7 +16,7 @@ EVERYWHERE = Namespaces()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnerKinds:
-    """Kinds of owners, such as `Job`: those to look at, or those to leave out."""
+    """Kinds of owners, such as `Job`: those to judge, or those to leave out."""
 
     include: tuple[str, ...] = ()
     """Only pods that have an owner of one of these kinds; empty: all."""
@@ -28,7 +28,7 @@ class OwnerKinds:
             raise ValueError("ownerKinds takes include or exclude, not both")
 
     def choose(self, pod: PodView) -> bool:
-        """Is it one of the pods to look at?"""
+        """Is it one of the pods to judge?"""
         if self.include:
             return owned_by(pod, self.include)
         return not (self.exclude and owned_by(pod, self.exclude))

@@ -1,4 +1,4 @@
-"""Cycle after cycle: look, decide, evict what may be evicted, tell. What one cycle learns is kept for the next.
+"""Cycle after cycle: observe, decide, evict what may be evicted, report. What one cycle learns is kept for the next.
 
 A cycle that fails is reported and the next one comes, also where the fault is our own. A process that is not the leader
 decides and reports all the same, but evicts nothing.

@@ -76,7 +76,7 @@ def _list_patiently(api: Api, objects: Objects, kind: str, wait: Callable[[float
             if error.status != HTTPStatus.TOO_MANY_REQUESTS and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             _forget(objects, kind)
-            wait(backoff.pause(failures, random.uniform, wished=error.retry_after_seconds))
+            wait(backoff.pause(failures, random.uniform, asked=error.retry_after_seconds))
     return _list(api, objects, kind)
 
 

@@ -1,7 +1,7 @@
 """What Crane promises: zones on the pod, reserved CPUs on its own kind of NodeResourceTopology.
 
 Source: Crane `topology.crane.io/v1alpha1`. Its kind has the same name as that of topology.node.k8s.io and another
-shape, so the two are told apart by their group.
+shape, so the group decides which it is.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Applier:
 
     def trouble(self, now: float) -> tuple[FileTrouble, ...]:
         """Refusals and foreign writes by place, the worst first."""
-        return self.troubles.told(now)
+        return self.troubles.worst(now)
 
     def restore(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
         """Put back what was found before us, but for what the strategies `staying` wrote."""
@@ -90,11 +90,12 @@ class Applier:
         return self._decoded[1]
 
     def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
-        """Values of ours that somebody else has changed since the last look."""
-        return self._foreign.look(seen)
+        """Values of ours that another process has changed since the last tick."""
+        return self._foreign.check(seen)
 
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
-        """Take the steps in order. A refused step is told and does not stop the others; JournalError stops them all."""
+        """Take the steps in order. A refused step is reported and does not stop the others; JournalError stops them
+        all."""
         due = self._due(plan, seen)
         made = resctrl.about_to_be_made(self._host, due)
         unread: dict[Place, AppliedStep] = {}

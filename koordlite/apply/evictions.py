@@ -65,7 +65,7 @@ class Evictions:
         return dict(self._accepted), refused
 
     def take(self, pods: Iterable[EvictPod], *, time: float) -> list[AppliedStep]:
-        """Ask for each pod until the cluster fails to answer; a refusal is told and does not stop the others."""
+        """Ask for each pod until the cluster fails to answer; a refusal is reported and does not stop the others."""
         silent = self._silence.why if time < self._silence.until else ""
         steps = []
         for pod in pods:
@@ -110,11 +110,11 @@ class Evictions:
         self._silence = _Silence(why, time + seconds, count)
         self._back_off(pod.uid, why, time, None)
 
-    def _back_off(self, uid: str, why: str, time: float, wished_seconds: float | None) -> None:
-        """Twice as long after each refusal, and never shorter than the cluster wishes."""
+    def _back_off(self, uid: str, why: str, time: float, asked_seconds: float | None) -> None:
+        """Twice as long after each refusal, and never shorter than the cluster asks for."""
         count = self._refusals[uid].count + 1 if uid in self._refusals else 1
         own = min(FIRST_BACK_OFF_SECONDS * 2.0 ** min(count - 1, 10), LAST_BACK_OFF_SECONDS)
-        self._refusals[uid] = Refusal(why, time + max(own, wished_seconds or 0.0), count)
+        self._refusals[uid] = Refusal(why, time + max(own, asked_seconds or 0.0), count)
 
 
 def _failed(pod: EvictPod, error: str, seconds: float = 0.0) -> AppliedStep:

@@ -64,8 +64,8 @@ class ForeignWriters:
         self._promises.pop(place, None)
         self._fights.pop(place, None)
 
-    def look(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
-        """Files whose value is not the one we wrote last; each is told once."""
+    def check(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
+        """Files whose value is not the one we wrote last; each is reported once."""
         found = [*self._changed_lines(seen), *self._changed_promises(seen)]
         if seen.cgroups is self._looked_at:
             return tuple(found)  # The same picture of all files as the last time.
@@ -111,7 +111,7 @@ class ForeignWriters:
         return fight is not None and now < fight.not_before
 
     def count(self, place: Place) -> int:
-        """How often somebody else changed this file within the last hour of fighting."""
+        """How often another process changed this file within the last hour of fighting."""
         fight = self._fights.get(place)
         return fight.times if fight else 0
 
@@ -122,7 +122,7 @@ class ForeignWriters:
 
     @property
     def fought(self) -> Set[Place]:
-        """Files that somebody else has changed."""
+        """Files that another process has changed."""
         return self._fights.keys()
 
     def _note(self, place: Place, now: float) -> None:

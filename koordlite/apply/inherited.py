@@ -84,7 +84,7 @@ def _if_copy(host: Host, group: str, entries: Mapping[Place, Entry], lately: Lat
         raw = host.cgroups.read_present(group, FIELD)
         before = raw if raw is None else found_before_us(host, group, raw, entries, lately)
     except (OSError, ValueError):
-        return  # We write nothing there yet; before we do it is read again, and a failure then is told.
+        return  # We write nothing there yet; before we do it is read again, and a failure then is reported.
     if before is not None and before != raw:
         path = host.cgroups.path(group, FIELD)
         yield FileEntry.of(path=path, group=group, field=FIELD, raw=before, found_at=host.clock.wall())

@@ -34,7 +34,7 @@ def found(change: Change, strategy: str, seen: Snapshot) -> Iterator[ClusterEntr
 def publish(cluster: Cluster, changes: Sequence[ClusterChange]) -> dict[Place, str]:
     """Publish, and say by place why what was not published was not.
 
-    The Node and its topology each in one go and by itself: what is refused of one is not told of the other, which
+    The Node and its topology each in one go and by itself: what is refused of one is not reported for the other, which
     stands then, and is not due again.
     """
     node = [change for change in changes if isinstance(change, NodeChange)]

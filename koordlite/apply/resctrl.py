@@ -55,7 +55,7 @@ def found(
 def _threads(host: Host, change: TasksChange, made: Collection[str], journal: Mapping[Place, Entry]) -> Iterator[Entry]:
     """Threads whose way back is not simply the end of a group of ours.
 
-    Where some come from somebody else's group all are noted: then it matters which of a process's threads did not.
+    Where some come from a foreign group all are noted: then it matters which of a process's threads did not.
     """
     home = change.group.partition(_MONITORS)[0] if _MONITORS in change.group else ROOT
     moved = [entry for entry in journal.values() if isinstance(entry, TasksMoved)]
@@ -91,7 +91,7 @@ def _names(group: str) -> set[str]:
 def without_group(change: Change, done: Iterable[AppliedStep]) -> AppliedStep | None:
     """The step that is not taken because the group it needs was refused a moment ago, or turned out to be another's.
 
-    Nobody noted what was found in a group that we were about to make: the next look finds it there and notes it.
+    Nobody noted what was found in a group that we were about to make: the next reading finds it there and notes it.
     """
     if not isinstance(change, SchemataChange | TasksChange):
         return None

@@ -1,6 +1,6 @@
 """resctrl put back as it was found: threads first, then values, then the groups we made, then the mount.
 
-Threads that began in a group of ours go where their process came from: their parent was found in somebody's group, and
+Threads that began in a group of ours go where their process came from: their parent was found in a foreign group, and
 so they would be there without us.
 """
 
@@ -74,7 +74,7 @@ def _group(entry: Entry) -> str:
 
 
 def _thread_back(host: Host, entry: TasksMoved, ours: Collection[str]) -> bool:
-    """False when there is nothing left to do: the thread ended, its id is another's, or somebody moved it on."""
+    """False when there is nothing left to do: the thread ended, its id is another's, or it was moved on."""
     if procfs.start_time(host.files, entry.tid) != entry.start_time:
         return False
     present = host.resctrl.group_of(entry.tid)

@@ -181,7 +181,7 @@ def _less_than_found(
         try:
             found = cast(CPUSet, host.cgroups.decode(inherited.FIELD, entry.raw))
         except ValueError:
-            continue  # Told where it is to be put back.
+            continue  # Reported where it is to be put back.
         value = held.put_back(entry.group, found, present[entry.group].cpuset)
         if value != found:
             yield CgroupChange(entry.group, inherited.FIELD, value)

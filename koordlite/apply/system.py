@@ -31,7 +31,7 @@ def entries(host: Host, change: Change, strategy: str) -> Iterator[Entry]:
     text = system_files.read(host.files, change.name)
     if text is not None:
         if not change.name.startswith(f"{FEATURES}/"):
-            int(text)  # ValueError: what is no number could not be told from ours later.
+            int(text)  # ValueError: later, what is not a number would look like a value of ours.
         yield FileEntry.of(
             path=system_files.path(host.files, change.name),
             group=GROUP,

@@ -11,7 +11,7 @@ from koordlite.model.status.outcome import AppliedStep, FileTrouble
 
 MAX_PLACES = 500
 """Pods come and go: what was refused longest ago is forgotten first."""
-MAX_TOLD = 50
+MAX_LISTED = 50
 
 
 class Troubles:
@@ -30,12 +30,12 @@ class Troubles:
         while len(self._refused) > MAX_PLACES:
             self._refused.popitem(last=False)
 
-    def told(self, now: float) -> tuple[FileTrouble, ...]:
-        """The places with the most trouble first, at most `MAX_TOLD`."""
+    def worst(self, now: float) -> tuple[FileTrouble, ...]:
+        """The places with the most trouble first, at most `MAX_LISTED`."""
         places = {*self._refused, *self._foreign.fought}
         found = [self._trouble(place, now) for place in places]
         found.sort(key=lambda trouble: (-trouble.refused - trouble.foreign, trouble.place))
-        return tuple(found[:MAX_TOLD])
+        return tuple(found[:MAX_LISTED])
 
     def _trouble(self, place: Place, now: float) -> FileTrouble:
         times, error = self._refused.get(place, (0, ""))

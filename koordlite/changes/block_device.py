@@ -27,7 +27,7 @@ PLACE = PlaceKind(
 class BlockChange(KernelChange):
     """Give `field` of the cgroup `group` the `value` for the disk `device` (`MAJOR:MINOR`)."""
 
-    # A kernel weighs the use of a disk only after it was told how to.
+    # A kernel weighs the use of a disk only once it has a cost model or a latency target.
     rank: ClassVar[int] = 20
 
     group: str

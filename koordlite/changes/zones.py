@@ -42,7 +42,7 @@ class ZonesChange(TopologyPart):
         return ""
 
     def onto(self, topology: NRTObject) -> NRTObject:
-        """`topology` with these zones. Zones that are no NUMA nodes (sockets, racks) are somebody else's."""
+        """`topology` with these zones. Zones that are no NUMA nodes (sockets, racks) belong to others."""
         present = {zone.name: zone for zone in topology.zones or ()}
         zones = [_merged(present.get(zone.name), zone) for zone in self.zones]
         zones += [zone for zone in topology.zones or () if nrt.numa_node_of_zone(zone.name) is None]

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. 0: done; 1: it ran and the answer is no; 2: it could not run, and said why; 130: interrupted."""
+    """Run a command. 0: done; 1: it ran and the answer is no; 2: it could not run, see the message; 130: stopped."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal without an arrow or a dash shows `?`: nothing may end because of a character.
         if isinstance(stream, io.TextIOWrapper):

@@ -21,7 +21,7 @@ from koordlite.replay import again
 
 
 def capture(args: argparse.Namespace) -> int:
-    """Look twice, a second apart, and keep what was seen. Nothing on the machine is changed."""
+    """Observe twice, a second apart, and keep what was seen. Nothing on the machine is changed."""
     folder = pathlib.Path(args.output)
     if folder.exists():
         raise InputError(Problem("command line", "--output", args.output, "it exists", "name a folder to be made"))

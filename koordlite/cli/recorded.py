@@ -62,7 +62,7 @@ def _ticks(held: collections.deque[Moment]) -> Iterator[Tick]:
     others = ForeignWriters()
     started, decisions = held[0].seen.time, tuple[Decision, ...]()
     for moment in held:
-        foreign = others.look(moment.seen)
+        foreign = others.check(moment.seen)
         decisions = reflex.merged(decisions, moment.decisions) if moment.woken else moment.decisions
         yield dataclasses.replace(_tick(moment, decisions, started), foreign=foreign, woken=moment.woken)
         _note(moment, others)

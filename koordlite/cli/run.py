@@ -53,7 +53,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to stop. 0 when every file that had to be written was."""
+    """Run until stopped. 0 when every file that had to be written was."""
     live = sys.stdout.isatty() and not args.quiet and not args.once
     # The live view owns the terminal: only what needs a person goes above it.
     level = logging.WARNING if live else logging.INFO

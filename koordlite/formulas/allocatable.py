@@ -155,8 +155,8 @@ def caps(*, capacity: Use, colocation: Colocation) -> tuple[int | None, int | No
 def pod_sums(*, pods: Iterable[Pod], usage: Mapping[str, Use]) -> Sums:
     """Σ over high-priority pods of request, use, and max(use, request): what the formula takes off for them.
 
-    Running and Pending pods count. `usage` is by uid; use of a uid that no pod in `pods` has counts too, since somebody
-    used it. Source: Koordinator `calculateOnNode`.
+    Running and Pending pods count. `usage` is by uid; use of a uid that no pod in `pods` has counts too, since the
+    CPU was used. Source: Koordinator `calculateOnNode`.
     """
     total, known = Sums(), set()
     for pod in pods:

@@ -26,7 +26,7 @@ class Ledger:
     def allows(self, group: str, *, period_seconds: int, percent: int, usage_percent: int) -> bool:
         """Whether the container may have a raised quota at this moment; counts the time since it was asked last.
 
-        A period below 0 has no end, a percentage below 100 no beginning. Other settings than last time begin anew.
+        A period below 0 has no end, a percentage below 100 no beginning. Other settings than last time start over.
         """
         if percent < burst.FULL_PERCENT or period_seconds < 0:
             return percent >= burst.FULL_PERCENT
@@ -47,7 +47,7 @@ class Ledger:
 
 
 def _read(remembered: Mapping[str, float], group: str) -> Tokens | None:
-    """None when a part is missing: then the container begins anew."""
+    """None when a part is missing: then the container starts over."""
     values = [remembered.get(f"{group}:{part}") for part in _PARTS]
     if None in values:
         return None

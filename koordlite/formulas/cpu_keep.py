@@ -31,7 +31,7 @@ def least_change(buckets: Sequence[Bucket], picked: CPUSet, held: CPUSet) -> CPU
 
     A set is spread like `picked` when each place has as many pairs and single CPUs in it, or when places that are
     alike (as many cores, with as many CPUs each) have exchanged theirs. The rule is ours; Koordinator's
-    `adjustByCPUSet` picks anew every time.
+    `adjustByCPUSet` picks afresh every time.
     """
     if not held or picked <= held:
         return picked

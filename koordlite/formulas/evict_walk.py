@@ -15,7 +15,7 @@ LEAVING_SECONDS = 120.0
 
 Amounts = Mapping[str, int]
 Fate = Literal["chosen", "leaving", "refused", "nothing", "enough", "later", "reach"]
-"""chosen: to be evicted; leaving: on its way out, counted; refused: the cluster said no of late; nothing: it releases
+"""chosen: to be evicted; leaving: on its way out, counted; refused: the cluster refused lately; nothing: it releases
 nothing of what is missing; enough: the others suffice; later: the round is full; reach: all candidates together do not
 suffice."""
 

@@ -16,7 +16,7 @@ from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.topology import Topology
 
 Severity = Literal["hard", "fixable", "exposed"]
-"""hard: only a move cures it; fixable: the agent writes the cpuset anew; exposed: it may go wrong, report only."""
+"""hard: only a move cures it; fixable: the agent writes the cpuset again; exposed: it may go wrong, report only."""
 
 WHOLE_POD = "*"
 """Stands for the container where a violation is the pod's as a whole."""

@@ -1,4 +1,4 @@
-"""When use between two ticks calls for a round before its time, and how often one may look."""
+"""When use between two ticks calls for a round before its time, and how often to sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Key = TypeVar("Key", bound=Hashable)
 CPU_MILLI = 1000
 QUOTA_DEAD_BAND = 0.01
 SUSPICION = 4
-"""The part of the way to the edge that a look must have seen is one in this many."""
+"""The part of the way to the edge that a sample must have seen is one in this many."""
 
 
 def shrink_step_milli(*, by_quota: bool, capacity_milli: int) -> int:
@@ -35,26 +35,26 @@ def upper_edge_milli(
 
 
 def suspect_milli(*, others_milli: int, edge_milli: int) -> int:
-    """others + (edge − others) ÷ 4: mean use between two looks that is worth a measurement.
+    """others + (edge − others) ÷ 4: mean use between two samples that is worth a measurement.
 
-    A surge begins somewhere between two looks: with the edge itself, one that began in the second half of the time
-    would wait for the next look.
+    A surge begins somewhere between two samples: with the edge itself, one that began in the second half of the time
+    would wait for the next sample.
     """
     return others_milli + max(0, edge_milli - others_milli) // SUSPICION
 
 
-def period_seconds(*, look_cost_seconds: float, share: float, shortest_seconds: float) -> float:
-    """max(shortest, cost of a look ÷ share): the time between two looks that keeps them below `share` of a core."""
-    return max(shortest_seconds, look_cost_seconds / share)
+def period_seconds(*, sample_cost_seconds: float, share: float, shortest_seconds: float) -> float:
+    """max(shortest, cost of a sample ÷ share): the time between two samples that keeps them below `share` of a core."""
+    return max(shortest_seconds, sample_cost_seconds / share)
 
 
-def smoothed_cost_seconds(*, before: float, look: float) -> float:
-    """(7 × before + look) ÷ 8: the cost of a look, from the cost of the last one and the mean before it."""
-    return (7 * before + look) / 8
+def smoothed_cost_seconds(*, before: float, sample: float) -> float:
+    """(7 × before + sample) ÷ 8: the cost of a sample, from the cost of the last one and the mean before it."""
+    return (7 * before + sample) / 8
 
 
 def milli(*, used_ns: int, seconds: float) -> int:
-    """used ÷ time, in millicores, never negative: a counter that went back is a group made anew."""
+    """used ÷ time, in millicores, never negative: a counter that went back belongs to a group that was made again."""
     return max(0, round(used_ns / seconds / 1e6)) if seconds > 0 else 0
 
 

@@ -1,4 +1,4 @@
-"""Whether what is published on the NodeResourceTopology still says what is to be said.
+"""Whether what is published on the NodeResourceTopology still says what it should say.
 
 Texts are compared by what they mean: order of names, blanks and the way numbers are written do not count. Source:
 Koordinator `nodeTopologyStatus.isChanged`.
@@ -34,7 +34,7 @@ RESOURCES = ("cpu", "memory", *zones.HUGE_PAGES)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is to be said; None: not to be there."""
+    """The value to publish; None: not to be there."""
 
     annotations: Mapping[str, str | None]
     labels: Mapping[str, str | None]

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Api
-from koordlite.kube.client.background import Courier
+from koordlite.kube.client.background import BackgroundRequests
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.kube.kubelet import http, static_pods
 from koordlite.kube.kubelet.http import KubeletHttp
@@ -74,7 +74,7 @@ class KubeCluster:
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
         self._evictions = EvictionApi(api)
-        self._writes, self._requests = Courier("publish"), Courier("evict")
+        self._writes, self._requests = BackgroundRequests("publish"), BackgroundRequests("evict")
         self._on_node = PodsOnNode()
         self._started = clock.monotonic()
 
@@ -108,13 +108,13 @@ class KubeCluster:
     def view(self) -> ClusterView:
         """The newest state; never waits for the network.
 
-        Until node, pods and configuration were all told, the node is missing: half a picture would be judged as if it
-        were whole, and no configuration as if everything were switched off.
+        Until node, pods and configuration have all been listed, the node is missing: half a picture would be judged
+        as if it were whole, and no configuration as if everything were switched off.
         """
         node, config, topology = self._node.view(), self._config.view(), self._topology.view()
-        told, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
-        pods = kubelet.pods if told is None else self._on_node.of(told.objects) if told.listed else None
-        views = [view for view in (node, told, config, topology) if view]
+        listed, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
+        pods = kubelet.pods if listed is None else self._on_node.of(listed.objects) if listed.listed else None
+        views = [view for view in (node, listed, config, topology) if view]
         problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
         states = (*(view.state for view in views), *kubelet.states)
         return ClusterView(
@@ -241,6 +241,6 @@ def _internal_address(node: objects.NodeObject | None) -> str:
 def _failing(state: WatchState) -> Iterator[Problem]:
     """A kind that the server does not have is no problem until something is to be published there."""
     if state.error and not state.absent:
-        what = f"allow this identity to list and watch {state.name}" if state.denied else "look at the API server"
+        what = f"allow this identity to list and watch {state.name}" if state.denied else "check the API server"
         do = f"{what}; what is known stays"
         yield Problem("API server", f"watch of {state.name}", "", state.error, do)

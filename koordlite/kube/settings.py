@@ -49,7 +49,7 @@ class ClusterSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSettings:
-    """Section `publish`: what is told to the cluster besides decisions that are enforced."""
+    """Section `publish`: what is published to the cluster besides the decisions that are enforced."""
 
     events: bool = True
     """Events about evictions and refused configuration."""

@@ -63,7 +63,7 @@ class ConfigError(InputError):
 
 
 class HardwareAbsent(KoordliteError):
-    """A feature that was declared `required` is not there; `feature` names it, `why` is what the machine said."""
+    """A feature that was declared `required` is not there; `feature` names it, `why` is what the machine reports."""
 
     def __init__(self, feature: str, why: str) -> None:
         self.feature, self.why = feature, why

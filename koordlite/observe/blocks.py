@@ -19,7 +19,7 @@ BLOCKS = "blocks"
 _NOTHING = Blocks()
 
 
-def look(
+def read(
     host: Host, slo: SLO, pods: Iterable[Pod], places: Mapping[str, PodGroups], *, reads: Collection[str]
 ) -> Blocks:
     """What there is, for the groups that the configuration and the pods' annotations name."""

@@ -1,7 +1,7 @@
 """Rates of growing numbers.
 
-A first look gives no rate, a counter that went back is dropped, and so is a look without time in between: none of these
-may reach a formula as a number (docs/formulas.md, "Usage").
+A first reading gives no rate, a counter that went back is dropped, and so is a reading without time in between: none
+of these may reach a formula as a number (docs/formulas.md, "Usage").
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from koordlite.formulas import measured
 
 
 class Counter:
-    """Rate of a growing number, from the look before to this one."""
+    """Rate of a growing number, from the reading before to this one."""
 
     __slots__ = ("_time", "_value")
 
@@ -19,7 +19,7 @@ class Counter:
         self._value = 0.0
 
     def rate(self, time: float, value: float) -> float | None:
-        """Units per second since the last look; None at the first look, without time in between, or going back."""
+        """Units per second since the last reading; None at the first one, without time in between, or going back."""
         before, at = self._value, self._time
         self._time, self._value = time, value
         if at is None or time <= at or value < before:
@@ -28,7 +28,7 @@ class Counter:
 
 
 class Throttling:
-    """Part of a group's periods in which it was throttled, from the look before to this one."""
+    """Part of a group's periods in which it was throttled, from the reading before to this one."""
 
     __slots__ = ("_periods", "_throttled")
 
@@ -37,7 +37,7 @@ class Throttling:
         self._throttled = 0
 
     def ratio(self, periods: int, throttled: int) -> float | None:
-        """0 to 1; 0 without a new period, None at the first look or when a counter went back."""
+        """0 to 1; 0 without a new period, None at the first reading or when a counter went back."""
         before, cut = self._periods, self._throttled
         self._periods, self._throttled = periods, throttled
         if before is None or periods < before or throttled < cut:

@@ -1,7 +1,7 @@
 """The picture of a round before its time: the last picture with CPU use and best-effort limits as they are right now.
 
-Pods, requests and settings are those of the last tick, at most one tick old. Reading them anew would cost more than the
-reaction may take, and would put a sample of some hundredths of a second into the windows of the ticks.
+Pods, requests and settings are those of the last tick, at most one tick old. Reading them again would cost more than
+the reaction may take, and would put a sample of some hundredths of a second into the windows of the ticks.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class GoodSettings:
         """Settings that hold nothing but the documents of an earlier run."""
 
     def keep(self, documents: Mapping[str, GoodDocument]) -> None:
-        """Write them where they differ from what is kept. A folder that cannot be written is told, and tried again."""
+        """Write them where they differ from what is kept. A folder that cannot be written is reported, and tried
+        again."""
         if not self._folder or documents == self._kept:
             return
         try:

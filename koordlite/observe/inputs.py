@@ -1,4 +1,4 @@
-"""What the cluster says, as model values; of what cannot be read, the last good value stays and the problem is said."""
+"""The cluster's objects as model values. What cannot be read keeps its last good value and becomes a problem."""
 
 from __future__ import annotations
 

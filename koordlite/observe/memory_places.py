@@ -18,14 +18,14 @@ AT_LEAST = 4
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Look:
+class MemoryPlaceReader:
     """Remembers what was read from one turn to the next."""
 
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
         self._groups = Rotation(self._of_group, seconds=SECONDS, at_least=AT_LEAST)
 
-    def look(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
+    def read(self, now: float, places: Iterable[PodGroups]) -> Mapping[str, MemoryPlace]:
         """By group of a container; one that is gone, or whose files cannot be read, is missing."""
         groups = [group for place in places for group in place.containers.values()]
         if not groups:

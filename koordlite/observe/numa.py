@@ -16,7 +16,7 @@ SECONDS = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Look:
+class NumaMemoryReader:
     """Remembers what was read last."""
 
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
@@ -24,7 +24,7 @@ class Look:
         self._read_at: float | None = None
         self._kept: dict[str, Mapping[int, int]] = {}
 
-    def look(self, now: float, topology: Topology) -> Mapping[str, Mapping[int, int]]:
+    def read(self, now: float, topology: Topology) -> Mapping[str, Mapping[int, int]]:
         """Bytes by NUMA node, by group: the machine (empty) and best effort; what cannot be read is missing."""
         if self._read_at is None or now - self._read_at >= SECONDS:
             self._read_at = now

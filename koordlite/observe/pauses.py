@@ -11,7 +11,8 @@ from koordlite.model.status.pause import ANNOTATION, Pause, together
 
 
 class Pauses:
-    """Looks each tick. What cannot be read is told as a problem, and the last good wish stays until it ends."""
+    """Reads requests to pause, each tick. What cannot be read is reported as a problem, and the last good pause lasts
+    until it ends."""
 
     def __init__(self, folder: Path | None) -> None:
         """`folder` is the state folder; without one only the annotation counts."""
@@ -19,9 +20,9 @@ class Pauses:
         self._command: Pause | None = None
         self._annotation: Pause | None = None
         self.problems: tuple[Problem, ...] = ()
-        """What was wrong at the last look."""
+        """What was wrong at the last reading."""
 
-    def look(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
+    def read(self, annotations: Mapping[str, str] | None, *, owner: str, wall: float) -> Pause | None:
         """The pause that holds at `wall`. `owner` is the Node, for messages; None: it is not known at present."""
         problems: list[Problem] = []
         try:

@@ -1,4 +1,4 @@
-"""Takes the picture: one look at the cluster and the machine, one Snapshot."""
+"""Takes the picture: one reading of the cluster and the machine, one Snapshot."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Recall = Callable[[float, Collection[str]], RunState]
 
 
 def nothing_known(_time: float, _uids: Collection[str]) -> RunState:
-    """For a look on behalf of nobody."""
+    """For a picture that no strategy asked for."""
     return RunState()
 
 
@@ -91,9 +91,9 @@ class Observer:
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
         self._inputs, self._places, self._unchanged = Inputs(self._good.earlier), Places(host.cgroups), Unchanged()
-        self._pressure = pressure.Look(host.files, host.cgroups)
-        self._numa = numa.Look(host.files, host.cgroups)
-        self._memory_places = memory_places.Look(host.cgroups)
+        self._pressure = pressure.PressureReader(host.files, host.cgroups)
+        self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
+        self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
@@ -137,15 +137,15 @@ class Observer:
             page_bytes=os.sysconf("SC_PAGE_SIZE"),
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
-            pressure=self._pressure.look(now, (place.group for place in pods.values())),
-            numa_memory=self._numa.look(now, topology),
-            memory_places=same("memory places", self._memory_places.look(now, _promised(known, pods))),
+            pressure=self._pressure.read(now, (place.group for place in pods.values())),
+            numa_memory=self._numa.read(now, topology),
+            memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
             system=same("system", system.settings(self._files, wanted.reads, held=held.settings)),
             oom_scores=same(
                 "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
             ),
-            blocks=same("blocks", blocks.look(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
+            blocks=same("blocks", blocks.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", _published(view, known, run.last_sync)),
             host_groups=hosts,
@@ -224,7 +224,7 @@ class Observer:
         now = self._clock.monotonic()
         text = (view.topology.metadata.annotations or {}).get(keys.PLACEMENT) if view.topology else None
         if self._placement is None:
-            # What stood there before this run is of unknown age, and so is to be published anew.
+            # What stood there before this run is of unknown age, and so is to be published again.
             self._placement = text, None
         elif text != self._placement[0]:
             self._placement = text, now

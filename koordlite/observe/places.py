@@ -41,7 +41,7 @@ class Places:
         self._stands = False
 
     def begin(self, now: float) -> None:
-        """A new look. What was written since the last one is read anew."""
+        """A new reading. What was written since the last one is read again."""
         layout = self._cgroups.layout
         roots = (layout.kubepods, layout.burstable, layout.besteffort)
         self._folders.begin(now, fresh=roots)

@@ -24,14 +24,14 @@ Pressures = Mapping[str, Pressure]
 """By resource."""
 
 
-class Look:
+class PressureReader:
     """Remembers the pressure of pods from one turn to the next."""
 
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
         self._files, self._cgroups = files, cgroups
         self._pods = Rotation(self._of_group, seconds=PODS_SECONDS, at_least=AT_LEAST_PODS)
 
-    def look(self, now: float, pods: Iterable[str]) -> dict[str, Pressures]:
+    def read(self, now: float, pods: Iterable[str]) -> dict[str, Pressures]:
         """By group: the machine (empty), best effort, and the groups of `pods`; whoever has none is missing."""
         best_effort = self._cgroups.layout.besteffort
         found = {MACHINE: self._of_machine(), best_effort: self._of_group(best_effort)}

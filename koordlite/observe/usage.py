@@ -25,7 +25,7 @@ AT_LEAST_MEMORY = 48
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Subjects:
-    """Whom to look at in one tick."""
+    """What to measure in one tick."""
 
     pods: Mapping[str, str]
     """Group by uid."""
@@ -72,7 +72,7 @@ class Sampler:
         """Why the node itself has no sample this time."""
 
     def sample(self, subjects: Subjects, spans: Spans) -> None:
-        """Look at the node and at `subjects`, and keep what `spans` asks for."""
+        """Measure the node and `subjects`, and keep what `spans` asks for."""
         now, self._spans = self._clock.monotonic(), spans
         groups = {BEST_EFFORT: {ONE: self._cgroups.layout.besteffort}, POD: subjects.pods, HOST: subjects.host_apps}
         sample = {NODE: self._node(), **self._of_groups(now, groups), **_amounts(subjects)}

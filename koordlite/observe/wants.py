@@ -47,12 +47,12 @@ def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, Strat
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:
-    """For a look on behalf of nobody."""
+    """For a picture that no strategy asked for."""
     return Wants()
 
 
 def of(strategies: Iterable[Strategy]) -> Asked:
-    """What these strategies want. Settings and pods seldom change, and to ask anew costs a walk over all annotations:
+    """What these strategies want. Settings and pods seldom change, and asking again costs a walk over all annotations:
     the answer holds as long as both are the same objects."""
     asked, unchanged = tuple(strategies), Unchanged()
     return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(asked, slo, pods))

@@ -1,7 +1,7 @@
 """One picture with what it was taken from: a folder that `koordlite run --recorded` takes for a machine.
 
 files.json       every file and folder that was looked at: content, or the kernel's refusal
-cluster.msgpack  what the cluster said, in the form of `record.codec`
+cluster.msgpack  what the cluster sent, in the form of `record.codec`
 moment.record    the picture itself and what was decided on it, as a flight record
 """
 
@@ -25,7 +25,7 @@ from koordlite.record.damage import RecordError
 
 FILES, CLUSTER, MOMENT = "files.json", "cluster.msgpack", "moment.record"
 _OLDER = "cluster.json"
-"""What the cluster said, in captures of format 1."""
+"""What the cluster sent, in captures of format 1."""
 VERSION = 2
 _SEEN, _UNREAD = "0o444", "0o000"
 

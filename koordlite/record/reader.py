@@ -1,4 +1,4 @@
-"""Reads a record: a file, or the folder an agent writes at this moment. What is damaged is left out, and told."""
+"""Reads a record: a file, or the folder an agent writes at this moment. What is damaged is left out, and reported."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Record:
         return files
 
     def _sound(self, raw: bytes, path: Path) -> Iterator[Moment]:
-        """Of a folder, a file that is no record (a machine lost its power) or of another version is told and left out:
-        the others can be read."""
+        """Of a folder, a file that is no record (a machine lost its power) or of another version is reported and left
+        out: the others can be read."""
         try:
             yield from self._of_file(raw, str(path))
         except RecordError as error:

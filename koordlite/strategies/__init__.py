@@ -69,7 +69,8 @@ class Strategy:
     monitor_seconds: Callable[[StrategySettings], float] = _never
     """Optional in a module: how often it wants resctrl's counters, with its settings; 0 never."""
     formerly: str = ""
-    """Optional in a module (`FORMERLY`): the name it had, so that an old configuration is told the new one."""
+    """Optional in a module (`FORMERLY`): the name it had, so that the error about an old configuration names the new
+    one."""
     without_node: Decide | None = None
     """Optional in a module: what it answers to a picture without a Node; its `decide` then gets a `NodeSnapshot`."""
     evicts: bool = False

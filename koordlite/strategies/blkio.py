@@ -80,19 +80,19 @@ def _lines(seen: Snapshot, asker: Asker) -> Iterator[tuple[tuple[str, BlockField
         try:
             wanted = _wanted(asker, block)
         except ValueError:
-            continue  # It is told with the mistakes.
+            continue  # It is reported with the mistakes.
         for device in seen.blocks.devices.get(asker.disk(block), ()):
             yield from (((device, field), value) for field, value in wanted.items())
 
 
 def _weighed(seen: Snapshot, found: Sequence[Asker]) -> set[str]:
-    """Disks whose use the kernel weighs: those it has been told targets or a model of, or is about to be.
+    """Disks whose use the kernel weighs: those with a latency target or a cost model, or about to get one.
 
     It refuses a weight for any other (`blkg_conf_prep`, EOPNOTSUPP).
     """
     present = seen.blocks.values.get(ROOT, {})
-    told = {device for field in _MACHINE for device in present.get(field, {})}
-    return told | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(seen, asker))}
+    weighed = {device for field in _MACHINE for device in present.get(field, {})}
+    return weighed | {device for asker in found if asker.group == ROOT for device, _ in dict(_lines(seen, asker))}
 
 
 def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Decision]:

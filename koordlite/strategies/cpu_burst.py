@@ -107,7 +107,7 @@ class _Terms:
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
     if not any(_bursts_at_all(seen.slo, pod) and pod.uid in seen.places for pod in seen.pods):
-        # Without a look at use and time, which are new in every picture: the answer holds while nobody bursts.
+        # Without use and time, which are new in every picture: the answer holds while nobody bursts.
         yield from _without_burst(seen)
         return
     state, evidence = _node(seen)
@@ -164,8 +164,8 @@ def _burst(seen: Snapshot, pod: Pod, terms: _Terms, ledger: Ledger) -> Decision:
     judged = [_judged(seen, pod, c, terms, ledger) for c in pod.containers if _present(seen, pod, c.name)]
     changes = (*_quotas(seen, pod, judged), *_bursts(seen, pod, judged, terms))
     step: Move = next((move for move in _MOVES if any(c.step == move for c in judged)), "remain")
-    told = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in judged)
-    evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": told}
+    containers = "; ".join(f"{c.name} {c.present.quota_us} → {c.quota_us}, burst {c.burst_us}" for c in judged)
+    evidence = {"policy": terms.settings.policy, "state": terms.state, "containers": containers}
     return Decision(f"pod/{pod.key}", _VERDICTS[step] if changes else "hold", _REASONS[step], evidence, changes)
 
 

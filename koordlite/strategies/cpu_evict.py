@@ -91,7 +91,7 @@ def _satisfaction(config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     candidates = evict_order.best_effort_by_cpu(seen.pods, feature="BECPUEvict", excess=excess)
     if not release:
         return Rule(Decision("evict/BECPUEvict", "hold", "BestEffortSatisfied", terms), candidates=candidates)
-    told = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
+    decision = Decision("evict/BECPUEvict", "hold", "BestEffortStarved", {**terms, "release_batch_cpu_milli": release})
     requests = {pod.uid: eviction.batch_cpu(pod) for pod in seen.pods if pod.active}
     task = Task(
         feature="BECPUEvict",
@@ -100,7 +100,7 @@ def _satisfaction(config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=evict.contributions(seen.pods, keys.BATCH_CPU, requests),
     )
-    return Rule(told, task, candidates, "best-effort pods may use too little of the CPU they request")
+    return Rule(decision, task, candidates, "best-effort pods may use too little of the CPU they request")
 
 
 def _starved(seen: NodeSnapshot, usage: Usage) -> int | None:
@@ -175,14 +175,14 @@ def _use(_config: Config, seen: NodeSnapshot, _past: Past) -> Rule:
     }
     if not release:
         return Rule(Decision("evict/CPUEvict", "hold", "UseUnderThreshold", terms), candidates=_users(seen, release))
-    told = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
+    decision = Decision("evict/CPUEvict", "hold", "UseOverThreshold", {**terms, "release_cpu_milli": release})
     cause = f"the node uses {terms['used_percent']} % of its CPU, {upper} % are allowed"
     most_used = max(mean.node.cpu, seen.usage.node.cpu)
     least = evict_release.to_threshold(used=most_used, capacity=capacity, threshold_percent=upper)
-    return _use_rule(seen, told, release, least, cause)
+    return _use_rule(seen, decision, release, least, cause)
 
 
-def _use_rule(seen: Snapshot, told: Decision, release: int, least: int, cause: str) -> Rule:
+def _use_rule(seen: Snapshot, decision: Decision, release: int, least: int, cause: str) -> Rule:
     candidates = _users(seen, release)
     task = Task(
         feature=evict_config.USED_CPU,
@@ -192,7 +192,7 @@ def _use_rule(seen: Snapshot, told: Decision, release: int, least: int, cause: s
         contributions=evict.contributions(seen.pods, "cpu", _used_milli(seen)),
         least={"cpu": min(least, release)},
     )
-    return Rule(told, task, candidates, cause)
+    return Rule(decision, task, candidates, cause)
 
 
 def _users(seen: Snapshot, release: int) -> Candidates:

@@ -46,7 +46,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     for subject, group, settings in _subjects(seen):
         if settings.enable and seen.slo.resource_qos.policies.cpu_policy == "groupIdentity":
             yield _decided(seen, subject, group, settings)
-            if _wish(seen, settings) != (IDLE, 0):
+            if _wanted(seen, settings) != (IDLE, 0):
                 wanted.add(group)
     yield _released(seen, wanted)
 
@@ -75,7 +75,7 @@ def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS]]:
 
 def _decided(seen: Snapshot, subject: str, group: str, settings: CPUQOS) -> Decision:
     values = seen.cgroups.get(group, Cgroup()).values
-    field, value = _wish(seen, settings)
+    field, value = _wanted(seen, settings)
     evidence: dict[str, int | str] = {"file": field, "value": value, "identity": settings.group_identity}
     if field == IDLE and value == 0:
         # Mainline kernels have no rank above the ordinary.
@@ -86,7 +86,7 @@ def _decided(seen: Snapshot, subject: str, group: str, settings: CPUQOS) -> Deci
     return Decision(subject, "set" if changes else "hold", "CPUIdentity", evidence, changes)
 
 
-def _wish(seen: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
+def _wanted(seen: Snapshot, settings: CPUQOS) -> tuple[CgroupField, int]:
     if _has(seen, IDENTITY):
         return IDENTITY, settings.group_identity
     return IDLE, int(settings.group_identity < 0 or settings.sched_idle == 1)

@@ -304,7 +304,7 @@ def _full_set(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -
 
 
 def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
-    """Give back what stood there before us; a quota somebody else set is not ours to lift."""
+    """Give back what stood there before us; a quota set by others is not ours to lift."""
     group = seen.layout.besteffort
     place = cgroup.PLACE.place(group, "cpu.quota")
     found = seen.found[place].value if place in seen.found else UNLIMITED

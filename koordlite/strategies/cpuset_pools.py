@@ -104,8 +104,8 @@ def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
     """What speaks against a promise: CPUs the machine lacks, and CPUs that are kept for the system."""
     if not pod.resource_status.cpuset:
         return {}
-    told = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
-    return {name: str(cpus) for name, cpus in told.items() if cpus}
+    problems = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
+    return {name: str(cpus) for name, cpus in problems.items() if cpus}
 
 
 def _left_alone(seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...]) -> Decision:
@@ -157,7 +157,7 @@ def _less(change: CgroupChange, others: CPUSet) -> CgroupChange:
 
 
 def _given_back(seen: Snapshot, group: str, field: CgroupField) -> CgroupChange | None:
-    """What was found before our first write; a quota that somebody has set since then stays. None where nothing is
+    """What was found before our first write; a quota that others have set since then stays. None where nothing is
     ours."""
     found = seen.found.get(cgroup_kind.PLACE.place(group, field))
     cgroup = seen.cgroups.get(group)

@@ -87,7 +87,7 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
     candidates = _candidates(feature, seen, Excess("memory", by_pod, release))
     if not release:
         return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
-    told = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
+    decision = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
     task = Task(
         feature=feature,
         target=eviction.USED,
@@ -97,7 +97,7 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
         least={"memory": evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)},
     )
     cause = f"the node uses {terms['used_percent']} % of its memory, {upper} % are allowed"
-    return Rule(told, task, candidates, cause)
+    return Rule(decision, task, candidates, cause)
 
 
 def _candidates(feature: str, seen: Snapshot, excess: Excess) -> Candidates:

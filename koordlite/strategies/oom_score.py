@@ -48,7 +48,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 
 def _pod(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
     changes: list[OOMScoreChange] = []
-    told: dict[str, int | float | str] = {}
+    scores: dict[str, int | float | str] = {}
     for name, group in seen.places[pod.uid].containers.items():
         try:
             wanted = pod_overrides.oom_score_adj(pod, name)
@@ -57,19 +57,19 @@ def _pod(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
             continue
         processes = seen.oom_scores.get(group, ())
         if wanted is not None:
-            told[name] = wanted
+            scores[name] = wanted
         changes += _changes(seen, processes, wanted)
     asks = any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC))
-    if told:
-        yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "OOMScore", told, tuple(changes))
+    if scores:
+        yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "OOMScore", scores, tuple(changes))
     elif changes:
         yield Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
     elif asks:
-        yield Decision(f"pod/{pod.key}", "hold", "OOMScore", told)
+        yield Decision(f"pod/{pod.key}", "hold", "OOMScore", scores)
 
 
 def _changes(seen: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
-    """What differs; without a wish, what was found comes back."""
+    """What differs; without a request, what was found comes back."""
     for process in processes:
         place = OOMScoreChange(process.pid, process.start_time, 0).place
         found = seen.found.get(place)

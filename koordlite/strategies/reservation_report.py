@@ -36,8 +36,8 @@ def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
 def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node: the CPUs and resources reserved, or why the annotation was refused."""
     text = nrt.encode_reservation(seen.reserved)
-    said = topology_diff.same_text(seen.published.topology.get(keys.RESERVATION), text)
-    changes = () if said else (TopologyChange(keys.RESERVATION, text),)
+    published = topology_diff.same_text(seen.published.topology.get(keys.RESERVATION), text)
+    changes = () if published else (TopologyChange(keys.RESERVATION, text),)
     fallback = seen.reserved.fallback
     refused = next((p for p in seen.problems if p.field == keys.RESERVATION and p.why != fallback), None)
     if refused:

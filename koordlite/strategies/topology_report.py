@@ -56,7 +56,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     report, published = _report(seen, config), seen.published
-    # Zones that are no NUMA nodes (sockets, racks) are somebody else's.
+    # Zones that are no NUMA nodes (sockets, racks) belong to others.
     zones_of_nodes = tuple(zone for zone in published.zones if nrt.numa_node_of_zone(zone.name) is not None)
     published = dataclasses.replace(published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
@@ -156,7 +156,7 @@ def _placement(seen: Snapshot, config: Config) -> Decision:
 
 
 def _bare(containers: tuple[nrt.ContainerPlacement, ...]) -> tuple[nrt.ContainerPlacement, ...]:
-    """Without what changes all the time: bytes in use are told when the rest is, or once in `refresh_seconds`."""
+    """Without what changes all the time: bytes in use are published when the rest is, or once in `refresh_seconds`."""
     return tuple(msgspec.structs.replace(container, memory_by_numa={}) for container in containers)
 
 
@@ -204,22 +204,22 @@ def _forbidden(seen: Snapshot) -> CPUSet:
 
 
 def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
-    told, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
+    status, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
     held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
     by_kubelet = held is not None or key in seen.kubelet.memory_nodes
-    promised = held.containers.get(name, cpuset.EMPTY) if held else told.cpuset
+    promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
     memory = seen.memory_places.get(group, _UNKNOWN)
     return nrt.ContainerPlacement(
         namespace=pod.namespace,
         pod=pod.name,
         uid=pod.uid,
         container=name,
-        source="kubelet" if by_kubelet else "koordinator" if told.cpuset or told.numa_nodes else "none",
-        exclusive=bool(held or told.cpuset),
+        source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
+        exclusive=bool(held or status.cpuset),
         single_numa=_single_numa(seen, pod, by_kubelet=by_kubelet),
         scope=seen.kubelet.topology_manager_scope or "container",
         promised_cpus=promised,
-        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else told.numa_nodes,
+        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
         cpuset=stands,
         mems=memory.mems,
         cpus_by_numa=dict(nrt.by_numa_node(seen.topology, stands)),

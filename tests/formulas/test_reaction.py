@@ -40,12 +40,12 @@ def test_a_surge_is_suspected_before_the_edge(others: int, edge: int, suspect: i
 @pytest.mark.parametrize(
     ("cost", "period"),
     [
-        pytest.param(0.00003, 0.02, id="cheap-looks-come-fifty-times-a-second"),
-        pytest.param(0.0003, 0.1, id="dear-looks-come-less-often"),
+        pytest.param(0.00003, 0.02, id="cheap-samples-come-fifty-times-a-second"),
+        pytest.param(0.0003, 0.1, id="dear-samples-come-less-often"),
     ],
 )
 def test_looks_stay_below_their_share(cost: float, period: float) -> None:
-    made = reaction.period_seconds(look_cost_seconds=cost, share=0.003, shortest_seconds=0.02)
+    made = reaction.period_seconds(sample_cost_seconds=cost, share=0.003, shortest_seconds=0.02)
     assert made == pytest.approx(period)
 
 
@@ -74,7 +74,7 @@ def test_use(used_ns: int, seconds: float, milli: int) -> None:
 
 
 def test_one_dear_look_moves_the_mean_by_an_eighth() -> None:
-    assert reaction.smoothed_cost_seconds(before=8.0, look=16.0) == 9.0
+    assert reaction.smoothed_cost_seconds(before=8.0, sample=16.0) == 9.0
 
 
 @pytest.mark.parametrize(("by_quota", "step"), [(True, 80), (False, 1000)], ids=["quota", "whole-CPUs"])

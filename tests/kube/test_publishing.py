@@ -52,7 +52,7 @@ def test_what_stands_already_is_written_once_a_minute_at_most(bench: Bench) -> N
         (409, "who else writes"),
         (422, "which field"),
         (401, "credentials"),
-        (500, "look at the API server"),
+        (500, "check the API server"),
     ],
 )
 def test_a_refusal_says_what_to_do_and_is_not_repeated_each_tick(bench: Bench, status: int, words: str) -> None:

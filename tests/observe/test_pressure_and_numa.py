@@ -89,9 +89,9 @@ def test_pressure_that_comes_later_is_seen(node: Emulated) -> None:
 
 def test_pods_without_such_files_are_not_asked_for_them(node: Emulated) -> None:
     files = Without(node.sandbox.files)
-    look = pressure.Look(files, Cgroups.detect(files))
+    reader = pressure.PressureReader(files, Cgroups.detect(files))
     files.reads.clear()
-    look.look(0.0, [f"kubepods/pod{number}" for number in range(100)])
+    reader.read(0.0, [f"kubepods/pod{number}" for number in range(100)])
     assert len(files.reads) <= 3, "only the three of the machine are there"
 
 
@@ -103,12 +103,12 @@ def test_pods_take_turns(observe_shape: ObserveShape) -> None:
     files = Without(node.sandbox.files)
     cgroups = Cgroups.detect(files)
     below = [f"{cgroups.layout.burstable}/{name}" for name in cgroups.children(cgroups.layout.burstable)]
-    look = pressure.Look(files, cgroups)
-    look.look(0.0, below)
+    reader = pressure.PressureReader(files, cgroups)
+    reader.read(0.0, below)
     read: list[set[str]] = []
     for second in range(1, 16):
         files.reads.clear()
-        assert set(look.look(float(second), below)) == {pressure.MACHINE, cgroups.layout.besteffort, *below}
+        assert set(reader.read(float(second), below)) == {pressure.MACHINE, cgroups.layout.besteffort, *below}
         read.append({path for path in files.reads if "-pod" in path})
     assert max(map(len, read)) <= 3 * pressure.AT_LEAST_PODS
     assert set().union(*read) == {
@@ -140,7 +140,7 @@ def test_memory_by_numa_node_is_read_every_five_seconds(node: Emulated) -> None:
 
 def test_a_machine_without_numa_folders_has_none(node: Emulated) -> None:
     files = Without(node.sandbox.files)
-    look = numa.Look(files, Cgroups.detect(files))
+    reader = numa.NumaMemoryReader(files, Cgroups.detect(files))
     seen = Observer(node.host(), node.cluster, tasks_seconds=5.0).observe()
     files.word = "/node"
-    assert numa.MACHINE not in look.look(0.0, seen.topology)
+    assert numa.MACHINE not in reader.read(0.0, seen.topology)

@@ -36,9 +36,9 @@ class ApiError(KoordliteError):
     """The API server answered, and the answer is no.
 
     `status` is the HTTP code, 0 for what came with a good one and is not what was asked for. `reason` is the server's
-    word (`Conflict`, `Expired`; empty where it gave none), `causes` its details, `retry_after_seconds` its wish.
-    `named` is the object it speaks of: a 404 that names none means that the server does not know the resource itself,
-    as when a CRD is not installed.
+    word (`Conflict`, `Expired`; empty where it gave none), `causes` its details, `retry_after_seconds` the pause it
+    asks for. `named` is the object it speaks of: a 404 that names none means that the server does not know the
+    resource itself, as when a CRD is not installed.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def _error(status: _Status, code: int, text: str, wished: float | None) -> ApiError:
+def _error(status: _Status, code: int, text: str, asked: float | None) -> ApiError:
     details = status.details or _Details()
     causes = tuple(Cause(cause.reason, cause.message, cause.field) for cause in details.causes or ())
     return ApiError(
         code,
         status.reason or "",
         " ".join(text.split())[:MESSAGE_CHARACTERS] or _phrase(code),
-        retry_after_seconds=details.retry_after_seconds if wished is None else wished,
+        retry_after_seconds=details.retry_after_seconds if asked is None else asked,
         causes=causes,
         named=details.name,
     )

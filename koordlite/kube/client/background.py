@@ -26,7 +26,7 @@ class _Errand:
     future: Future[Any] = dataclasses.field(default_factory=Future)
 
 
-class Courier:
+class BackgroundRequests:
     """Runs one piece of work at a time. Who asks again with the same words gets the answer of the first time."""
 
     def __init__(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Courier:
             errand.future.exception(timeout=max(0.0, errand.begun + patience_seconds - time.monotonic()))
         except TimeoutError as late:
             if not errand.future.done():
-                # Without the seconds so far: what stays the same is told once.
+                # Without the seconds so far: what stays the same is reported once.
                 raise ApiUnreachable(errno.EINPROGRESS, "no answer yet, still asking", str(to)) from late
         del self._errands[to]
         return errand.future

@@ -1,4 +1,4 @@
-"""The lease kept in a thread of its own, and work told at once when it is lost."""
+"""Keeps the lease in a thread of its own, and notifies the work at once when it is lost."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ class Election:
 
 
 def _nothing() -> None:
-    """Nobody wants to be told."""
+    """Nothing listens."""

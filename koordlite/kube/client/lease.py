@@ -103,7 +103,7 @@ class Candidate:
                 self._attempt()
             self._note("")
         except (ApiError, ApiUnreachable) as error:
-            # Whether it was written is not known, or somebody else wrote: look before the next write.
+            # Whether it was written is not known, or another client wrote: read before the next write.
             self._fresh = False
             self._note(str(error))
         retry = self.settings.retry_seconds
@@ -136,7 +136,7 @@ class Candidate:
             transitions = _whole_number(spec.get("leaseTransitions"), 0) + 1
             self._claim({**spec, "leaseTransitions": transitions, "acquireTime": self._now})
         else:
-            # Somebody else has it: whatever we thought, we have not.
+            # Another holder has it: whatever we thought, we have not.
             self._until, self._fresh = float("-inf"), False
 
     def _claim(self, spec: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Verdict:
     """What the cluster says of one question."""
 
     standing: Standing
-    """unknown: no such token; forbidden: somebody without the permission; unanswered: the API server did not say;
+    """unknown: no such token; forbidden: an identity without the permission; unanswered: the API server did not say;
     busy: too many questions at once, nothing was asked."""
     why: str = ""
 

@@ -247,7 +247,7 @@ def _key(obj: Loaded) -> Key:
 
 
 def _keep_identity(file: _File, before: dict[Key, Loaded]) -> _File:
-    """Objects that did not change stay the same objects, so that readers need not look at them again."""
+    """Objects that did not change stay the same objects, so that readers need not judge them again."""
     kept = (before.get(_key(obj), obj) for obj in file.objects)
     objects = tuple(old if old == new else new for old, new in zip(kept, file.objects, strict=True))
     return dataclasses.replace(file, objects=objects)

@@ -1,4 +1,4 @@
-"""A cluster from a folder: what kubelet and the API server said at one moment, read-only.
+"""A cluster from a folder: what kubelet and the API server reported at one moment, read-only.
 
 The folder holds `pods.json` (kubelet's /pods), `apiserver_node.json`, `configz.json` and
 `var_lib_kubelet/cpu_manager_state`; each may be missing, and then counts as not known.

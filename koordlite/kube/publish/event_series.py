@@ -56,7 +56,7 @@ class Event:
 
 @dataclasses.dataclass(slots=True)
 class Series:
-    """An event that was told, and how often it has happened since."""
+    """An event that was sent, and how often it has happened since."""
 
     event: Event
     name: str
@@ -68,7 +68,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
-    """What is to be told: the first of a series is created, later ones patch its count."""
+    """What is to be sent: the first of a series is created, later ones patch its count."""
 
     series: Series
     first: bool
@@ -82,7 +82,7 @@ class Aggregator:
         """Series by what they are about, then by their note; the newest note last."""
         self._tokens, self._refilled_at = float(BURST), float("-inf")
         self.dropped = 0
-        """Events told to nobody because there were too many."""
+        """Events dropped because there were too many."""
 
     def add(self, event: Event, name: str, now: float) -> Write | None:
         """The write that this event asks for at once, if any; `name` is used when it is the first of its series."""

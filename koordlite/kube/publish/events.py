@@ -126,7 +126,7 @@ class Events:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-            # Events live for an hour; this one is over, so the thing is told anew.
+            # Events live for an hour; this one is over, so the matter is reported again.
             self._api.request("POST", folder, body=self._document(series))
 
     def _document(self, series: Series) -> dict[str, object]:

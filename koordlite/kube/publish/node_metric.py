@@ -14,7 +14,7 @@ from typing import Any
 
 from koordlite.kube.client import micro_time
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.client.background import Courier
+from koordlite.kube.client.background import BackgroundRequests
 from koordlite.model import duration
 from koordlite.model.picture.usage import Use
 from koordlite.model.slo import settings
@@ -51,7 +51,7 @@ class NodeMetricReport:
     def __init__(self, api: Api, node_name: str, *, every_seconds: float) -> None:
         self._api, self._path = api, f"{PATH}/{node_name}/status"
         self._every_seconds, self._due = every_seconds, float("-inf")
-        self._courier = Courier("node-metric")
+        self._requests = BackgroundRequests("node-metric")
         self._count = 0
         self.error = ""
         """Why the last report was not taken; empty when it was."""
@@ -71,13 +71,13 @@ class NodeMetricReport:
         """Send one status; what nobody waits for is answered in the background, in `error`."""
         self._count += 1
         try:
-            self._courier.send(self._count, self._count, lambda: self._patch(body), patience_seconds=patience_seconds)
+            self._requests.send(self._count, self._count, lambda: self._patch(body), patience_seconds=patience_seconds)
         except ApiUnreachable:
             return  # Under way; `_patch` keeps what comes of it.
 
     def stop(self) -> None:
         """Send nothing more."""
-        self._courier.stop()
+        self._requests.stop()
 
     def _patch(self, body: Mapping[str, Any]) -> None:
         error = ""
@@ -101,8 +101,8 @@ def _aggregated(seen: Snapshot, mean: Use) -> dict[str, Any]:
     policy = settings.metric_policy(seen.slo.colocation) or settings.DEFAULT_METRIC_POLICY
     seconds = policy.aggregate_seconds
     known = seen.average.samples * seen.interval_seconds * 2 >= seconds
-    told = {"avg": mean, **{f"p{percent}": use for percent, use in seen.node_percentiles.items()}}
-    usage = {name: _resources(use) for name, use in told.items()} if known else {}
+    uses = {"avg": mean, **{f"p{percent}": use for percent, use in seen.node_percentiles.items()}}
+    usage = {name: _resources(use) for name, use in uses.items()} if known else {}
     return {"usage": usage, "duration": duration.show(seconds * duration.SECOND)}
 
 

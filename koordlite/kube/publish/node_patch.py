@@ -12,7 +12,7 @@ def patch(changes: Iterable[NodeChange], *, uid: str) -> dict[str, Any]:
     """A merge patch for the node's status subresource; null removes a key.
 
     The subresource takes annotations as well, so one request and one permission do. With `uid` the server refuses the
-    patch for a node that was made anew under the name.
+    patch for a node that was created again under the same name.
     """
     changes = tuple(changes)
     notes = {key: text for change in changes for key, text in change.annotations.items()}

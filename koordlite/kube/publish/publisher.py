@@ -57,7 +57,7 @@ class Publisher:
         """Write what differs from what the cluster holds.
 
         InputError with what to do when it is refused, ApiUnreachable when nobody answers; both objects are tried
-        before either is told. After a refusal the next try waits, longer each time, and the refusal stands.
+        before either is reported. After a refusal the next try waits, longer each time, and the refusal stands.
         """
         mine = tuple(c for c in changes if isinstance(c, NodeChange))
         parts = tuple(c for c in changes if isinstance(c, TopologyPart))
@@ -82,14 +82,14 @@ class Publisher:
             write()
         except ApiError as error:
             past.refusal = InputError(_problem(self._name, which, error))
-            wished = error.retry_after_seconds
+            asked = error.retry_after_seconds
         except ApiUnreachable as error:
-            past.refusal, wished = error, None
+            past.refusal, asked = error, None
         else:
             past.refusal, past.failures = None, 0
             return []
         past.failures += 1
-        past.not_before = self._monotonic() + backoff.pause(past.failures, self._uniform, wished=wished, last=60.0)
+        past.not_before = self._monotonic() + backoff.pause(past.failures, self._uniform, asked=asked, last=60.0)
         return [past.refusal]
 
     def _due(self, which: str, differs: bool) -> bool:
@@ -119,7 +119,7 @@ class Publisher:
             try:
                 self._send_topology(body, changes)
             except ApiError as error:
-                # It was made, written or removed by somebody else since we looked.
+                # It was made, written or removed by another client since we last read it.
                 gone = error.status == HTTPStatus.NOT_FOUND and not error.unknown_resource and held is not None
                 if attempt == CONFLICTS or not (gone or error.status == HTTPStatus.CONFLICT):
                     raise
@@ -188,4 +188,4 @@ def _do(which: str, status: int) -> str:
             return "see who else writes this object all the time"
         case HTTPStatus.UNPROCESSABLE_ENTITY | HTTPStatus.BAD_REQUEST:
             return "see which field the server means; an admission webhook may have its own rules"
-    return "look at the API server"
+    return "check the API server"

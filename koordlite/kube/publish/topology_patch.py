@@ -32,7 +32,7 @@ def patch(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[
     """A merge patch from `topology` to what the changes make of it; empty when that is the same.
 
     Zones are a list, which a merge patch replaces as a whole: then the patch carries the resource version it was made
-    from, and the server answers a conflict if somebody else wrote meanwhile.
+    from, and the server answers a conflict if another client wrote meanwhile.
     """
     wanted = after(topology, changes)
     body: dict[str, Any] = {}

@@ -34,13 +34,13 @@ VOUCH_SECONDS = 75.0
 SPACING_SECONDS = 1.0
 """Least time between the starts of two watches, whatever ends them."""
 LIVED_SECONDS = 5.0
-"""A watch that lived so long, or told something, worked: failures before it are forgotten."""
+"""A watch that lived so long, or brought an event, worked: failures before it are forgotten."""
 FAILURES_TO_RELIST = 5
 """After so many watches failed in a row the list is read again."""
 REFUSED_SECONDS = 60.0
-"""Longest pause after 401 and 403: somebody has to change permissions first."""
+"""Longest pause after 401 and 403: permissions have to change first."""
 ABSENT_SECONDS = 300.0
-"""Longest pause while the server does not know the kind: somebody has to install it first."""
+"""Longest pause while the server does not know the kind: it has to be installed first."""
 
 _PATIENT = frozenset({401, 403, 429, 500, 502, 503, 504})
 """Answers to a watch that say nothing about its resource version."""
@@ -209,7 +209,7 @@ class Reflector(Generic[T]):
         else:
             self._denied = error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
             last = REFUSED_SECONDS if self._denied else backoff.LAST_SECONDS
-            self._fail(now, str(error), wished=error.retry_after_seconds, last=last)
+            self._fail(now, str(error), asked=error.retry_after_seconds, last=last)
             self._distrust(error, watching=watching)
         if self._failures >= FAILURES_TO_RELIST and self._version:
             self._version = ""
@@ -265,9 +265,9 @@ class Reflector(Generic[T]):
         elif not watching and error.status in _NOT_THAT_VERSION:
             self._list_from = ""
 
-    def _fail(self, now: float, why: str, *, wished: float | None = None, last: float = backoff.LAST_SECONDS) -> None:
+    def _fail(self, now: float, why: str, *, asked: float | None = None, last: float = backoff.LAST_SECONDS) -> None:
         self._failures, self._error = self._failures + 1, why
-        self._pause_until = now + backoff.pause(self._failures, self._uniform, wished=wished, last=last)
+        self._pause_until = now + backoff.pause(self._failures, self._uniform, asked=asked, last=last)
 
     def _vouched(self, now: float) -> float | None:
         """When the server last vouched for what is held."""

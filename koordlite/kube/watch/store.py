@@ -26,7 +26,7 @@ class _Any(msgspec.Struct):
 
 
 class Store(Generic[T]):
-    """Objects of one kind by `namespace/name`. An object that is told again unchanged stays the same object."""
+    """Objects of one kind by `namespace/name`. An object that arrives again unchanged stays the same object."""
 
     def __init__(self, kind: str, shape: type[T]) -> None:
         self._kind = kind
@@ -60,7 +60,7 @@ class Store(Generic[T]):
     def put(self, raw: msgspec.Raw | bytes) -> str:
         """Take over one object, unless a later state of it is held; returns its resource version, if it has one.
 
-        A later one is held when our own write was answered before the watch told of an earlier one.
+        A later one is held when our own write was answered before the watch brought an earlier one.
         """
         meta = self._meta(raw)
         if meta is None:

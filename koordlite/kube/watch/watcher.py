@@ -74,7 +74,7 @@ class Watching(Generic[T]):
             self._listed.set()
 
     def _failed(self, error: ApiError | ApiUnreachable) -> None:
-        """Told when it comes up or changes, not at each try."""
+        """Logged when it comes up or changes, not at each try."""
         with self._lock:
             self._reflector.on_error(error, self._monotonic())
             failed = bool(self._reflector.view(self._monotonic()).state.error)

@@ -78,7 +78,7 @@ def effective(
     return SLO(
         **{**held, "host_applications": held["host_applications"].applications},
         origins=reading.origins,
-        # Without a ConfigMap nothing was said about any key: what was good of one that comes later is still good.
+        # Without a ConfigMap nothing is known about any key: what was good of one that comes later is still good.
         good=reading.last_good if data is None else reading.good,
         kept=reading.kept,
         problems=(*_unknown_keys(reading), *reading.problems, *node.problems),

@@ -156,7 +156,7 @@ class DecisionLog:
         loudest = self._levels.loudest
         if loudest == "off":
             return
-        # Most ticks say what the one before said, and only debug wants to read that.
+        # Most ticks repeat the one before, and only debug wants to read that.
         for decision in decisions if loudest == "debug" else fresh:
             self._write(decision, is_new=loudest != "debug" or any(decision is each for each in fresh))
 

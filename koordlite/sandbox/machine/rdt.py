@@ -32,7 +32,7 @@ class Cache:
     shareable: int = 0
     """Bits that hardware other than the CPUs uses as well."""
     cdp: bool = True
-    """Code and data can be told apart when mounted so; the schemata are padded for it in any case."""
+    """Code and data have masks of their own when mounted so; the schemata are padded for it in any case."""
     sparse: bool = False
     """Masks may have holes."""
 

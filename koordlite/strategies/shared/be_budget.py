@@ -35,7 +35,7 @@ class Memory:
         return {name: value for name, value in values.items() if value is not None}
 
     def age_since_shrink(self, now: float) -> float:
-        """Seconds since CPU was taken away; infinite if it never was, or if the clock has started anew."""
+        """Seconds since CPU was taken away; infinite if it never was, or if the clock has started again."""
         return now - self.shrunk_at if self.shrunk_at is not None and now >= self.shrunk_at else float("inf")
 
 

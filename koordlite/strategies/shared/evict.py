@@ -1,6 +1,6 @@
 """Evictions as decisions: what each rule wants released, and what becomes of every pod of the node.
 
-The frame is the same for CPU and memory: look whether the input may be trusted, wait out the cool-down, measure with
+The frame is the same for CPU and memory: check whether the input may be trusted, wait out the cool-down, measure with
 each rule, walk through the candidates, explain. Source: Koordinator's `cpuevict` and `memoryevict` plugins.
 """
 
@@ -39,14 +39,14 @@ _WORDS = {
     "class": "NotBestEffort",
     "finished": "PodHasEnded",
 }
-"""What becomes of a pod, by the word of the walk or the bar. Where rules differ, the first in this table is told."""
+"""What becomes of a pod, by the word of the walk or the bar. Where rules differ, the first in this table wins."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One feature, measured. `told` is what it found; without a release there is no task."""
+    """One feature, measured. `decision` is what it found; without a release there is no task."""
 
-    told: Decision
+    decision: Decision
     task: Task | None = None
     candidates: Candidates = evict_order.NOBODY
     cause: str = ""
@@ -96,7 +96,7 @@ def _measured(feature: str, measure: Measure, seen: NodeSnapshot, past: Past) ->
 def barrier(
     seen: Snapshot, config: EvictionSettings, past: Past, *, capacity: int, cool_down_seconds: float, from_start: bool
 ) -> Decision | None:
-    """Why nobody may be evicted in this round; None when somebody may. It keeps what is remembered.
+    """Why no pod may be evicted in this round; None when one may. It keeps what is remembered.
 
     `capacity` is the node's of the resource that is judged, 0 when it is unknown.
     """
@@ -142,8 +142,8 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        told = _with_reach(rule, walk) if rule.task else _with_queue(rule.told, rule.candidates, seen.pods)
-        yield dataclasses.replace(told, verdict="evict" if chosen else told.verdict)
+        decision = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, seen.pods)
+        yield dataclasses.replace(decision, verdict="evict" if chosen else decision.verdict)
     if tasks:
         yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
     yield Decision(
@@ -155,10 +155,10 @@ def _with_reach(rule: Rule, walk: Walk) -> Decision:
     """What all candidates together would release, where that does not suffice and so nobody goes."""
     assert rule.task is not None
     reach = walk.within_reach.get(rule.task.feature, {})
-    return dataclasses.replace(rule.told, evidence={**rule.told.evidence, **amounts("reach", reach)})
+    return dataclasses.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
 
 
-def _with_queue(told: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
+def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod]) -> Decision:
     """Who would go, in order, and who not, where nothing has to be released and so no pod gets a decision."""
     stay: dict[str, list[str]] = {}
     for pod in pods:
@@ -168,7 +168,9 @@ def _with_queue(told: Decision, candidates: Candidates, pods: Sequence[Pod]) -> 
         "queue": " ".join(pod.key for pod in candidates.order),
         "stay": "; ".join(f"{word}: {' '.join(names)}" for word, names in sorted(stay.items())),
     }
-    return dataclasses.replace(told, evidence={**told.evidence, **{name: text for name, text in queue.items() if text}})
+    return dataclasses.replace(
+        decision, evidence={**decision.evidence, **{name: text for name, text in queue.items() if text}}
+    )
 
 
 def amounts(prefix: str, found: Amounts) -> Evidence:

@@ -25,7 +25,7 @@ class Past:
     evicted: float | None
     """When the cluster last accepted an eviction this strategy had asked for."""
     leaving: Mapping[str, float]
-    """Pods that somebody is deleting, by uid, and since when."""
+    """Pods that are being deleted, by uid, and since when."""
     lacking: Mapping[str, float]
     """Resources without any allocatable, and since when."""
     asked: Collection[str] = ()
@@ -74,7 +74,7 @@ def past(seen: Snapshot, strategy: str, resources: Iterable[str], *, asked: Coll
 
 
 def _last_eviction(seen: Snapshot, before: Mapping[str, float]) -> float | None:
-    """Only what was accepted anew starts the cool-down, not what was asked for."""
+    """Only what was accepted since starts the cool-down, not what was asked for."""
     known = [before[_EVICTED]] if _EVICTED in before else []
     return max([*known, *_accepted(seen, before).values()], default=None)
 

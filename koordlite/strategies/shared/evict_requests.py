@@ -53,11 +53,11 @@ def rule(seen: NodeSnapshot, past: Past, limits: Limits) -> Rule:
         waits = any(past.time - since < limits.wait_seconds for since in _lacking(past, evidence).values())
         reason = "AllocatableJustGone" if waits else "RequestsUnderThreshold"
         return Rule(Decision(f"evict/{limits.feature}", "hold", reason, evidence), candidates=candidates)
-    told = Decision(f"evict/{limits.feature}", "hold", "RequestsOverThreshold", evidence)
+    decision = Decision(f"evict/{limits.feature}", "hold", "RequestsOverThreshold", evidence)
     given = {uid: {name: held[name] for name in held if name in release} for uid, held in requests.items()}
     uids = tuple(pod.uid for pod in candidates.order)
     task = Task(limits.feature, eviction.REQUESTED, release, uids, given)
-    return Rule(told, task, candidates, f"batch and mid pods request more {limits.resource} than the node promises")
+    return Rule(decision, task, candidates, f"batch and mid pods request more {limits.resource} than the node promises")
 
 
 def _candidates(seen: Snapshot, limits: Limits) -> Candidates:
@@ -105,7 +105,7 @@ def _sums(pods: Sequence[Pod], requests: Mapping[str, Mapping[str, int]]) -> dic
 
 
 def _lacking(past: Past, evidence: Evidence) -> dict[str, float]:
-    """Of the resources without allocatable those that somebody requests."""
+    """Of the resources without allocatable those that pods request."""
     return {n: at for n, at in past.lacking.items() if set(evict.amounts("requested", {n: 0})) <= set(evidence)}
 
 

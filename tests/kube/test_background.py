@@ -9,40 +9,40 @@ import time
 import pytest
 
 from koordlite.kube.client.access import ApiUnreachable
-from koordlite.kube.client.background import Courier
+from koordlite.kube.client.background import BackgroundRequests
 
 
 def test_a_quick_answer_is_given_at_once() -> None:
-    courier = Courier("test")
-    assert courier.send("a", 1, lambda: 42, patience_seconds=5.0) == 42
-    courier.stop()
+    requests = BackgroundRequests("test")
+    assert requests.send("a", 1, lambda: 42, patience_seconds=5.0) == 42
+    requests.stop()
 
 
 def test_an_error_belongs_to_who_asked() -> None:
-    courier = Courier("test")
+    requests = BackgroundRequests("test")
 
     def fail() -> None:
         raise PermissionError(errno.EPERM, "no")
 
     with pytest.raises(PermissionError):
-        courier.send("a", 1, fail, patience_seconds=5.0)
-    assert courier.send("a", 1, lambda: "later", patience_seconds=5.0) == "later"
-    courier.stop()
+        requests.send("a", 1, fail, patience_seconds=5.0)
+    assert requests.send("a", 1, lambda: "later", patience_seconds=5.0) == "later"
+    requests.stop()
 
 
 def test_a_timeout_inside_the_work_is_not_taken_for_impatience() -> None:
-    courier = Courier("test")
+    requests = BackgroundRequests("test")
 
     def fail() -> None:
         raise TimeoutError("inside")
 
     with pytest.raises(TimeoutError, match="inside"):
-        courier.send("a", 1, fail, patience_seconds=5.0)
-    courier.stop()
+        requests.send("a", 1, fail, patience_seconds=5.0)
+    requests.stop()
 
 
 def test_a_slow_answer_is_fetched_by_asking_again_and_the_work_is_done_once() -> None:
-    courier, gate, done = Courier("test"), threading.Event(), list[int]()
+    requests, gate, done = BackgroundRequests("test"), threading.Event(), list[int]()
 
     def work() -> str:
         gate.wait(5)
@@ -51,35 +51,35 @@ def test_a_slow_answer_is_fetched_by_asking_again_and_the_work_is_done_once() ->
 
     for _ in range(3):
         with pytest.raises(ApiUnreachable) as caught:
-            courier.send("a", 1, work, patience_seconds=0.01)
+            requests.send("a", 1, work, patience_seconds=0.01)
         assert caught.value.errno == errno.EINPROGRESS
     gate.set()
-    assert courier.send("a", 1, work, patience_seconds=5.0) == "done"
+    assert requests.send("a", 1, work, patience_seconds=5.0) == "done"
     assert done == [1]
-    courier.stop()
+    requests.stop()
 
 
 def test_who_asks_again_does_not_wait_again_and_hears_the_same_words() -> None:
-    courier, gate = Courier("test"), threading.Event()
+    requests, gate = BackgroundRequests("test"), threading.Event()
     heard = []
     for _ in range(2):
         started = time.monotonic()
         with pytest.raises(ApiUnreachable) as caught:
-            courier.send("a", 1, lambda: gate.wait(5), patience_seconds=0.3)
+            requests.send("a", 1, lambda: gate.wait(5), patience_seconds=0.3)
         heard.append((time.monotonic() - started, str(caught.value)))
     gate.set()
-    courier.stop()
+    requests.stop()
     (first_seconds, words), (again_seconds, same) = heard
     assert again_seconds < first_seconds / 2
     assert words == same, "what changes in every tick is logged in every tick"
 
 
 def test_other_words_wait_for_the_first_and_get_their_own_answer() -> None:
-    courier, gate = Courier("test"), threading.Event()
+    requests, gate = BackgroundRequests("test"), threading.Event()
     with pytest.raises(ApiUnreachable):
-        courier.send("a", 1, lambda: gate.wait(5), patience_seconds=0.01)
+        requests.send("a", 1, lambda: gate.wait(5), patience_seconds=0.01)
     with pytest.raises(ApiUnreachable):
-        courier.send("a", 2, lambda: "second", patience_seconds=0.01)
+        requests.send("a", 2, lambda: "second", patience_seconds=0.01)
     gate.set()
-    assert courier.send("a", 2, lambda: "second", patience_seconds=5.0) == "second"
-    courier.stop()
+    assert requests.send("a", 2, lambda: "second", patience_seconds=5.0) == "second"
+    requests.stop()
