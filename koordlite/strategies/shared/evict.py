@@ -142,8 +142,8 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
     asked = {uid for (_, uid), fate in walk.fates.items() if fate == "chosen"}
     for rule in rules:
         chosen = rule.task is not None and any(walk.fates.get((rule.task.feature, uid)) == "chosen" for uid in asked)
-        decision = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, seen.pods)
-        yield dataclasses.replace(decision, verdict="evict" if chosen else decision.verdict)
+        of_rule = _with_reach(rule, walk) if rule.task else _with_queue(rule.decision, rule.candidates, seen.pods)
+        yield dataclasses.replace(of_rule, verdict="evict" if chosen else of_rule.verdict)
     if tasks:
         yield from (decision for pod in seen.pods if (decision := _of_pod(pod, rules, walk, seen)))
     yield Decision(
