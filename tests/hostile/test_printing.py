@@ -48,10 +48,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def hostile_tick() -> Tick:
     wanted = (CgroupChange("kubepods/burstable/poda", "cpu.shares", 2),)
-    kinds: tuple[tuple[Verdict, str], ...] = (("refuse", "InvalidAnnotation"), ("hold", "NoSuchReason"))
+    kinds: tuple[tuple[str, Verdict, str], ...] = (
+        (ATTACK, "refuse", "InvalidAnnotation"),
+        ("web", "hold", "NoSuchReason"),
+    )
     decisions = tuple(
-        Decision(f"pod/ns/{ATTACK}", verdict, reason, {"cpuset": ATTACK, "why": ATTACK}, wanted, "cpusetPools")
-        for verdict, reason in kinds
+        Decision(f"pod/ns/{name}", verdict, reason, {"cpuset": ATTACK, "why": ATTACK}, wanted, "cpusetPools")
+        for name, verdict, reason in kinds
     )
     return Tick(
         time=1.0,
@@ -85,11 +88,10 @@ def published(tick: Tick) -> tuple[History, Past, tuple[DecisionEvent, ...]]:
     return history, past, news
 
 
-@pytest.mark.parametrize("asked", ["pod x", "node", "cpusetPools", "file kubepods/burstable/poda/cpuset.cpus"])
+@pytest.mark.parametrize("asked", ["pod web", "node", "cpusetPools", "file kubepods/burstable/poda/cpuset.cpus"])
 def test_explanations(asked: str) -> None:
     tick = hostile_tick()
     _, past, _ = published(tick)
-    asked = f"pod {ATTACK.rsplit(maxsplit=1)[-1]}" if asked == "pod x" else asked
     assert_harmless(subject.explain(asked, tick, past.remembered()))
     assert_harmless(subject.explain(asked, tick, past.remembered(), output="json"))
 
