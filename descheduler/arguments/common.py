@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from koordlite.model import label_selectors
@@ -50,6 +50,25 @@ class LabelSelector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Does it select an object with these labels?"""
         return label_selectors.labels_match(self.compiled, labels)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PodSelector:
+    """One group of pods that may leave."""
+
+    name: str = ""
+    """For people."""
+    selector: LabelSelector | None = None
+    """Which pods; null: the entry says nothing. Where no entry has a selector, all pods may leave."""
+
+
+def selected(selectors: Iterable[PodSelector], labels: Mapping[str, str]) -> bool:
+    """Does one of the selectors choose a pod with these labels? Without any selector every pod is chosen.
+
+    Source: Koordinator `podSelectors`.
+    """
+    given = [entry.selector for entry in selectors if entry.selector is not None]
+    return not given or any(selector.matches(labels) for selector in given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ import dataclasses
 from collections.abc import Generator, Iterable, Mapping
 from typing import Literal
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Cordon, Finding, Handle, NodeView, Note, PodView, Verdict, View
-from descheduler.utilization.load_args import PodSelector
 
 NAME = "CustomPriority"
 POINT = "balance"
@@ -51,7 +50,7 @@ class Config:
     node_selector: LabelSelector | None = None
     """Only these nodes are looked at; null: all."""
     pod_selectors: tuple[PodSelector, ...] = ()
-    """Only pods that one of these selects leave; empty: all."""
+    """Only pods that one of these selects leave; without any selector: all."""
     eviction_order: tuple[NodeLevel, ...] = ()
     """Levels, the first one is given up first. Required, two at least."""
     mode: Literal["BestEffort", "DrainNode"] = "BestEffort"
@@ -119,9 +118,8 @@ class _Task:
         return (yield from self._what_fits(source, pods))
 
     def _may_leave(self, pod: PodView) -> bool:
-        chosen = [entry.selector for entry in self.config.pod_selectors if entry.selector is not None]
-        selected = not self.config.pod_selectors or any(s.matches(pod.pod.labels) for s in chosen)
-        wanted = selected and self.config.evictable_namespaces.chosen(pod.pod.namespace)
+        chosen = selected(self.config.pod_selectors, pod.pod.labels)
+        wanted = chosen and self.config.evictable_namespaces.chosen(pod.pod.namespace)
         return wanted and not self.handle.going(pod) and self.handle.evictable(pod)
 
     def _what_fits(self, source: NodeView, pods: list[PodView]) -> Steps:

@@ -10,7 +10,7 @@ import dataclasses
 import statistics
 from collections.abc import Generator, Mapping
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
 from descheduler.fit import free_capacity
 from descheduler.framework import Conversation, Finding, Handle, NodeView, Note, PodView, Verdict, View
 from koordlite.model.settings import bounded
@@ -21,9 +21,10 @@ POINT = "balance"
 _ANYWHERE = Namespaces()
 
 
-def _not_empty_and_unique(names: tuple[str, ...]) -> None:
-    if not names:
-        raise ValueError("resources must not be empty")
+_USUAL = ("cpu", "memory")
+
+
+def _unique(names: tuple[str, ...]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"resources names {', '.join(twice)} twice")
@@ -39,16 +40,22 @@ class Config:
     """Report only, no pod leaves."""
     node_selector: LabelSelector | None = None
     """Only these nodes are judged, and only these count as places to go; null: all."""
+    pod_selectors: tuple[PodSelector, ...] = ()
+    """Only pods that one of these selects may leave; without any selector: all. The others still count as requests."""
     evictable_namespaces: Namespaces = _ANYWHERE
     """Whose pods may leave; those of the others still count as requests."""
     node_fit: bool = True
     """Only a pod that fits on another of the nodes leaves."""
-    resources: tuple[str, ...] = dataclasses.field(default=("cpu", "memory"), metadata={"check": _not_empty_and_unique})
-    """What is to be used evenly."""
+    resources: tuple[str, ...] = dataclasses.field(default=_USUAL, metadata={"check": _unique})
+    """What is to be used evenly; empty: cpu and memory."""
     imbalance_threshold: float = bounded(0.15, ge=0)
     """A node whose imbalance is above this is judged: standard deviation of the requested parts, 0 to 0.5."""
     min_improvement_threshold: float = bounded(0.02, ge=0)
     """A pod leaves only if the imbalance shrinks by more than this."""
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            object.__setattr__(self, "resources", _USUAL)
 
 
 def judge(_view: View, config: Config, handle: Handle) -> Conversation:
@@ -111,24 +118,25 @@ def _nano(pod: PodView, resource: str) -> int:
 def _even_out(
     node: NodeView, nodes: tuple[NodeView, ...], config: Config, handle: Handle
 ) -> Generator[Finding | Note, Verdict | None, bool]:
-    """Name the best pod that may leave; at most one goes. Returns whether the limit of the cycle is reached."""
+    """Name the best pod that may leave, and no other, whether it goes or not. Returns whether the limit of the cycle is
+    reached."""
     uneven = _Uneven.of(node, config, handle)
     before = uneven.imbalance
     if before <= config.imbalance_threshold:
         return False
     gains = [(before - uneven.without(pod), pod) for pod in node.pods if _may_leave(pod, config, handle)]
     better = [(gain, pod) for gain, pod in gains if gain > config.min_improvement_threshold]
-    for gain, pod in sorted(better, key=lambda entry: (-entry[0], entry[1].key)):
-        if not handle.movable(pod) or (config.node_fit and handle.first_fit(pod, nodes) is None):
+    for gain, pod in sorted(better, key=lambda entry: -entry[0]):  # Of equal gains the first by name.
+        if config.node_fit and handle.first_fit(pod, nodes) is None:
             continue
         verdict = yield _finding(pod, uneven, gain, config)
-        if config.dry_run or verdict is None or verdict.evicted or verdict.stop in ("node", "total"):
-            return verdict is not None and verdict.stop == "total"
+        return verdict is not None and verdict.stop == "total"
     return False
 
 
 def _may_leave(pod: PodView, config: Config, handle: Handle) -> bool:
     chosen = config.evictable_namespaces.chosen(pod.pod.namespace)
+    chosen = chosen and selected(config.pod_selectors, pod.pod.labels)
     return chosen and not handle.going(pod) and handle.evictable(pod)
 
 
@@ -141,7 +149,8 @@ def _finding(pod: PodView, uneven: _Uneven, gain: float, config: Config) -> Find
         reason="ResourcesFragmented",
         severity="exposed" if config.dry_run else "hard",
         promise=f"the imbalance of {uneven.node.name} is at most {config.imbalance_threshold:g}",
-        fact=f"requested there: {shown}; imbalance {before:.3f}, without this pod {before - gain:.3f}",
+        fact=f"fragmentation reduction: stdBefore={before:.4f} stdAfter={before - gain:.4f} gain={gain:.4f}; "
+        f"requested there: {shown}",
         cure="dryRun of FragmentationAware is on: it stays" if config.dry_run else "it leaves for another node",
         evidence={"node": uneven.node.name, "imbalance": round(before, 4), "gain": round(gain, 4)},
         weight=gain,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from descheduler.arguments.common import selected
 from descheduler.framework import Conversation, Handle, NodeView, Note, PodView, Remember, View
 from descheduler.utilization import load, load_args
 from descheduler.utilization.anomaly import NEW, Debounce, Watch, marked
 from descheduler.utilization.load import Load
-from descheduler.utilization.load_args import NodePool
+from descheduler.utilization.load_args import Pool
 from descheduler.utilization.relieve import Pass
 from koordlite.model import duration, times
 
@@ -30,20 +31,24 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
         yield Note(node="", reason="Paused", text="LowNodeLoad is paused")
         return
     memory = _Memory.recall(handle.remembered, times.parse(view.time), config)
-    processed: set[str] = set()
-    for pool in config.pools:
-        nodes = [node for node in handle.nodes if node.name not in processed and _chosen(pool, node)]
-        yield from _Pool(pool, config, handle, memory).compare(nodes)
-        processed.update(node.name for node in nodes)
+    compared: set[str] = set()
+    relieved: set[str] = set()
+    for number, pool in enumerate(config.pools):
+        # A pool without a selector is for the nodes that no pool names; Koordinator compares all of them again.
+        done = compared if pool.node_selector is None else relieved
+        nodes = [node for node in handle.nodes if node.name not in done and _chosen(pool, node)]
+        yield from _Pool(pool, number, config, handle, memory, relieved).compare(nodes)
+        compared.update(node.name for node in nodes)
     yield Remember(memory.kept)
 
 
-def _chosen(pool: NodePool, node: NodeView) -> bool:
+def _chosen(pool: Pool, node: NodeView) -> bool:
     return pool.node_selector is None or pool.node_selector.matches(node.node.labels)
 
 
 Watches = Mapping[tuple[str, str], tuple[float, Watch]]
-"""When a node was last looked at, and what was found: by `node` or `prod`, and name."""
+"""When a node was last looked at, and what was found: by what was compared (all pods or prod pods, of which
+pool), and name of the node."""
 
 
 @dataclasses.dataclass
@@ -80,10 +85,14 @@ class _Memory:
 class _Pool:
     """One pool of nodes, judged."""
 
-    pool: NodePool
+    pool: Pool
+    number: int
+    """Its place among the pools. A node may be in several; each counts its sightings for itself."""
     config: Config
     handle: Handle
     memory: _Memory
+    relieved: set[str]
+    """Nodes that a pool so far has found too full and relieves."""
 
     @property
     def _debounce(self) -> Debounce:
@@ -105,13 +114,17 @@ class _Pool:
         if idle:
             yield dataclasses.replace(idle, text=f"{self._words}: {idle.text}")
             return
-        self.memory.forget("node", _names(by_kind["low"] + by_kind["bothLow"]))
-        self.memory.forget("prod", _names(by_kind["prodLow"] + by_kind["bothLow"]))
+        self.memory.forget(self._about(prod=False), _names(by_kind["low"] + by_kind["bothLow"]))
+        self.memory.forget(self._about(prod=True), _names(by_kind["prodLow"] + by_kind["bothLow"]))
+        self.relieved.update(_names(abnormal["high"]))
         yield from self._relieve(by_kind, abnormal)
 
     @property
     def _words(self) -> str:
         return f"pool {self.pool.name}" if self.pool.name != load_args.DEFAULT_POOL else "nodes of no pool"
+
+    def _about(self, *, prod: bool) -> str:
+        return f"{'prod' if prod else 'node'} of pool {self.number}"
 
     def _unknown(self, nodes: list[NodeView], loads: list[Load], absent: str) -> Iterator[Note]:
         known = set(_names(loads))
@@ -126,12 +139,14 @@ class _Pool:
         """Has the node been too full for long enough?"""
         if self._debounce.abnormalities == 1:
             return True
-        return self.memory.mark(_about(kind), one.node.name, self._debounce, normal=False).anomalous
+        about = self._about(prod=kind == "prodHigh")
+        return self.memory.mark(about, one.node.name, self._debounce, normal=False).anomalous
 
     def _count_normal(self, loads: list[Load]) -> None:
         """Nodes that are watched and not too full now. Koordinator goes on counting where it left off."""
         for one in loads:
-            for about, kind in (("node", "high"), ("prod", "prodHigh")):
+            for kind in _HIGH:
+                about = self._about(prod=kind == "prodHigh")
                 if one.kind != kind and (about, one.node.name) in self.memory.kept:
                     self.memory.mark(about, one.node.name, self._debounce, normal=True)
 
@@ -182,14 +197,13 @@ class _Pool:
         )
 
     def _may_leave(self, pod: PodView) -> bool:
-        chosen = (entry.selector for entry in self.config.pod_selectors if entry.selector is not None)
-        selected = not self.config.pod_selectors or any(s.matches(pod.pod.labels) for s in chosen)
-        return selected and self.config.evictable_namespaces.chosen(pod.pod.namespace)
+        chosen = selected(self.config.pod_selectors, pod.pod.labels)
+        return chosen and self.config.evictable_namespaces.chosen(pod.pod.namespace)
 
     def _run(self, one: Pass, sources: list[Load]) -> Conversation:
         """A node that has been relieved is no longer watched; of the others it is noted that something was done."""
         yield from one.run(sources, self.handle)
-        about = "prod" if one.prod else "node"
+        about = self._about(prod=one.prod)
         self.memory.forget(about, one.relieved)
         if self._debounce.abnormalities > 1:
             for source in sources:
@@ -198,10 +212,6 @@ class _Pool:
 
 def _idle(reason: str, text: str) -> Note:
     return Note(node="", reason=reason, text=text)
-
-
-def _about(kind: str) -> str:
-    return "prod" if kind == "prodHigh" else "node"
 
 
 def _names(loads: Iterable[Load]) -> list[str]:

@@ -38,13 +38,13 @@ class Config:
 
 
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
-    """A finding for each replica beyond an even share of the nodes that its owner's pods may use."""
-    named: set[str] = set()
+    """A finding for each replica beyond an even share of the nodes that its owner's pods may use.
+
+    Each owner is judged by itself: a pod that is one too many for two owners is named for both.
+    """
     for share, spare in _shares(view, config, handle):
         for pod in _too_many(share, spare):
-            if pod.uid not in named:
-                named.add(pod.uid)
-                yield share.finding(pod, len(spare[pod.node]) + 1)
+            yield share.finding(pod, len(spare[pod.node]) + 1)
 
 
 def _shares(view: View, config: Config, handle: Handle) -> Iterator[tuple[_Share, _ByNode]]:

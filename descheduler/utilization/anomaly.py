@@ -13,7 +13,8 @@ from koordlite.model.settings import bounded
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnomalyCondition:
-    """How often a node must be found too full before pods leave it. What is left out is taken from the level above."""
+    """How often a node must be found too full before pods leave it. Counts that are left out are taken from the level
+    above."""
 
     timeout: str | None = dataclasses.field(default=None, metadata={"check": duration.seconds})
     """A node that counts as too full is observed again after this time; 1m unless given."""
@@ -23,9 +24,9 @@ class AnomalyCondition:
     """After how many cycles in a row in which it is not, it no longer counts as too full; 3 unless given."""
 
     def over(self, above: AnomalyCondition) -> AnomalyCondition:
-        """This condition with what it leaves out, a timeout of 0 too, taken from `above`."""
+        """This condition with the counts that it leaves out taken from `above`; the timeout is its own."""
         return AnomalyCondition(
-            timeout=self.timeout if duration.seconds(self.timeout or "0") else above.timeout,
+            timeout=self.timeout,
             consecutive_abnormalities=self.consecutive_abnormalities or above.consecutive_abnormalities,
             consecutive_normalities=self.consecutive_normalities or above.consecutive_normalities,
         )
@@ -46,10 +47,11 @@ class Debounce:
     def of(cls, condition: AnomalyCondition) -> Debounce:
         """The condition, completed. A timeout of 0 is the usual one, as Koordinator has it."""
         whole = condition.over(USUAL)
+        given = duration.seconds(whole.timeout or "0")
         return cls(
             abnormalities=whole.consecutive_abnormalities or 1,
             normalities=whole.consecutive_normalities or 1,
-            timeout_seconds=duration.seconds(whole.timeout or "0"),
+            timeout_seconds=given or duration.seconds(USUAL.timeout or "0"),
         )
 
 

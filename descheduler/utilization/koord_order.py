@@ -5,7 +5,8 @@ Source: Koordinator `PodSorter` and `SortPodsByUsage`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from descheduler.framework import PodView
 from descheduler.picture.amounts import Amounts
@@ -15,6 +16,7 @@ _BANDS = {PriorityClass.FREE: 1, PriorityClass.BATCH: 2, PriorityClass.MID: 3, P
 _KUBE = {KubeQoS.BEST_EFFORT: 1, KubeQoS.BURSTABLE: 2, KubeQoS.GUARANTEED: 3}
 _QOS = {QoSClass.BE: 1, QoSClass.LS: 2, QoSClass.LSR: 3, QoSClass.LSE: 4, QoSClass.SYSTEM: 4}
 _LAST = 5
+_NUMBER = re.compile(r"0|[1-9][0-9]*|-[0-9]+")
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 
@@ -44,21 +46,19 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
 def relief(used: Amounts, excess: Mapping[str, int], weights: Mapping[str, int]) -> float:
     """How well a pod that uses `used` would cure a node that has `excess` too much.
 
-    The smallest pod that alone is enough comes first, then larger ones, then those that are not enough by size.
+    The weighted mean over the resources that it uses: a resource without weight is left out, one without excess counts
+    as 0. The smallest pod that alone is enough comes first, then larger ones, then those that are not enough, by size.
 
     >>> [round(relief({"cpu": cpu}, {"cpu": 16}, {"cpu": 1}), 3) for cpu in (16, 17, 20, 8)]
     [2.0, 1.941, 1.8, 0.5]
     """
     total = weight = 0.0
-    for name in _counted(used, excess, weights):
-        ratio = used[name] / excess[name]
-        total += weights[name] * (1 + 1 / ratio if ratio >= 1 else ratio)
-        weight += weights[name]
+    for name, amount in used.items():
+        own = weights.get(name, 0)
+        ratio = amount / excess[name] if excess.get(name, 0) > 0 else 0.0
+        total += own * (1 + 1 / ratio if ratio >= 1 else ratio)
+        weight += own
     return total / weight if weight else 0.0
-
-
-def _counted(used: Amounts, excess: Mapping[str, int], weights: Mapping[str, int]) -> Iterable[str]:
-    return (name for name in used if excess.get(name, 0) > 0 and weights.get(name, 0) > 0)
 
 
 def fullness(used: Amounts, capacity: Amounts, weights: Mapping[str, int]) -> int:
@@ -72,9 +72,6 @@ def fullness(used: Amounts, capacity: Amounts, weights: Mapping[str, int]) -> in
 
 
 def _cost(text: str | None) -> int:
-    """An annotation that is no 32-bit number counts as 0, as Kubernetes has it."""
-    try:
-        value = int(text or 0)
-    except ValueError:
-        return 0
+    """An annotation that is no 32-bit number, with + or with zeros in front, counts as 0, as Kubernetes has it."""
+    value = int(text) if text and _NUMBER.fullmatch(text) else 0
     return value if -(2**31) <= value < 2**31 else 0

@@ -11,7 +11,7 @@ from descheduler.framework import NodeView, PodView, Usage
 from descheduler.picture import amounts
 from descheduler.picture.amounts import Amounts
 from descheduler.utilization import classify
-from descheduler.utilization.load_args import NodePool
+from descheduler.utilization.load_args import Pool
 from koordlite.formulas import reservation
 from koordlite.model import keys
 from koordlite.model.pod.qos import PriorityClass
@@ -98,7 +98,7 @@ def capacity(node: NodeView) -> dict[str, int]:
     return amounts.units(reservation.trim_allocatable(allocatable=held, written=node.reservation))
 
 
-def loads(nodes: Iterable[NodeView], usage: Usage, pool: NodePool, *, oldest_seconds: int | None) -> list[Load]:
+def loads(nodes: Iterable[NodeView], usage: Usage, pool: Pool, *, oldest_seconds: int | None) -> list[Load]:
     """Nodes whose use is known and not too old, with their limits."""
     names = resources(pool)
     prod = bool(pool.prod_high_thresholds or pool.prod_low_thresholds)
@@ -115,7 +115,7 @@ def _fresh(name: str, usage: Usage, oldest_seconds: int | None) -> bool:
     return name in usage.ages and usage.ages[name] < oldest_seconds
 
 
-def resources(pool: NodePool) -> tuple[str, ...]:
+def resources(pool: Pool) -> tuple[str, ...]:
     """Resources that are compared: all that have a threshold, and memory."""
     given = (pool.high_thresholds, pool.low_thresholds, pool.prod_high_thresholds, pool.prod_low_thresholds)
     return tuple(sorted({_MEMORY, *(name for thresholds in given for name in thresholds)}))
@@ -142,13 +142,13 @@ def _load(node: NodeView, usage: Usage, names: tuple[str, ...], *, prod: bool) -
 class Thresholds:
     """Percentages of a pool, complete, with the means that deviations are measured from."""
 
-    pool: NodePool
+    pool: Pool
     names: tuple[str, ...]
     average: classify.Percent
     prod_average: classify.Percent
 
     @classmethod
-    def of(cls, pool: NodePool, names: tuple[str, ...], found: Iterable[Load]) -> Thresholds:
+    def of(cls, pool: Pool, names: tuple[str, ...], found: Iterable[Load]) -> Thresholds:
         """The thresholds of a pool for these nodes."""
         listed = tuple(found)
         means = [

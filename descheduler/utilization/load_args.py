@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from descheduler.arguments.common import LabelSelector, Namespaces
+from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector
 from descheduler.utilization.anomaly import USUAL, AnomalyCondition
 from koordlite.model.settings import bounded, duration_text
 
 DEFAULT_POOL = "__default_node_pool__"
 _BASIC = ("cpu", "memory")
 EVERY_NAMESPACE = Namespaces()
-_NOTHING_GIVEN = AnomalyCondition()
 
 
 def _at_least_zero(value: Mapping[str, float]) -> None:
@@ -22,42 +21,39 @@ def _at_least_zero(value: Mapping[str, float]) -> None:
         raise ValueError(f"{', '.join(wrong)}: percentage must be greater than or equal to 0")
 
 
+def _own_percentages() -> Any:
+    return dataclasses.field(default=None, metadata={"check": _at_least_zero})
+
+
 def _percentages() -> Any:
     return dataclasses.field(default_factory=dict, metadata={"check": _at_least_zero})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PodSelector:
-    """One group of pods that may leave."""
-
-    name: str = ""
-    """For people."""
-    selector: LabelSelector | None = None
-    """Which pods; null: none."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class NodePool:
-    """Nodes that are compared with each other. What is left out is taken from the top level."""
+    """Nodes that are compared with each other.
+
+    A field that is left out is taken from the top level as a whole; one that is given, `{}` too, stays as it is.
+    """
 
     name: str = ""
     """For people."""
     node_selector: LabelSelector | None = None
-    """Which nodes; null: all that no pool before has taken."""
+    """Which nodes, but those that a pool before relieves; null: all that are in no pool before."""
     use_deviation_thresholds: bool = False
     """Thresholds are distances from the mean of the pool. Not taken from the top level."""
-    high_thresholds: Mapping[str, float] = _percentages()
+    high_thresholds: Mapping[str, float] | None = _own_percentages()
     """Percent by resource: a node above any of them is too full."""
-    low_thresholds: Mapping[str, float] = _percentages()
+    low_thresholds: Mapping[str, float] | None = _own_percentages()
     """Percent by resource: a node at or below all of them is underutilized."""
-    prod_high_thresholds: Mapping[str, float] = _percentages()
+    prod_high_thresholds: Mapping[str, float] | None = _own_percentages()
     """The same for what prod pods use alone."""
-    prod_low_thresholds: Mapping[str, float] = _percentages()
+    prod_low_thresholds: Mapping[str, float] | None = _own_percentages()
     """The same for what prod pods use alone."""
-    resource_weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How much a resource counts when nodes and pods are sorted; empty: 1 each."""
-    anomaly_condition: AnomalyCondition = _NOTHING_GIVEN
-    """How often a node must be found too full."""
+    resource_weights: Mapping[str, int] | None = None
+    """How much a resource counts when nodes and pods are sorted; what is not named counts nothing."""
+    anomaly_condition: AnomalyCondition | None = None
+    """How often a node must be found too full. Counts that are left out are taken from the top level."""
 
     def __post_init__(self) -> None:
         _check_order(self.low_thresholds, self.high_thresholds, "lowThresholds", "highThresholds")
@@ -65,10 +61,26 @@ class NodePool:
         _check_order(self.prod_low_thresholds, self.prod_high_thresholds, "prodLowThresholds", "prodHighThresholds")
 
 
-def _check_order(small: Mapping[str, float], large: Mapping[str, float], *names: str) -> None:
+def _check_order(given: Mapping[str, float] | None, bound: Mapping[str, float] | None, *names: str) -> None:
+    small, large = given or {}, bound or {}
     wrong = sorted(name for name in small if name in large and small[name] > large[name])
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: {names[0]} must not be above {names[1]}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A pool with everything that it takes from the top level."""
+
+    name: str
+    node_selector: LabelSelector | None
+    use_deviation_thresholds: bool
+    high_thresholds: Mapping[str, float]
+    low_thresholds: Mapping[str, float]
+    prod_high_thresholds: Mapping[str, float]
+    prod_low_thresholds: Mapping[str, float]
+    resource_weights: Mapping[str, int]
+    anomaly_condition: AnomalyCondition
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +100,7 @@ class Config:
     node_selector: LabelSelector | None = None
     """Nodes of the thresholds on this level; null: all that no pool has taken."""
     pod_selectors: tuple[PodSelector, ...] = ()
-    """Only pods that one of these selects may leave; empty: all."""
+    """Only pods that one of these selects may leave; without any selector: all."""
     node_fit: bool = True
     """A pod leaves only when one of the nodes that are underutilized would take it."""
     use_deviation_thresholds: bool = False
@@ -102,7 +114,8 @@ class Config:
     prod_low_thresholds: Mapping[str, float] = _percentages()
     """The same for what prod pods use alone."""
     resource_weights: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How much a resource counts when nodes and pods are sorted; empty: 1 each."""
+    """How much a resource counts when nodes and pods are sorted; cpu, memory and those of highThresholds and
+    lowThresholds count 1 unless a weight above 0 is given."""
     anomaly_condition: AnomalyCondition = USUAL
     """How often a node must be found too full."""
     detector_cache_timeout: str = duration_text("5m")
@@ -111,7 +124,9 @@ class Config:
     """Pools with thresholds of their own. They are judged before the thresholds of this level."""
 
     def __post_init__(self) -> None:
-        _ = self.top_level  # Its checks are those of this level.
+        _check_order(self.low_thresholds, self.high_thresholds, "lowThresholds", "highThresholds")
+        _check_order(self.prod_high_thresholds, self.high_thresholds, "prodHighThresholds", "highThresholds")
+        _check_order(self.prod_low_thresholds, self.prod_high_thresholds, "prodLowThresholds", "prodHighThresholds")
 
     @property
     def sources(self) -> tuple[tuple[str, str], ...]:
@@ -119,13 +134,7 @@ class Config:
         return (("NodeMetric", ""),)
 
     @property
-    def top_level(self) -> NodePool:
-        """The thresholds of this level as a pool."""
-        shared = {f.name for f in dataclasses.fields(NodePool)} & {f.name for f in dataclasses.fields(self)}
-        return NodePool(name=DEFAULT_POOL, **{name: getattr(self, name) for name in shared})
-
-    @property
-    def pools(self) -> Iterator[NodePool]:
+    def pools(self) -> Iterator[Pool]:
         """Every pool, with what it takes from this level; this level's own comes last, where it has thresholds.
 
         Koordinator judges this level first, on all nodes, and a pool's nodes twice.
@@ -135,20 +144,30 @@ class Config:
             yield self.whole
 
     @property
-    def whole(self) -> NodePool:
-        """This level as a pool, complete."""
-        return self.completed(self.top_level)
+    def whole(self) -> Pool:
+        """This level as a pool."""
+        shared = {field.name for field in dataclasses.fields(Pool)} & {field.name for field in dataclasses.fields(self)}
+        own = {name: getattr(self, name) for name in shared}
+        own.update(resource_weights=self._weights(), anomaly_condition=self.anomaly_condition.over(USUAL))
+        return Pool(name=DEFAULT_POOL, **own)
 
-    def completed(self, pool: NodePool) -> NodePool:
-        """The pool with what it leaves out taken from this level."""
+    def completed(self, pool: NodePool) -> Pool:
+        """The pool with what it leaves out taken from this level. Source: Koordinator's defaults of the arguments."""
+        above = self.whole
         names = ("high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds", "resource_weights")
-        taken = {name: getattr(pool, name) or getattr(self, name) for name in names}
-        condition = pool.anomaly_condition.over(self.anomaly_condition.over(USUAL))
-        whole = dataclasses.replace(pool, **taken, anomaly_condition=condition)
-        return dataclasses.replace(whole, resource_weights=weights(whole))
+        given = {name: getattr(pool, name) for name in names}
+        own = {name: getattr(above, name) if value is None else value for name, value in given.items()}
+        condition = pool.anomaly_condition
+        return Pool(
+            name=pool.name,
+            node_selector=pool.node_selector,
+            use_deviation_thresholds=pool.use_deviation_thresholds,
+            anomaly_condition=condition.over(above.anomaly_condition) if condition else above.anomaly_condition,
+            **own,
+        )
 
-
-def weights(pool: NodePool) -> dict[str, int]:
-    """How much each resource counts: 1 unless something above 0 is given."""
-    names = {*_BASIC, *pool.high_thresholds, *pool.low_thresholds, *pool.resource_weights}
-    return {name: max(pool.resource_weights.get(name, 1), 0) or 1 for name in sorted(names)}
+    def _weights(self) -> dict[str, int]:
+        """What is given; 1 for a compared resource that has no weight above 0."""
+        compared = sorted({*_BASIC, *self.high_thresholds, *self.low_thresholds})
+        missing = {name: 1 for name in compared if self.resource_weights.get(name, 0) <= 0}
+        return {**self.resource_weights, **missing}

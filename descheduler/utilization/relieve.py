@@ -89,10 +89,11 @@ class Pass:
 
     def _score(self, source: Load) -> Callable[[PodView], float | None]:
         excess = self.excess(source)
+        weights = {name: weight for name, weight in self.weights.items() if name in excess}
 
         def score(pod: PodView) -> float | None:
             used = source.pods.get(pod.key)
-            return None if used is None else koord_order.relief(used, excess, self.weights)
+            return None if used is None else koord_order.relief(used, excess, weights)
 
         return score
 

@@ -14,7 +14,7 @@ from descheduler import plugins
 from descheduler.arguments.evictor import Args
 from descheduler.cycle import planner
 from descheduler.filters.limits import Limits
-from descheduler.framework import View
+from descheduler.framework import Conversation, Finding, Handle, Judge, Plugin, Verdict, View
 from descheduler.plan import EvictionPlan, Profile, Setup
 from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
@@ -26,6 +26,8 @@ EVERYTHING_GOES = {
         "defaultDisabled": ["PodsWithLocalStorage", "DaemonSetPods", "SystemCriticalPods", "FailedBarePods"]
     }
 }
+NOTHING_PASSES_LATE = {"namespaceLabelSelector": {"matchLabels": {"conformance/nowhere": ""}}}
+"""A PreEvictionFilter that always refuses."""
 T = TypeVar("T")
 _EVICT = "descheduler.alpha.kubernetes.io/evict"
 _PASSED = "conformance/passed"
@@ -41,19 +43,47 @@ def run(
 ) -> tuple[Any, Any]:
     """(what our plan does, what is expected), in the words of the case. `defaults` are arguments that the plugin would
     set by itself: those of a case are complete. "refused" when the arguments are."""
+    plugin = plugins.discover()[given["plugin"]]
+    granted = list[str]()
     try:
-        plan = planned(given, defaults, view)
+        plan = planned(given, defaults, view, dataclasses.replace(plugin, judge=_noting(plugin.judge, granted)))
     except ConfigError:
         return "refused", expect
-    return _told(plan, expect), _wanted(expect)
+    evicted = granted if plugin.name == "RemoveDuplicates" else [outcome.pod.key for outcome in plan.evict]
+    return _told(plan, evicted, expect), _wanted(expect)
 
 
-def planned(given: Any, defaults: Mapping[str, Any] | None = None, view: View | None = None) -> EvictionPlan:
+def _noting(judge: Judge, granted: list[str]) -> Judge:
+    """Keeps a note of each pod that the plugin names and that goes, also where it goes already.
+
+    Upstream's RemoveDuplicates asks for a pod once per owner, and each time is counted. Here it goes once.
+    """
+
+    def noted(view: View, config: Any, handle: Handle) -> Conversation:
+        conversation = judge(view, config, handle)
+        verdict: Verdict | None = None
+        while True:
+            try:
+                message = conversation.send(verdict)
+            except StopIteration:
+                return
+            verdict = yield message
+            if isinstance(message, Finding) and verdict and (verdict.evicted or verdict.reason == "GoesAlready"):
+                granted.append(view.by_uid[message.pod].key)
+
+    return noted
+
+
+def planned(
+    given: Any, defaults: Mapping[str, Any] | None = None, view: View | None = None, plugin: Plugin | None = None
+) -> EvictionPlan:
     """The plan for the objects of a case, with the measurements that `view` has."""
-    plugin = plugins.discover()[given["plugin"]]
+    plugin = plugin or plugins.discover()[given["plugin"]]
     config = arguments({**(defaults or {}), **written(given.get("args"))}, plugin.config)
     anything = given.get("evictorFilter") == "always_true"
     evictor = EVERYTHING_GOES if anything else written(given.get("defaultEvictorArgs"))
+    if given.get("preEvictionFilter", True) in (False, "always_false"):
+        evictor = {**evictor, **NOTHING_PASSES_LATE}
     profile = Profile("test", ((plugin, config),), arguments(evictor, Args))
     bounds = given.get("evictor") or {}
     setup = Setup(
@@ -111,8 +141,7 @@ def _annotated(pod: Any) -> Any:
     return {**pod, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), _EVICT: ""}}}
 
 
-def _told(plan: EvictionPlan, expect: Any) -> dict[str, Any]:
-    evicted = [outcome.pod.key for outcome in plan.evict]
+def _told(plan: EvictionPlan, evicted: list[str], expect: Any) -> dict[str, Any]:
     refusals = {outcome.reasons[0].reason for outcome in plan.spare}
     told = {
         "evicted_count": len(evicted),

@@ -112,6 +112,21 @@ DEVIATIONS = (
         "load-anomaly-defaults: what an anomalyCondition leaves out has its usual value",
     ),
     Deviation(
+        ("defaults",),
+        utilization_rules.expiration_of_zero,
+        "policy-arguments: what no validation would let pass is refused when the file is read",
+    ),
+    Deviation(
+        ("run LowNodeLoad",),
+        utilization_rules.pool_without_selector,
+        "load-pools: a pool without a selector is for the nodes that are in no pool before",
+    ),
+    Deviation(
+        ("ValidateFragmentationAwareArgs",),
+        plugin_rules.defaults_come_first,
+        "policy-defaults: arguments are checked with their defaults: none, or no resources, is no mistake",
+    ),
+    Deviation(
         ("run LowNodeLoad",),
         utilization_rules.high_without_low,
         "load-high-alone: a high threshold without a low one counts",

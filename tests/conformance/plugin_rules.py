@@ -31,6 +31,11 @@ def unknown_affinity_type(given: Any, wanted: Any, found: Any) -> bool:
     return found in ("refused", False) and bool(set(_affinity_types(given)) - AFFINITY_TYPES)
 
 
+def defaults_come_first(given: Any, wanted: Any, found: Any) -> bool:
+    """A validator that is asked by itself refuses what a policy would have filled in before."""
+    return found is True and not (given["args"] or {}).get("resources")
+
+
 def better_node_is_full(given: Any, wanted: Any, found: Any) -> bool:
     preferred = any("preferred" in kind for kind in _affinity_types(given))
     return preferred and fewer(found, wanted)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from koordlite.model import duration
 
 
 def included_namespaces(given: Any, wanted: Any, found: Any) -> bool:
@@ -35,12 +38,43 @@ def counted_from_the_first(given: Any, wanted: Any, found: Any) -> bool:
     return bool(found["abnormalOnNextCall"] == enough)
 
 
+_DURATIONS = ("timeout", "detectorCacheTimeout")
+
+
+def compact(value: Any, name: str = "") -> Any:
+    """Without what is zero, which Go may leave out; durations in seconds."""
+    if name in _DURATIONS and isinstance(value, str):
+        return duration.seconds(value)
+    if isinstance(value, Mapping):
+        inner = {key: compact(one, key) for key, one in value.items()}
+        return {key: one for key, one in inner.items() if one or (one is False and key == "nodeFit")}
+    return [compact(one) for one in value] if isinstance(value, list) else value
+
+
 def condition_completed(given: Any, wanted: Any, found: Any) -> bool:
-    """A condition that was given in part has the usual rest, and nothing else differs."""
-    usual = {"timeout": "1m0s", "consecutiveAbnormalities": 5, "consecutiveNormalities": 3}
-    own = given["args"].get("anomalyCondition") or {}
-    expected = {**wanted["args"], "anomalyCondition": {**usual, **{k: v for k, v in own.items() if v not in (0, "0s")}}}
+    """Of a condition that was given in part both counts have their usual value, and nothing else differs."""
+    expected = {**wanted["args"]}
+    top = {"consecutiveAbnormalities": 5, "consecutiveNormalities": 3, **expected["anomalyCondition"]}
+    expected["anomalyCondition"] = top
+    if "nodePools" in expected:
+        pools = expected["nodePools"]
+        expected["nodePools"] = [{**p, "anomalyCondition": {**_counts(top), **p["anomalyCondition"]}} for p in pools]
     return bool(found["args"] == expected)
+
+
+def _counts(condition: Any) -> dict[str, Any]:
+    return {name: value for name, value in condition.items() if name not in _DURATIONS}
+
+
+def expiration_of_zero(given: Any, wanted: Any, found: Any) -> bool:
+    """No NodeMetric is ever fresh: refused, as validation after the defaults does."""
+    return found == "refused" and given["args"].get("nodeMetricExpirationSeconds") == 0
+
+
+def pool_without_selector(given: Any, wanted: Any, found: Any) -> bool:
+    """A pool behind others has no selector: here it is for the nodes that are in none of them."""
+    later = (given["args"].get("nodePools") or ())[1:]
+    return any(not pool.get("nodeSelector") for pool in later)
 
 
 def room_booked_when_it_goes(given: Any, wanted: Any, found: Any) -> bool:

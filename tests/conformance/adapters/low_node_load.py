@@ -14,12 +14,13 @@ from descheduler.metrics_sources import node_metric
 from descheduler.picture import amounts
 from descheduler.utilization import koord_order
 from descheduler.utilization.anomaly import NEW, AnomalyCondition, Debounce, marked
-from descheduler.utilization.load_args import Config, NodePool
+from descheduler.utilization.load_args import Config, Pool
 from descheduler.utilization.relieve import overused
 from koordlite.model import times
+from koordlite.model.errors import ConfigError
 from koordlite.model.reading import strict
 from koordlite.model.wire import metrics
-from tests.conformance import descheduler_cases
+from tests.conformance import descheduler_cases, utilization_rules
 from tests.conformance.adapters import NotCovered, adapter, shapes
 from tests.conformance.descheduler_view import NOW, picture, written
 
@@ -48,51 +49,53 @@ def defaults(given: Any, expect: Any) -> tuple[Any, Any]:
     if given["type"] != "LowNodeLoadArgs":
         raise NotCovered
     args = _without_zero_counts(written(given.get("args")))
-    config = strict.load(json.dumps(args), plugins.discover()["LowNodeLoad"].config, "args")
+    try:
+        config = strict.load(json.dumps(args), plugins.discover()["LowNodeLoad"].config, "args")
+    except ConfigError:
+        return "refused", expect
     assert isinstance(config, Config)
     own = {name: value for name, value in args.items() if name not in ("nodePools", "anomalyCondition")}
     listed = zip(config.node_pools, args.get("nodePools") or (), strict=True)
-    pools = {"nodePools": [_pool(pool, config, text) for pool, text in listed]} if config.node_pools else {}
     top = config.whole
-    told = {
+    found = {
         **own,
         "nodeMetricExpirationSeconds": config.node_metric_expiration_seconds,
         "nodeFit": config.node_fit,
         "resourceWeights": top.resource_weights,
         "anomalyCondition": _condition(top.anomaly_condition),
-        "detectorCacheTimeout": _duration(config.detector_cache_timeout),
-        **pools,
+        "detectorCacheTimeout": config.detector_cache_timeout,
+        "nodePools": [{**_pool(config.completed(pool)), **_kept(text)} for pool, text in listed],
     }
-    return {"args": told}, expect
+    return {"args": utilization_rules.compact(found)}, {"args": utilization_rules.compact(expect["args"])}
 
 
 def _without_zero_counts(args: Any) -> Any:
     """A count of 0 is one that was not given."""
     holders = [args, *(args.get("nodePools") or ())]
     for holder in holders:
-        condition = holder.get("anomalyCondition") or {}
-        holder.update({"anomalyCondition": {k: v for k, v in condition.items() if v != 0}} if condition else {})
+        condition = holder.get("anomalyCondition")
+        if condition is not None:
+            holder["anomalyCondition"] = {k: v for k, v in condition.items() if v != 0}
     return args
 
 
-def _pool(pool: NodePool, config: Config, text: Any) -> dict[str, Any]:
-    whole = config.completed(pool)
-    names = {camel: field.name for camel, (field, _) in strict.fields(NodePool).items()}
-    told = {camel: getattr(whole, name) for camel, name in names.items() if getattr(whole, name)}
-    selector = {name: text[name] for name in ("nodeSelector",) if name in text}
-    return {**told, "anomalyCondition": _condition(whole.anomaly_condition), **selector}
+def _kept(text: Any) -> dict[str, Any]:
+    """What a pool says of itself, as it is written."""
+    return {name: text[name] for name in ("name", "nodeSelector", "useDeviationThresholds") if name in text}
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    names = ("high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds", "resource_weights")
+    own = {strict.camel(name): dict(getattr(pool, name)) for name in names}
+    return {**own, "anomalyCondition": _condition(pool.anomaly_condition)}
 
 
 def _condition(condition: AnomalyCondition) -> dict[str, Any]:
     return {
-        "timeout": _duration(condition.timeout or "0"),
+        "timeout": condition.timeout,
         "consecutiveAbnormalities": condition.consecutive_abnormalities,
         "consecutiveNormalities": condition.consecutive_normalities,
     }
-
-
-def _duration(text: str) -> str:
-    return text if text.endswith("s") else f"{text}0s"
 
 
 @adapter("sortPodsByUsage")

@@ -114,7 +114,9 @@ def _exclusive(pod: Any, listed: Any) -> bool:
 
 
 def _devices(pod: Any) -> bool:
-    return any(not numa_fit.is_native(name) for amounts in _running(pod) for name in amounts)
+    """Does any container, an init container too, ask for something that is not native?"""
+    containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+    return any(not numa_fit.is_native(name) for container in containers for name in container.get("requests") or ())
 
 
 @adapter("nrt.after_eviction")

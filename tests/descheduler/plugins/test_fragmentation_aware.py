@@ -65,6 +65,62 @@ def test_the_node_reservation_counts_as_gone(cluster: Any, work: Any) -> None:
     assert [o.main.evidence["imbalance"] for o in plan.evict] == [0.1875]
 
 
+@pytest.fixture
+def tilted(cluster: Any) -> Any:
+    """`a` has 6 of 8 CPUs and 1 of 8 GiB requested: without `p` both parts are an eighth."""
+    cluster.node("a", cpu="8", memory="8Gi")
+    cluster.node("b", cpu="8", memory="8Gi")
+    cluster.pod("p", "a", cpu="5", memory="0", labels={"t": "1"})
+    cluster.pod("q", "a", cpu="1", memory="1Gi")
+    return cluster
+
+
+def _selector(value: str) -> Any:
+    return {"selector": {"matchLabels": {"t": value}}}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "gone"),
+    [
+        pytest.param([_selector("1"), {}], ["p"], id="an entry without selector adds nothing"),
+        pytest.param([{}], ["p"], id="no entry has a selector: every pod"),
+        pytest.param([{"selector": {}}], ["p"], id="the empty selector selects everything"),
+        pytest.param([_selector("2")], [], id="nobody is selected"),
+        pytest.param([_selector("2"), {}], [], id="an entry without selector does not mean everybody"),
+        pytest.param([_selector("2"), _selector("1")], ["p"], id="one of them is enough"),
+    ],
+)
+def test_pod_selectors_choose_who_may_leave(tilted: Any, evicted: Any, selectors: Any, gone: list[str]) -> None:
+    assert evicted(NAME, {"podSelectors": selectors}) == gone
+
+
+def test_where_the_best_pod_may_not_leave_no_other_does(tilted: Any, work: Any) -> None:
+    """A pod with less gain, of a namespace that pods may leave, does not go in its place."""
+    tilted.add({"kind": "Namespace", "metadata": {"name": "default"}})
+    tilted.add({"kind": "Namespace", "metadata": {"name": "free", "labels": {"move": "yes"}}})
+    tilted.pod("o", "a", cpu="2", memory="0")["metadata"]["namespace"] = "free"
+    plan = work(NAME, evictor={"namespaceLabelSelector": {"matchLabels": {"move": "yes"}}})
+    assert (plan.evict, [outcome.pod.pod.name for outcome in plan.spare]) == ((), ["p"])
+
+
+def test_of_equal_gains_the_first_by_name_goes(cluster: Any, evicted: Any) -> None:
+    cluster.node("a", cpu="8", memory="8Gi")
+    cluster.node("b", cpu="8", memory="8Gi")
+    for name in ("z", "y"):
+        cluster.pod(name, "a", cpu="3", memory="0")
+    assert evicted(NAME) == ["y"]
+
+
+def test_the_finding_says_what_koordinator_says(tilted: Any, work: Any) -> None:
+    plan = work(NAME)
+    assert "fragmentation reduction: stdBefore=0.3125 stdAfter=0.0000 gain=0.3125" in plan.evict[0].main.fact
+
+
+@pytest.mark.parametrize("args", [None, {}, {"resources": []}, {"resources": None}], ids=str)
+def test_what_is_not_given_has_its_default(tilted: Any, evicted: Any, args: Any) -> None:
+    assert evicted(NAME, args) == ["p"]
+
+
 def test_dry_run_still_reports(uneven: Any, work: Any) -> None:
     plan = work(NAME, {"dryRun": True})
     assert [(o.pod.pod.name, o.reasons[0].reason) for o in plan.spare] == [("large", "OnlyExposed")]
@@ -73,7 +129,6 @@ def test_dry_run_still_reports(uneven: Any, work: Any) -> None:
 @pytest.mark.parametrize(
     ("args", "word"),
     [
-        pytest.param({"resources": []}, "empty", id="no resource"),
         pytest.param({"resources": ["cpu", "cpu"]}, "twice", id="a resource twice"),
         pytest.param({"imbalanceThreshold": -0.1}, "imbalanceThreshold", id="a negative threshold"),
         pytest.param({"minImprovementThreshold": -1}, "minImprovementThreshold", id="a negative gain"),

@@ -215,6 +215,60 @@ def test_arguments_that_mean_nothing_are_refused(text: str) -> None:
         strict.load(text, Config, "args.yaml")
 
 
+def test_each_field_of_a_pool_is_inherited_or_kept_by_itself() -> None:
+    text = """
+highThresholds: {cpu: 75}
+lowThresholds: {cpu: 35, example.com/x: 10}
+anomalyCondition: {consecutiveNormalities: 4}
+nodePools:
+- name: A
+- {name: B, highThresholds: {memory: 90}, resourceWeights: {cpu: 3}, anomalyCondition: {consecutiveAbnormalities: 2}}
+- {name: C, lowThresholds: {}, useDeviationThresholds: true}
+"""
+    a, b, c, top = strict.load(text, Config, "args.yaml").pools
+    weights, low = {"cpu": 1, "memory": 1, "example.com/x": 1}, {"cpu": 35, "example.com/x": 10}
+    shown = [
+        (p.high_thresholds, p.low_thresholds, p.resource_weights, p.anomaly_condition.consecutive_abnormalities)
+        for p in (a, b, c, top)
+    ]
+    assert shown == [
+        ({"cpu": 75}, low, weights, 5),
+        ({"memory": 90}, low, {"cpu": 3}, 2),
+        ({"cpu": 75}, {}, weights, 5),
+        ({"cpu": 75}, low, weights, 5),
+    ]
+    assert {p.anomaly_condition.consecutive_normalities for p in (a, b, c, top)} == {4}
+    assert [p.use_deviation_thresholds for p in (a, b, c, top)] == [False, False, True, False]
+
+
+def test_the_timeout_of_the_top_level_is_not_taken_by_a_pool_with_its_own_condition() -> None:
+    text = "anomalyCondition: {timeout: 2m}\nnodePools: [{anomalyCondition: {consecutiveAbnormalities: 2}}]\n" + BOUNDS
+    pool, top = strict.load(text, Config, "args.yaml").pools
+    assert (pool.anomaly_condition.timeout, top.anomaly_condition.timeout) == (None, "2m")
+
+
+@pytest.mark.parametrize(
+    ("first", "gone"),
+    [
+        pytest.param(95, ["a0", "a1", "a2"], id="the next pool compares it too"),
+        pytest.param(70, ["a0"], id="a pool before relieves it"),
+    ],
+)
+def test_a_node_in_two_pools(loaded: Any, first: int, gone: list[str]) -> None:
+    """Both pools select all nodes. The first one relieves a down to 70 %, or does not find it too full."""
+    every = "nodeSelector: {matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]}"
+    text = f"""
+nodePools:
+- {{{every}, highThresholds: {{cpu: {first}}}, lowThresholds: {{cpu: 30}}}}
+- {{{every}, highThresholds: {{cpu: 50}}, lowThresholds: {{cpu: 30}}}}
+"""
+    assert talk(loaded.view(), AT_ONCE + text)[0] == gone
+
+
+def test_selectors_without_a_selector_choose_everybody(loaded: Any) -> None:
+    assert talk(loaded.view(), AT_ONCE + BOUNDS + "podSelectors: [{name: x}]\n")[0] == ["a0", "a1", "a2"]
+
+
 def test_a_pool_takes_what_it_leaves_out_from_the_level_above() -> None:
     text = BOUNDS + "anomalyCondition: {timeout: 2m}\nnodePools: [{name: x, lowThresholds: {cpu: 10}}]\n"
     config = strict.load(text, Config, "args.yaml")

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from handles import said
+
+from descheduler.framework import Finding
+from descheduler.plugins import remove_duplicates
 
 NAME = "RemoveDuplicates"
 Object = dict[str, Any]
@@ -103,7 +107,28 @@ def test_guarded_pods_are_not_counted(cluster: Any, evicted: Callable[..., Any])
     assert len(evicted(NAME)) == 1
 
 
-def test_a_pod_of_two_owners_is_named_once(cluster: Any, work: Callable[..., Any]) -> None:
+def test_owners_are_counted_each_by_itself(cluster: Any, evicted: Callable[..., Any]) -> None:
+    """a has six on three nodes, two a node: two of n1 go. b has four, two a node: one of n2 goes."""
+    for node, a, b in (("n1", 4, 1), ("n2", 1, 3), ("n3", 1, 0)):
+        cluster.node(node)
+        replicas(cluster, node, a, owner="a")
+        replicas(cluster, node, b, owner="b")
+    gone = evicted(NAME)
+    assert sorted(name[0] for name in gone) == ["a", "a", "b"]
+
+
+def test_a_pod_that_is_one_too_many_for_two_owners_is_named_for_both(cluster: Any) -> None:
+    """Four, one and one on three nodes: each owner names the same two of n1."""
+    for node, count in (("n1", 4), ("n2", 1), ("n3", 1)):
+        cluster.node(node)
+        for pod in replicas(cluster, node, count, owner="a"):
+            pod["metadata"]["ownerReferences"].append({"kind": "ReplicaSet", "name": "b", "uid": "uid-b"})
+    findings = [entry for entry in said(remove_duplicates, cluster.view()) if isinstance(entry, Finding)]
+    assert len(findings) == 4
+    assert len({finding.pod for finding in findings}) == 2
+
+
+def test_a_pod_of_two_owners_goes_once(cluster: Any, work: Callable[..., Any]) -> None:
     for name in "ab":
         cluster.node(name)
     for pod in replicas(cluster, "a", 2):

@@ -44,7 +44,8 @@ def test_what_is_left_out_is_taken_from_above() -> None:
     assert (own.timeout, own.consecutive_abnormalities, own.consecutive_normalities) == ("30s", 7, None)
     assert Debounce.of(own) == Debounce(abnormalities=7, normalities=3, timeout_seconds=30.0)
     assert Debounce.of(AnomalyCondition(timeout="0s")) == Debounce.of(USUAL)
-    assert AnomalyCondition(timeout="0s").over(AnomalyCondition(timeout="2m")).timeout == "2m"
+    late = AnomalyCondition().over(AnomalyCondition(timeout="2m"))
+    assert Debounce.of(late).timeout_seconds == 60
 
 
 @given(st.text("x.", max_size=30), st.integers(1, 6))

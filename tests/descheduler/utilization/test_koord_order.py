@@ -48,10 +48,20 @@ def test_pods_that_were_not_measured_go_last(cluster: Any) -> None:
         pytest.param({"cpu": 32}, {"cpu": 16}, 1.5, id="more than enough"),
         pytest.param({"cpu": 8, "memory": 5}, {"cpu": 16, "memory": 5}, 1.25, id="the mean of two"),
         pytest.param({"memory": 5}, {"cpu": 16}, 0.0, id="nothing of what is needed"),
+        pytest.param({"cpu": 16, "memory": 5}, {"cpu": 16}, 1.0, id="a resource without excess counts as 0"),
+        pytest.param({"cpu": 16, "pods": 1}, {"cpu": 16, "pods": 1}, 2.0, id="without a weight it is left out"),
     ],
 )
 def test_relief(used: dict[str, int], excess: dict[str, int], score: float) -> None:
     assert koord_order.relief(used, excess, {"cpu": 1, "memory": 1}) == score
+
+
+@pytest.mark.parametrize("text", ["+5", "007", "5_0", " 5", "5.0", "99999999999"])
+def test_a_cost_that_kubernetes_refuses_is_none(cluster: Any, text: str) -> None:
+    cluster.pod("a", "n", annotations={koord_order.DELETION_COST: text})
+    cluster.pod("b", "n", annotations={koord_order.DELETION_COST: "0"})
+    first, second = map(koord_order.sort_key(lambda pod: None), cluster.view().unbound)
+    assert first[:-1] == second[:-1]
 
 
 def test_fullness_is_a_weighted_mean_in_thousandths() -> None:
