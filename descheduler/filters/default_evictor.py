@@ -1,7 +1,7 @@
 """Why a pod may not be evicted: the protections of DefaultEvictor, each a function that says its reason.
 
-Source: upstream DefaultEvictor (docs/compatibility.md lists what differs: a mirror or static pod, or one that is
-already going, is never evicted, whatever its annotations say).
+Source: upstream DefaultEvictor (docs/compatibility.md lists what differs: a mirror pod, or one that is already
+going, is never evicted, whatever its annotations say).
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
-from koordlite.model import duration
+from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-_MIRROR = "kubernetes.io/config.mirror"
-_SOURCE = "kubernetes.io/config.source"
 _EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 _COST_NEVER = 2**31 - 1
 
@@ -74,7 +72,7 @@ class Guards:
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
         """What `refusals` says for each of the filters, each reason once."""
         notes = pod.pod.annotations
-        if pod.pod.deleting or _MIRROR in notes or _SOURCE in notes or pod.uid in self._view.moving:
+        if pod.pod.deleting or keys.CONFIG_MIRROR in notes or pod.uid in self._view.moving:
             always = _collect(_ALWAYS, pod, self._view, self._first)
             if always:
                 return always
@@ -114,12 +112,11 @@ def _collect(guards: dict[str, Guard], pod: PodView, view: View, args: Args) -> 
 
 
 def _mirror(pod: PodView, _view: View, _args: Args) -> str:
-    return "it mirrors a static pod: only its file on the node removes it" if _MIRROR in pod.pod.annotations else ""
-
-
-def _static(pod: PodView, _view: View, _args: Args) -> str:
-    source = pod.pod.annotations.get(_SOURCE, "api")
-    return f"kubelet runs it from {source}: the API cannot remove it" if source != "api" else ""
+    """The API server lets nobody add this annotation to a pod that runs, and kubelet runs no pod that was created with
+    it. `kubernetes.io/config.source` is no such proof: any running pod may carry it, and a static pod's mirror has
+    both."""
+    mirror = keys.CONFIG_MIRROR in pod.pod.annotations
+    return "it mirrors a static pod: only its file on the node removes it" if mirror else ""
 
 
 def _terminating(pod: PodView, _view: View, _args: Args) -> str:
@@ -261,7 +258,6 @@ def _many_budgets(pod: PodView, view: View, _args: Args) -> str:
 
 _ALWAYS: dict[str, Guard] = {
     "MirrorPod": _mirror,
-    "StaticPod": _static,
     "Terminating": _terminating,
     "MigrationJobExists": _migrating,
 }

@@ -124,7 +124,7 @@ class KubeCluster:
             topology=topology.objects.get(self._name),
             kubelet=kubelet.kubelet,
             ages=self._ages(states),
-            problems=(*problems, *self._missing(node), *kubelet.problems),
+            problems=(*problems, *self._missing(node), *self._on_node.problems, *kubelet.problems),
             watches=states,
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
         )
@@ -143,7 +143,8 @@ class KubeCluster:
 
         While one has no answer no other is begun: nothing waits in line to be carried out when nobody wants it.
         """
-        if any(each.metadata.uid == pod.uid and static_pods.is_static(each) for each in self.view().pods):
+        by_kubelet, named = self._pods is None, (p for p in self.view().pods if p.metadata.uid == pod.uid)
+        if any(static_pods.is_static(each, by_kubelet=by_kubelet) for each in named):
             raise EvictionRefused(f"pod/{pod.namespace}/{pod.name}", static_pods.WHY)
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 

@@ -49,6 +49,11 @@ OOM_SCORE_ADJ = "koordinator.sh/oom-score-adj"
 OOM_SCORE_ADJ_SPEC = "koordinator.sh/oom-score-adj-spec"
 """JSON object: oom_score_adj by container name, before the number for the whole pod."""
 
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+"""On the mirror of a static pod: the uid it has on the node. Anybody may write it on a pod he creates."""
+CONFIG_SOURCE = "kubernetes.io/config.source"
+"""On pods from kubelet's /pods: `api`, or where a static pod comes from. At the API server it proves nothing."""
+
 PLACEMENT = "placement.koordlite.io/containers"
 """On the NodeResourceTopology: where containers with a promise really run. JSON, see `model.nrt.Placement`."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.observe.rotation import Rotation
@@ -105,6 +106,11 @@ class Places:
             children = self._folders.again(group) or _NO_CHILDREN
             named = self._named(pod, group, children)
         containers = {name: path for name, path in named.items() if path in children}
+        if not containers and pod.annotations.get(keys.CONFIG_MIRROR) == pod.uid:
+            return (
+                children,
+                None,
+            )  # An annotation says that this group is the pod's, and none of its containers is there.
         return children, PodGroups(group, containers, tuple(sorted(children.keys() - containers.values())))
 
     def _named(self, pod: Pod, group: str, children: _Children) -> dict[str, str]:

@@ -11,6 +11,7 @@ from koordlite.model.errors import EvictionRefused
 
 HASH = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
 STATIC = pod("etcd-n1", annotations={"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.source": "file"})
+STATIC["status"]["containerStatuses"] = [{"name": "main", "containerID": "containerd://c1"}]
 
 
 def _uids(cluster: KubeCluster) -> dict[str, str]:

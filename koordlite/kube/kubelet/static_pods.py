@@ -2,20 +2,26 @@
 
 On the node (cgroups, checkpoints, kubelet's /pods) such a pod goes by kubelet's uid, which the mirror carries in an
 annotation. Source: kubelet `applyDefaults` and `CreateMirrorPod`.
+
+Whoever may create a pod may write that annotation, so it alone proves nothing. What proves it is a status that names
+containers: only kubelet writes a status, and of a pod with this annotation it writes one only for the mirror of a pod
+it runs itself; any other it removes. The API server lets nobody add or change the annotation later. Sources: kubelet
+`deleteOrphanedMirrorPods`; API server `ValidatePodSpecificAnnotationUpdates` and `podStrategy.PrepareForCreate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import structs
 
+from koordlite.model import keys
+from koordlite.model.errors import Problem
 from koordlite.model.wire import objects
 
-MIRROR = "kubernetes.io/config.mirror"
-"""On a mirror: the uid of its static pod."""
-SOURCE = "kubernetes.io/config.source"
-"""On any pod kubelet reports: `api`, or where the static pod comes from."""
+_UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+"""Kubelet's hash of a file, or a UUID that the file names."""
 WHY = "it is a static pod, which no eviction ends: change its file on the node"
 
 
@@ -26,34 +32,77 @@ class PodsOnNode:
         self._reported: Mapping[str, objects.PodObject] | None = None
         self._pods: tuple[objects.PodObject, ...] = ()
         self._renamed: dict[str, tuple[objects.PodObject, objects.PodObject]] = {}
+        self.problems: tuple[Problem, ...] = ()
+        """Mirrors of the last mapping whose annotation is not believed."""
 
     def of(self, reported: Mapping[str, objects.PodObject]) -> tuple[objects.PodObject, ...]:
         """The pods of one mapping, which does not change afterwards."""
         if reported is not self._reported:
-            before, self._renamed = self._renamed, {}
-            self._reported, self._pods = (
-                reported,
-                tuple(self._on_node(key, pod, before) for key, pod in reported.items()),
-            )
+            mirrors, self.problems = _mirrors(reported)
+            before = self._renamed
+            self._renamed = {key: _renamed(reported[key], uid, before.get(key)) for key, uid in mirrors.items()}
+            self._reported = reported
+            self._pods = tuple(self._renamed[key][1] if key in mirrors else pod for key, pod in reported.items())
         return self._pods
 
-    def _on_node(
-        self, key: str, pod: objects.PodObject, before: Mapping[str, tuple[objects.PodObject, objects.PodObject]]
-    ) -> objects.PodObject:
-        uid = (pod.metadata.annotations or {}).get(MIRROR)
-        if not uid:
-            return pod
-        held = before.get(key)
-        fresh = held if held and held[0] is pod else (pod, _with_uid(pod, uid))
-        self._renamed[key] = fresh
-        return fresh[1]
 
+def is_static(pod: objects.PodObject, *, by_kubelet: bool) -> bool:
+    """Whether kubelet runs it from a file or a URL.
 
-def is_static(pod: objects.PodObject) -> bool:
-    """Whether kubelet runs it from a file or a URL."""
+    `by_kubelet` says that the pod comes from kubelet's /pods: there kubelet has written the source of each pod itself.
+    Else it is one whose mirror `PodsOnNode` has believed.
+    """
     notes = pod.metadata.annotations or {}
-    return MIRROR in notes or notes.get(SOURCE, "api") != "api"
+    if by_kubelet:
+        return notes.get(keys.CONFIG_SOURCE, "api") != "api"
+    return notes.get(keys.CONFIG_MIRROR) == pod.metadata.uid
 
 
-def _with_uid(pod: objects.PodObject, uid: str) -> objects.PodObject:
-    return structs.replace(pod, metadata=structs.replace(pod.metadata, uid=uid))
+def _mirrors(reported: Mapping[str, objects.PodObject]) -> tuple[dict[str, str], tuple[Problem, ...]]:
+    """The uids of static pods by the key of their mirror, and what is wrong with the others. No uid of another pod is
+    taken, and of two mirrors of one the older counts."""
+    claims = {key: _claim(pod) for key, pod in reported.items()}
+    taken = {pod.metadata.uid for pod in reported.values()}
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for key in sorted((key for key, uid in claims.items() if uid), key=lambda key: _age(reported[key], key)):
+        uid, pod = claims[key], reported[key]
+        why = _refusal(uid, taken)
+        if why:
+            do = "the pod counts under its own uid; remove it unless kubelet made it"
+            name = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
+            problems.append(Problem(name, keys.CONFIG_MIRROR, uid[:80], why, do))
+        elif any(_container_ids(pod)):
+            found[key] = uid
+            taken.add(uid)
+    return found, tuple(problems)
+
+
+def _claim(pod: objects.PodObject) -> str:
+    return (pod.metadata.annotations or {}).get(keys.CONFIG_MIRROR, "")
+
+
+def _age(pod: objects.PodObject, key: str) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", key
+
+
+def _refusal(uid: str, taken: Collection[str]) -> str:
+    if not _UID.fullmatch(uid):
+        return "it is no uid: kubelet's are 32 hexadecimal digits or a UUID"
+    return "it is the uid of another pod on this node" if uid in taken else ""
+
+
+def _container_ids(pod: objects.PodObject) -> Iterator[str]:
+    """Containers that the pod's status names."""
+    for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
+        if status.container_id:
+            yield status.container_id
+
+
+def _renamed(
+    pod: objects.PodObject, uid: str, held: tuple[objects.PodObject, objects.PodObject] | None
+) -> tuple[objects.PodObject, objects.PodObject]:
+    """The mirror, and the same under the uid it has on the node."""
+    if held and held[0] is pod and held[1].metadata.uid == uid:
+        return held
+    return pod, structs.replace(pod, metadata=structs.replace(pod.metadata, uid=uid))
