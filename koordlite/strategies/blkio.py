@@ -18,7 +18,7 @@ from koordlite.model.keys import BLKIO_QOS
 from koordlite.model.picture.blocks import ROOT, Asker, BlockField, askers
 from koordlite.model.place import Place
 from koordlite.model.pod.values import Pod
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import Block
 from koordlite.model.slo.settings import SLO
@@ -32,6 +32,11 @@ _MACHINE: tuple[BlockField, ...] = ("io.cost.qos", "io.cost.model")
 class Config(StrategySettings):
     """Section `blkio`. Disks come from `blkioQOS` of the ConfigMap key `resource-qos-config` and from annotations."""
 
+    pod_weight_percent: int = bounded(100, ge=1, le=100)
+    """The largest weight that the annotation of a pod may ask for; 100 is what a group has without one."""
+    disks_per_pod: int = bounded(16, ge=0, le=1000)
+    """Of how many disks an annotation may say something; those after them are left out."""
+
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
     """Disks that are named, while a class or a pod names one."""
@@ -44,16 +49,17 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for each group that asks, what is wrong with what it asks, and one for what is given back."""
     wanted: set[Place] = set()
     groups = {uid: place.group for uid, place in seen.places.items()}
-    found = list(askers(seen.slo.resource_qos, seen.pods, groups, seen.layout.besteffort))
+    every = list(askers(seen.slo.resource_qos, seen.pods, groups, seen.layout.besteffort))
+    found = [_within(asker, config) for asker in every]
     yield from _unusable(seen)
     weighed = _weighed(seen, found)
-    for asker in found:
+    for before, asker in zip(every, found, strict=True):
         asked = dict(_lines(seen, asker))
         lines = {key: value for key, value in asked.items() if key[1] != "io.weight" or key[0] in weighed}
         yield from _unweighed(asker, asked.keys() - lines.keys())
         wanted |= {BlockChange(asker.group, *key, None).place for key in lines}
         yield from _mistakes(seen, asker)
-        yield _decided(seen, asker, lines)
+        yield _decided(seen, asker, lines, _clipped(before, asker))
     yield from _missing(seen, found)
     yield _released(seen, wanted, len(found))
 
@@ -68,6 +74,35 @@ def _unusable(seen: Snapshot) -> Iterator[Decision]:
     for name, held in (("lsrClass", qos.lsr_class), ("lsClass", qos.ls_class), ("systemClass", qos.system_class)):
         if held.blkio_qos.enable and held.blkio_qos.blocks:
             yield Decision("node", "skip", "BlockClassHasNoGroup", {"class": name})
+
+
+def _within(asker: Asker, config: Config) -> Asker:
+    """What a pod may ask for; what the operator asks for holds as it is."""
+    if not asker.uid:
+        return asker
+    return dataclasses.replace(
+        asker, blocks=tuple(_lighter(block, config) for block in asker.blocks[: config.disks_per_pod])
+    )
+
+
+def _lighter(block: Block, config: Config) -> Block:
+    weight = block.io_cfg.io_weight_percent
+    if weight is None or weight <= config.pod_weight_percent:
+        return block
+    return dataclasses.replace(
+        block, io_cfg=dataclasses.replace(block.io_cfg, io_weight_percent=config.pod_weight_percent)
+    )
+
+
+def _clipped(before: Asker, asker: Asker) -> str:
+    """What of the annotation does not hold, in words."""
+    lower = [
+        f"weight {asked.io_cfg.io_weight_percent} → {held.io_cfg.io_weight_percent}"
+        for asked, held in zip(before.blocks, asker.blocks, strict=False)
+        if asked != held
+    ]
+    left_out = len(before.blocks) - len(asker.blocks)
+    return "; ".join((*lower, *([f"{left_out} more disks are left out"] if left_out else ())))
 
 
 def _wanted(asker: Asker, block: Block) -> dict[BlockField, str]:
@@ -102,19 +137,27 @@ def _unweighed(asker: Asker, keys: Set[tuple[str, BlockField]]) -> Iterator[Deci
 
 
 def _mistakes(seen: Snapshot, asker: Asker) -> Iterator[Decision]:
-    """Disks that are not there, and settings that cannot be used."""
+    """Disks that are not there, and settings that cannot be used: one decision each, whatever their number."""
+    absent: list[str] = []
+    bad: dict[str, str] = {}
     for block in asker.blocks:
-        named = {"disk": f"{block.type or 'block'} {block.name}"}
+        name = f"{block.type or 'block'} {block.name}"
         try:
             _wanted(asker, block)
         except ValueError as error:
-            yield Decision(asker.subject, "refuse", "BadBlockSetting", {**named, "why": str(error)})
+            bad.setdefault(name, str(error))
             continue
         if not seen.blocks.devices.get(asker.disk(block)):
-            yield Decision(asker.subject, "skip", "NoSuchDisk", named)
+            absent.append(name)
+    if bad:
+        yield Decision(
+            asker.subject, "refuse", "BadBlockSetting", {"disk": ", ".join(bad), "why": next(iter(bad.values()))}
+        )
+    if absent:
+        yield Decision(asker.subject, "skip", "NoSuchDisk", {"disk": ", ".join(absent)})
 
 
-def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str]) -> Decision:
+def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], str], clipped: str) -> Decision:
     present = seen.blocks.values.get(asker.group, {})
     changes = tuple(
         BlockChange(asker.group, device, field, value)
@@ -123,6 +166,7 @@ def _decided(seen: Snapshot, asker: Asker, lines: dict[tuple[str, BlockField], s
     )
     disks = ", ".join(sorted({device for device, _ in lines}))
     evidence: dict[str, int | str] = {"disks": disks, "settings": len(lines), "files": len(changes)}
+    evidence |= {"clipped": clipped} if clipped else {}
     return Decision(asker.subject, "set" if changes else "hold", "BlockQOS", evidence, changes)
 
 
@@ -158,7 +202,7 @@ _FIELDS: dict[str, BlockField] = {str(field): field for field in blkio.UNSET}
 
 
 SENTENCES = {
-    "BlockQOS": "{settings} disk settings[ on {disks}] are requested",
+    "BlockQOS": "{settings} disk settings[ on {disks}] are requested[; clipped: {clipped}]",
     "NoSuchDisk": "there is no {disk}",
     "DiskNotWeighed": "weights have no effect on {disks}: the disk has no latency targets and no cost model",
     "BadBlockSetting": "the settings of {disk} cannot be used: {why}",

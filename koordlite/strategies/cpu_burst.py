@@ -11,15 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import burst
+from koordlite.formulas import burst, ceilings
 from koordlite.formulas.burst import Move, State
 from koordlite.formulas.burst_tokens import Ledger
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
+from koordlite.model.keys import CPU_BURST
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
+from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO, CPUBurst
@@ -45,6 +47,10 @@ _VERDICTS: dict[Move, Verdict] = {"up": "grow", "down": "shrink", "reset": "rele
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
     """Section `cpuBurst`. Policy and percentages come from key `cpu-burst-config` and from annotations."""
+
+    annotations_may_raise: bool = False
+    """Whether the annotation of a pod may ask for more than the node's settings, as in Koordinator; otherwise it only
+    lowers them."""
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
@@ -106,43 +112,75 @@ class _Terms:
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, and one for each pod that bursts, asks for it, or has to give it back."""
-    if not any(_bursts_at_all(seen.slo, pod) and pod.uid in seen.places for pod in seen.pods):
+    if not any(_asked(seen, pod, config).settings.policy != "none" for pod in _sharing(seen)):
         # Without use and time, which are new in every picture: the answer holds while nobody bursts.
-        yield from _without_burst(seen)
+        yield from _without_burst(seen, config)
         return
     state, evidence = _node(seen)
     ledger = Ledger(seen.remembered.get(NAME, {}), seen.time)
     # Only kernels with group identity take a burst above the quota.
     anolis = _has(seen, "cpu.bvt_warp_ns")
     for pod in _sharing(seen):
-        settings, bad = pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)
-        yield from _refused(pod, bad)
-        if settings.policy != "none":
-            terms = _Terms(settings=settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
-            yield _burst(seen, pod, terms, ledger)
-        elif _ours(seen, pod):
-            yield _released(seen, pod, _ratio(seen, pod))
+        asked = _asked(seen, pod, config)
+        if asked.settings.policy != "none":
+            terms = _Terms(settings=asked.settings, state=state, ratio=_ratio(seen, pod), beyond_quota=anolis)
+            yield _with_asked(_burst(seen, pod, terms, ledger), asked)
+        else:
+            yield from _not_bursting(seen, pod, asked)
     if not _has(seen, "cpu.burst"):
         yield Decision("node", "skip", "UnsupportedByKernel", {"file": "cpu.burst"})
     yield Decision("node", "hold", "SharedCPUState", {"state": state, **evidence}, remember=ledger.remember())
 
 
-def _without_burst(seen: Snapshot) -> Iterator[Decision]:
+def _without_burst(seen: Snapshot, config: Config) -> Iterator[Decision]:
     for pod in _sharing(seen):
-        yield from _refused(pod, pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)[1])
-        if _ours(seen, pod):
-            yield _released(seen, pod, _ratio(seen, pod))
+        yield from _not_bursting(seen, pod, _asked(seen, pod, config))
     yield Decision("node", "hold", "BurstOff", remember={})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """The settings that hold for a pod, what of its annotation was clipped, and why the annotation cannot be used."""
+
+    settings: CPUBurst
+    clipped: str = ""
+    bad: pod_overrides.UnusableAnnotation | None = None
+
+
+def _asked(seen: Snapshot, pod: Pod, config: Config) -> _Asked:
+    of_node = seen.slo.cpu_burst
+    if CPU_BURST not in pod.annotations:
+        return _Asked(of_node)
+    asked, bad = pod_overrides.cpu_burst(pod, of_node)
+    if config.annotations_may_raise:
+        return _Asked(asked, bad=bad)
+    held = ceilings.cpu_burst(asked, of_node)
+    pairs = ((f.name, getattr(asked, f.name), getattr(held, f.name)) for f in dataclasses.fields(CPUBurst))
+    clipped = ", ".join(f"{camel(name)} {wanted} → {given}" for name, wanted, given in pairs if wanted != given)
+    return _Asked(held, clipped, bad)
+
+
+def _with_asked(decision: Decision, asked: _Asked) -> Decision:
+    """The decision with what is to be said about the annotation."""
+    if asked.bad:
+        evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence}
+        return Decision(decision.subject, "refuse", "BadBurstAnnotation", evidence, decision.changes)
+    if asked.clipped:
+        return dataclasses.replace(decision, evidence={**decision.evidence, "clipped": asked.clipped})
+    return decision
+
+
+def _not_bursting(seen: Snapshot, pod: Pod, asked: _Asked) -> Iterator[Decision]:
+    """What is given back, or what is to be said about an annotation that lets the pod burst nevertheless."""
+    if _ours(seen, pod):
+        yield _with_asked(_released(seen, pod, _ratio(seen, pod)), asked)
+    elif asked.bad or asked.clipped:
+        yield _with_asked(Decision(f"pod/{pod.key}", "hold", "BurstNotAllowed", {"policy": "none"}), asked)
 
 
 def _sharing(seen: Snapshot) -> Iterator[Pod]:
     """Pods on the shared CPUs that have their groups."""
     yield from (p for p in seen.pods if p.raw_qos not in _NOT_SHARED and p.active and p.uid in seen.places)
-
-
-def _refused(pod: Pod, bad: pod_overrides.UnusableAnnotation | None) -> Iterator[Decision]:
-    if bad:
-        yield Decision(f"pod/{pod.key}", "refuse", "BadBurstAnnotation", {"annotation": bad.key, "why": bad.why})
 
 
 def _node(seen: Snapshot) -> tuple[State, dict[str, int]]:
@@ -322,9 +360,10 @@ SENTENCES = {
     "SharedCPUState": (
         "the shared CPUs are {state}[: {used_milli} of {total_milli} cores used, full at {threshold_percent}]"
     ),
-    "ThrottledBurst": "throttled while shared CPUs are idle, so quotas grow: {containers}",
-    "BurstLowered": "raised quotas come down, the node is {state}: {containers}",
-    "BurstReset": "policy {policy} raises no quotas, so they are reset[: {containers}]",
-    "BurstSteady": "quotas stay: {containers}",
+    "ThrottledBurst": "throttled while shared CPUs are idle, so quotas grow: {containers}[; clipped: {clipped}]",
+    "BurstLowered": "raised quotas come down, the node is {state}: {containers}[; clipped: {clipped}]",
+    "BurstReset": "policy {policy} raises no quotas, so they are reset[: {containers}][; clipped: {clipped}]",
+    "BurstSteady": "quotas stay: {containers}[; clipped: {clipped}]",
+    "BurstNotAllowed": "the annotation may only lower what the node allows: {clipped}",
     "BadBurstAnnotation": "annotation {annotation} cannot be used: {why}; the node's settings apply",
 }

@@ -10,14 +10,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import memory_qos
+from koordlite.formulas import ceilings, memory_qos
 from koordlite.formulas.memory_qos import Values
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import MemoryQOS, ResourceQOS
 from koordlite.model.slo.settings import SLO
@@ -36,7 +36,25 @@ FIELDS: tuple[CgroupField, ...] = (*_PROTECTION, "memory.high", *memory_qos.fixe
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
-    """Section `memoryQos`. Percentages come from `memoryQOS` of the ConfigMap key `resource-qos-config`."""
+    """Section `memoryQos`. Percentages come from `memoryQOS` of the ConfigMap key `resource-qos-config`, and from
+    annotations of pods within what is said here. Caps are for `memory.min` and for `memory.low` each, in percent of the
+    node's memory, for all annotated pods together; those of a class are its pods' together."""
+
+    annotations_may_enable: bool = False
+    """Whether an annotation gives a pod memory QoS where its class has none, as in Koordinator."""
+    node_protection_percent: int = bounded(50, ge=0, le=100)
+    """Cap of all annotated pods of the node."""
+    lsr_protection_percent: int = bounded(50, ge=0, le=100)
+    """Cap of annotated pods of classes LSE and LSR."""
+    ls_protection_percent: int = bounded(30, ge=0, le=100)
+    """Cap of annotated pods of class LS, and of class SYSTEM."""
+    be_protection_percent: int = bounded(10, ge=0, le=100)
+    """Cap of annotated pods in the besteffort cgroup or of class BE."""
+
+    def protection_percent(self, of_pod: QoSClass) -> int:
+        """The cap of a class."""
+        caps = dict.fromkeys((QoSClass.LSE, QoSClass.LSR), self.lsr_protection_percent)
+        return {**caps, QoSClass.BE: self.be_protection_percent}.get(of_pod, self.ls_protection_percent)
 
 
 def reads(slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
@@ -49,16 +67,17 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     wanted: dict[str, Values] = {}
     by_level: dict[str, list[Values]] = {level: [] for level in _levels(seen)}
     missing: set[str] = set()
-    for pod in seen.pods:
-        yield from _bad_annotation(seen, pod)
-        settings = _settings(seen, pod)
-        if settings is None or not pod.active or pod.uid not in seen.places:
+    asking = [(pod, asked) for pod in seen.pods for asked in (_asked(seen, pod, config),)]
+    caps = _caps(seen, config, asking)
+    for pod, asked in asking:
+        if asked.settings is None or not pod.active or pod.uid not in seen.places:
+            yield from _unused(pod, asked)
             continue
-        of_pod = _of_pod(seen, pod, settings)
+        of_pod = _capped(_of_pod(seen, pod, asked.settings), caps.get(pod.uid))
         wanted |= of_pod
         by_level[_level(seen, pod)].append(of_pod[seen.places[pod.uid].group])
         missing |= _missing(seen, seen.places[pod.uid].group, of_pod[seen.places[pod.uid].group])
-        yield _decided(seen, f"pod/{pod.key}", "MemoryQOS", of_pod)
+        yield _with_asked(_decided(seen, f"pod/{pod.key}", "MemoryQOS", of_pod), asked, _cut(caps.get(pod.uid)))
     for level, values in _of_levels(seen, by_level).items():
         wanted[level] = values
         yield _decided(seen, level, "MemoryQOSLevel", {level: values})
@@ -79,24 +98,104 @@ def class_settings(qos: ResourceQOS, of_pod: QoSClass) -> MemoryQOS:
     return found[of_pod].memory_qos
 
 
-def _settings(seen: Snapshot, pod: Pod) -> MemoryQOS | None:
-    """What holds for the pod; None when neither its class nor its annotation has memory QoS."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What holds for a pod: None when it has no memory QoS; and what is to be said about its annotation."""
+
+    settings: MemoryQOS | None
+    bad: pod_overrides.UnusableAnnotation | None = None
+    clipped: str = ""
+
+
+def _asked(seen: Snapshot, pod: Pod, config: Config) -> _Asked:
+    """The settings of the class with those of the annotation, as far as annotations may go."""
     of_class = class_settings(seen.slo.resource_qos, pod.qos_class)
-    return pod_overrides.memory_qos(pod, of_class)[0] if pod_overrides.has_memory_qos(pod, of_class) else None
+    if keys.MEMORY_QOS not in pod.annotations:
+        return _Asked(of_class if of_class.enable else None)
+    asked, bad = pod_overrides.memory_qos(pod, of_class)
+    if not pod_overrides.has_memory_qos(pod, of_class):
+        return _Asked(None, bad)
+    if config.annotations_may_enable:
+        return _Asked(asked, bad)
+    if not of_class.enable:
+        return _Asked(None, bad, f"memory QoS of class {pod.qos_class} is off")
+    held = ceilings.memory_qos(asked, of_class)
+    clipped = f"priority {asked.priority} → {held.priority}" if held != asked else ""
+    return _Asked(held, bad, clipped)
 
 
-def _bad_annotation(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
-    _, bad = pod_overrides.memory_qos(pod, class_settings(seen.slo.resource_qos, pod.qos_class))
-    if bad:
-        yield Decision(f"pod/{pod.key}", "refuse", "BadMemoryQOSAnnotation", {"annotation": bad.key, "why": bad.why})
+def _unused(pod: Pod, asked: _Asked) -> Iterator[Decision]:
+    """What is to be said about an annotation of a pod without memory QoS."""
+    if asked.bad or asked.clipped:
+        yield _with_asked(Decision(f"pod/{pod.key}", "hold", "MemoryQOSNotAllowed"), asked, "")
+
+
+def _with_asked(decision: Decision, asked: _Asked, cut: str) -> Decision:
+    """The decision with what is to be said about the annotation; `cut` is what the caps take."""
+    clipped = ", ".join(filter(None, (asked.clipped, cut)))
+    more = {"clipped": clipped} if clipped else {}
+    if asked.bad:
+        evidence = {"annotation": asked.bad.key, "why": asked.bad.why, **decision.evidence, **more}
+        return Decision(decision.subject, "refuse", "BadMemoryQOSAnnotation", evidence, decision.changes)
+    return dataclasses.replace(decision, evidence={**decision.evidence, **more}) if more else decision
+
+
+Part = tuple[int, int]
+"""What a pod may have of a protection, and what it asks for."""
+
+
+def _caps(seen: Snapshot, config: Config, asking: Sequence[tuple[Pod, _Asked]]) -> dict[str, dict[CgroupField, Part]]:
+    """By pod uid what the caps leave of each protection that an annotation raises beyond the class's."""
+    by_class = seen.slo.resource_qos
+    annotated = [
+        (pod, _request(pod), asked.settings)
+        for pod, asked in asking
+        if asked.settings and keys.MEMORY_QOS in pod.annotations and pod.active and pod.uid in seen.places
+    ]
+    classes = {pod.uid: ceilings.cgroup_class(pod) for pod, _, _ in annotated}
+    capacity = seen.node.capacity_memory if seen.node else 0
+    caps = {str(each): capacity * config.protection_percent(each) // 100 for each in QoSClass}
+    found: dict[str, dict[CgroupField, Part]] = {pod.uid: {} for pod, _, _ in annotated}
+    for field in _PROTECTION:
+        wanted = {pod.uid: memory_qos.protection(settings, request)[field] for pod, request, settings in annotated}
+        own = {
+            pod.uid: memory_qos.protection(class_settings(by_class, pod.qos_class), request)[field]
+            for pod, request, _ in annotated
+        }
+        extra = {uid: max(amount - own[uid], 0) for uid, amount in wanted.items()}
+        extra = ceilings.scaled(extra, caps, classes)
+        extra = ceilings.scaled(extra, {"": capacity * config.node_protection_percent // 100}, dict.fromkeys(extra, ""))
+        for uid, amount in wanted.items():
+            found[uid][field] = min(amount, own[uid] + extra[uid]), amount
+    return found
+
+
+def _capped(of_pod: Mapping[str, Values], parts: Mapping[CgroupField, Part] | None) -> dict[str, Values]:
+    """The values of the pod and its containers, each with its part of what the caps leave."""
+    cut = {field: part for field, part in (parts or {}).items() if part[0] < part[1]}
+    return {
+        group: {
+            field: value * cut[field][0] // cut[field][1] if field in cut else value for field, value in values.items()
+        }
+        for group, values in of_pod.items()
+    }
+
+
+def _cut(parts: Mapping[CgroupField, Part] | None) -> str:
+    """What the caps take, in words."""
+    found = ((_FIELD_NAMES[field], held, asked) for field, (held, asked) in (parts or {}).items() if held < asked)
+    return ", ".join(f"{name} {asked} → {held}" for name, held, asked in found)
+
+
+def _request(pod: Pod) -> int:
+    return pod.request_value(keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory")
 
 
 def _of_pod(seen: Snapshot, pod: Pod, settings: MemoryQOS) -> dict[str, Values]:
     """Values of the pod's group and of its containers' groups."""
     resource = keys.BATCH_MEMORY if pod.qos_class is QoSClass.BE else "memory"
     place = seen.places[pod.uid]
-    request = pod.request_value(resource)
-    values = memory_qos.pod_values(settings, request=request, limit=_limit(pod, resource))
+    values = memory_qos.pod_values(settings, request=_request(pod), limit=_limit(pod, resource))
     found = {place.group: values}
     for container in pod.containers:
         group = place.containers.get(container.name, "")
@@ -192,7 +291,8 @@ def _released(seen: Snapshot, wanted: Mapping[str, Values]) -> Decision:
 
 
 SENTENCES = {
-    "MemoryQOS": "the pod is protected: min {min_bytes}, low {low_bytes}",
+    "MemoryQOS": "the pod is protected: min {min_bytes}, low {low_bytes}[; clipped: {clipped}]",
+    "MemoryQOSNotAllowed": "the annotation gives no memory QoS where the class has none: {clipped}",
     "MemoryQOSLevel": "protects as much as the pods below need: min {min_bytes}, low {low_bytes}",
     "MemoryQOSReleased": "{files} files are restored to the values found",
     "MemoryQOSOn": "{groups} groups have memory QoS",

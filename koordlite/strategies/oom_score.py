@@ -1,5 +1,7 @@
 """Move processes of containers forward or back in the queue of the OOM killer, as annotations of their pod ask.
 
+An annotation moves a process back only as far as the floor of the pod's class allows, by default not at all.
+
 Annotation `koordinator.sh/oom-score-adj-spec` has a number for each container, `koordinator.sh/oom-score-adj` one for
 the pod. The pause container is left alone: its runtime protects it. Source: Koordinator hook OOMScoreAdj.
 """
@@ -10,11 +12,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.formulas import ceilings
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Process
-from koordlite.model.pod.values import Pod
-from koordlite.model.settings import StrategySettings
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import ContainerInfo, Pod
+from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -24,7 +28,20 @@ NAME = "oomScore"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
-    """Section `oomScore`. The numbers come from annotations of pods."""
+    """Section `oomScore`. The numbers come from annotations of pods. They go no lower than the floor of the pod's
+    Kubernetes class or the value that kubelet gives, whichever is lower: at 1000 that is kubelet's."""
+
+    guaranteed_floor: int = bounded(1000, ge=-1000, le=1000)
+    """The lowest number for pods of class Guaranteed."""
+    burstable_floor: int = bounded(1000, ge=-1000, le=1000)
+    """The lowest number for pods of class Burstable."""
+    best_effort_floor: int = bounded(1000, ge=-1000, le=1000)
+    """The lowest number for pods of class BestEffort."""
+
+    def floor(self, kube_qos: KubeQoS) -> int:
+        """The setting for pods of a class."""
+        floors = {KubeQoS.GUARANTEED: self.guaranteed_floor, KubeQoS.BURSTABLE: self.burstable_floor}
+        return floors.get(kube_qos, self.best_effort_floor)
 
 
 def reads(_slo: SLO, pods: Sequence[Pod]) -> tuple[str, ...]:
@@ -39,33 +56,48 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     judged = 0
     for pod in seen.pods:
         if pod.active and pod.uid in seen.places:
-            for decision in _pod(seen, pod):
+            decision = _pod(seen, pod, config)
+            if decision:
                 judged += 1
                 yield decision
     if not judged:
         yield Decision("node", "hold", "NoOOMScores")
 
 
-def _pod(seen: Snapshot, pod: Pod) -> Iterator[Decision]:
+def _pod(seen: Snapshot, pod: Pod, config: Config) -> Decision | None:
+    """The one decision about a pod; None when it asks for nothing and holds nothing of ours."""
     changes: list[OOMScoreChange] = []
-    scores: dict[str, int | float | str] = {}
+    wanted: dict[str, int | float | str] = {}
+    clipped: list[str] = []
+    broken: dict[str, int | float | str] = {}
     for name, group in seen.places[pod.uid].containers.items():
         try:
-            wanted = pod_overrides.oom_score_adj(pod, name)
+            asked = pod_overrides.oom_score_adj(pod, name)
         except ValueError as error:
-            yield Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {"container": name, "why": str(error)})
+            broken = broken or {"container": name, "why": str(error)}
             continue
-        processes = seen.oom_scores.get(group, ())
-        if wanted is not None:
-            scores[name] = wanted
-        changes += _changes(seen, processes, wanted)
-    asks = any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC))
-    if scores:
-        yield Decision(f"pod/{pod.key}", "set" if changes else "hold", "OOMScore", scores, tuple(changes))
-    elif changes:
-        yield Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
-    elif asks:
-        yield Decision(f"pod/{pod.key}", "hold", "OOMScore", scores)
+        value = None if asked is None else max(asked, _floor(seen, pod, name, config))
+        if asked is not None and value is not None:
+            wanted[name] = value
+            clipped += [f"{name} asks for {asked}, the floor is {value}"] if value != asked else []
+        changes += _changes(seen, seen.oom_scores.get(group, ()), value)
+    more = {"clipped": "; ".join(clipped)} if clipped else {}
+    if broken:
+        return Decision(f"pod/{pod.key}", "refuse", "BadOOMScore", {**wanted, **broken, **more}, tuple(changes))
+    if wanted or any(key in pod.annotations for key in (keys.OOM_SCORE_ADJ, keys.OOM_SCORE_ADJ_SPEC)):
+        reason = "OOMScoreClipped" if clipped else "OOMScore"
+        return Decision(f"pod/{pod.key}", "set" if changes else "hold", reason, {**wanted, **more}, tuple(changes))
+    if changes:
+        return Decision(f"pod/{pod.key}", "release", "OOMScoreReleased", {"processes": len(changes)}, tuple(changes))
+    return None
+
+
+def _floor(seen: Snapshot, pod: Pod, name: str, config: Config) -> int:
+    """The lowest number for a container: its class's, or what kubelet gave it."""
+    container = next((c for c in pod.containers if c.name == name), ContainerInfo(name, "", True, {}, {}))
+    capacity = seen.node.capacity_memory if seen.node else 0
+    given = ceilings.kubelet_oom_score(pod.kube_qos, container, capacity=capacity)
+    return min(given, config.floor(pod.kube_qos))
 
 
 def _changes(seen: Snapshot, processes: tuple[Process, ...], wanted: int | None) -> Iterator[OOMScoreChange]:
@@ -80,6 +112,7 @@ def _changes(seen: Snapshot, processes: tuple[Process, ...], wanted: int | None)
 
 SENTENCES = {
     "NoOOMScores": "no pod requests an oom_score_adj",
+    "OOMScoreClipped": "oom_score_adj goes no lower than the class allows: {clipped}",
     "OOMScoreReleased": "no longer requested; {processes} processes get back their former oom_score_adj",
     "BadOOMScore": "the oom_score_adj of container {container} cannot be used: {why}",
 }

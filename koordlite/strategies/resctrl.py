@@ -17,6 +17,7 @@ from koordlite.changes.resctrl_mount import ResctrlMountChange
 from koordlite.changes.resctrl_return import ResctrlReturn
 from koordlite.changes.resctrl_schemata import SchemataChange
 from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.formulas import ceilings
 from koordlite.model import keys
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision, Lacking
@@ -24,6 +25,7 @@ from koordlite.model.pod import resctrl_protocol as protocol
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
+from koordlite.model.slo.qos import ResctrlQOS
 from koordlite.model.slo.settings import RESCTRL_CLASSES
 from koordlite.model.snapshot import Snapshot
 from koordlite.resctrl import schemata, shares
@@ -45,6 +47,11 @@ class Config(StrategySettings):
     pod asks for a share, and unmounts it when everything is put back."""
     pods: bool = True
     """Whether pods may ask for a group of their own. Hardware has few: classes come first."""
+    pods_beyond_class: bool = False
+    """Whether pods may ask for more than the range of their class, or for nothing at all and so leave their class, as
+    in Koordinator. Pods in the besteffort cgroup are of class BE here, whatever their label says."""
+    groups_per_namespace: int = bounded(4, ge=0, le=1000)
+    """How many groups the pods of one namespace may have, so that none takes all that the hardware has."""
     monitor_pods: bool = False
     """Whether pods of a class get a monitoring group each, so that their cache and bandwidth are measured."""
     monitor_seconds: float = bounded(10.0, ge=0, le=3600)
@@ -62,12 +69,12 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     elif seen.resctrl.absent:
         yield from _absent(seen, config)
     else:
-        pod_groups = _pod_groups(seen) if config.pods else {}
+        pod_groups = _pod_groups(seen, config) if config.pods else {}
         enabled = [str(qos) for qos in RESCTRL_CLASSES if seen.slo.resctrl[qos].enable]
         budget = _GroupBudget(seen, [*enabled, *pod_groups.values()])
         separate = [uid for uid, group in pod_groups.items() if budget.has(group)]
         yield from (_class_share(seen, config, qos, budget, separate) for qos in RESCTRL_CLASSES)
-        yield from (_pod_share(seen, config, pod, budget) for pod in _annotated(seen, config))
+        yield from (_pod_share(seen, config, pod, budget, pod_groups) for pod in _annotated(seen, config))
         yield from _monitoring(seen, config, separate)
         yield from _release_ended(seen, pod_groups.values())
 
@@ -129,26 +136,63 @@ def _class_share(
         return _nothing_to_divide(seen, subject, str(qos), allocation)
     if not budget.has(qos):
         return budget.refusal(subject)
-    changes = _changes(seen, str(qos), allocation, _class_cgroups(seen, qos, separate))
+    changes = _changes(seen, str(qos), allocation, _class_cgroups(seen, config, qos, separate))
     return Decision(subject, "set" if changes else "hold", "ClassSchemata", _evidence(allocation), changes)
 
 
-def _pod_share(seen: Snapshot, config: Config, pod: Pod, budget: _GroupBudget) -> Decision:
+def _pod_share(
+    seen: Snapshot, config: Config, pod: Pod, budget: _GroupBudget, pod_groups: Mapping[str, str]
+) -> Decision:
     subject, group = f"pod/{pod.key}", protocol.pod_group(pod.uid)
     try:
         asked = protocol.parse(pod.annotations[keys.POD_RESCTRL])
-        allocation = _allocate(seen, config, asked)
+        held = _held(seen, config, pod, asked)
+        allocation = _allocate(seen, config, held)
     except ValueError as error:
         return Decision(subject, "refuse", "BadPodResctrl", {"why": str(error)})
     if asked.is_empty:
-        return Decision(subject, "hold", "PodAsksForNothing")
+        return Decision(subject, "hold", "PodAsksForNothing" if _class_of(seen, config, pod) is None else "ClassHolds")
     if _has_no_effect(seen, allocation):
         return _nothing_to_divide(seen, subject, group, allocation)
+    if pod.uid not in pod_groups:
+        return Decision(subject, "refuse", "NamespaceHasItsGroups", {"groups": config.groups_per_namespace})
     if not budget.has(group):
         return budget.refusal(subject)
     changes = _changes(seen, group, allocation, _pod_cgroups(seen, pod))
-    evidence = {"group": group, **_evidence(allocation)}
+    evidence = {"group": group, **_evidence(allocation), **_clipped(seen, pod, asked, held)}
     return Decision(subject, "set" if changes else "hold", "PodSchemata", evidence, changes)
+
+
+def _bound(seen: Snapshot, pod: Pod) -> ResctrlQOS:
+    """The settings of the class that bounds the pod."""
+    bounding = protocol.group_class(ceilings.cgroup_class(pod))
+    return ResctrlQOS() if bounding is None else seen.slo.resctrl[bounding]
+
+
+def _held(seen: Snapshot, config: Config, pod: Pod, asked: Shares) -> Shares:
+    """What the pod gets of what it asks for."""
+    if config.pods_beyond_class or asked.is_empty:
+        return asked
+    return ceilings.resctrl(asked, _bound(seen, pod))
+
+
+def _clipped(seen: Snapshot, pod: Pod, asked: Shares, held: Shares) -> Mapping[str, str]:
+    """The range of the class, where more was asked for."""
+    if held == asked:
+        return {}
+    bound = _bound(seen, pod)
+    whole = f"{bound.cat_range_start_percent}-{bound.cat_range_end_percent} % of the cache"
+    return {"clipped": f"class {ceilings.cgroup_class(pod)} has {whole}, {bound.mba_percent} % of the bandwidth"}
+
+
+def _class_of(seen: Snapshot, config: Config, pod: Pod) -> QoSClass | None:
+    """The class in whose group the pod's threads belong. One that asks for nothing leaves it only where it may."""
+    found = protocol.class_of(pod)
+    if found is None and not config.pods_beyond_class:
+        bound = _bound(seen, pod)
+        limits = bound.enable and dataclasses.replace(bound, enable=False) != ResctrlQOS()
+        return protocol.group_class(ceilings.cgroup_class(pod)) if limits else None
+    return found
 
 
 def _allocate(seen: Snapshot, config: Config, asked: Shares) -> Allocation:
@@ -185,26 +229,29 @@ def _annotated(seen: Snapshot, config: Config) -> Iterator[Pod]:
         yield from sorted(found, key=lambda pod: pod.key)
 
 
-def _pod_groups(seen: Snapshot) -> dict[str, str]:
+def _pod_groups(seen: Snapshot, config: Config) -> dict[str, str]:
     """The groups of pods that have, or are to have, one of their own, by uid, in the order in which they get them.
 
-    A pod whose annotation can no longer be read keeps the group it has.
+    A pod whose annotation can no longer be read keeps the group it has. Of a namespace those that have one come first.
     """
     ours = _our_groups(seen)
     found: dict[str, str] = {}
-    for pod in sorted(seen.pods, key=lambda pod: pod.key):
+    left: dict[str, int] = {}
+    for pod in sorted(seen.pods, key=lambda pod: (protocol.pod_group(pod.uid) not in ours, pod.key)):
         text, group = pod.annotations.get(keys.POD_RESCTRL), protocol.pod_group(pod.uid)
         if text is not None and pod.active:
             asked = protocol.parsed(text)
-            if group in ours if asked is None else not asked.is_empty:
+            wants = group in ours if asked is None else not asked.is_empty
+            if wants and left.setdefault(pod.namespace, config.groups_per_namespace) > 0:
+                left[pod.namespace] -= 1
                 found[pod.uid] = group
     return found
 
 
-def _class_cgroups(seen: Snapshot, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
+def _class_cgroups(seen: Snapshot, config: Config, qos: QoSClass, separate: Collection[str]) -> Iterator[str]:
     """The cgroups of a class: its pods, but for those with a group of their own, and its host applications."""
     for pod in seen.pods:
-        if pod.active and pod.uid not in separate and protocol.class_of(pod) is qos:
+        if pod.active and pod.uid not in separate and _class_of(seen, config, pod) is qos:
             yield from _pod_cgroups(seen, pod)
     for app in seen.slo.host_applications:
         if protocol.group_class(app.qos) is qos and app.name in seen.host_groups:
@@ -225,7 +272,7 @@ def _monitoring(seen: Snapshot, config: Config, separate: Collection[str]) -> It
     kept: set[str] = set()
     if config.monitor_pods and seen.resctrl.monitor:
         left = seen.resctrl.monitor.num_rmids - len(seen.resctrl.groups)
-        wanted = _monitor_groups(seen, separate)
+        wanted = _monitor_groups(seen, config, separate)
         for group, pod in wanted[: max(0, left)]:
             kept.add(group)
             changes = _monitor_changes(seen, group, _pod_cgroups(seen, pod))
@@ -237,12 +284,12 @@ def _monitoring(seen: Snapshot, config: Config, separate: Collection[str]) -> It
         yield Decision(f"{_PLACE}{group}", "release", "PodNotMonitored", {}, (ResctrlReturn(group),))
 
 
-def _monitor_groups(seen: Snapshot, separate: Collection[str]) -> list[tuple[str, Pod]]:
+def _monitor_groups(seen: Snapshot, config: Config, separate: Collection[str]) -> list[tuple[str, Pod]]:
     """The monitoring group of each pod whose class has a control group, by the pods' names."""
     found = [
         (protocol.pod_monitor(str(qos), pod.uid), pod)
         for pod in seen.pods
-        if pod.active and pod.uid in seen.places and pod.uid not in separate and (qos := protocol.class_of(pod))
+        if pod.active and pod.uid in seen.places and pod.uid not in separate and (qos := _class_of(seen, config, pod))
         if seen.slo.resctrl[qos].enable and str(qos) in seen.resctrl.groups
     ]
     return sorted(found, key=lambda pair: pair[1].key)
@@ -317,9 +364,11 @@ SENTENCES = {
     "ClassDisabled": "the class is switched off",
     "PodSchemata": (
         "the pod has group {group} with[ {L3}][ {L3CODE}][ {L3DATA}][ {MB}][ {nothing}][: {cache}][; {bandwidth}]"
-        "[; caches {absent_caches} are not present]"
+        "[; caches {absent_caches} are not present][; clipped: {clipped}]"
     ),
     "PodAsksForNothing": "the annotation asks for nothing, so the pod stays in the root group, which has everything",
+    "ClassHolds": "the annotation asks for nothing, so the range of the pod's class holds",
+    "NamespaceHasItsGroups": "the pods of its namespace already have the {groups} groups they may have",
     "BadPodResctrl": "the annotation cannot be read: {why}; the pod keeps what it has",
     "PodGroupEnded": "the pod is gone or no longer asks for a group; its group is removed",
     "NoGroupLeft": "the hardware has {groups} groups and all are taken: {held_by}",

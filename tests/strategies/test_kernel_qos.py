@@ -81,7 +81,8 @@ def test_a_class_that_is_off_gives_back_what_was_found_and_touches_nothing_else(
 )
 def test_an_annotation_speaks_for_its_pod(build: Any, node: Any, annotation: str, low: str | None) -> None:
     seen = node(MEMORY, annotations={keys.MEMORY_QOS: annotation})
-    assert changes(build, memory_qos, seen).get(f"{POD}/memory.low") == low
+    allowed = memory_qos.Config(annotations_may_enable=True)
+    assert build.changes(list(memory_qos.decide(seen, allowed))).get(f"{POD}/memory.low") == low
 
 
 def test_files_the_kernel_lacks_are_named(node: Any) -> None:
@@ -166,7 +167,9 @@ def test_a_value_the_kernel_should_not_have_is_refused(node: Any) -> None:
 )
 def test_processes_move_as_annotations_ask(build: Any, node: Any, annotations: Any, value: str | None) -> None:
     seen = node({}, annotations=annotations, oom_scores={MAIN: (Process(7, 70, 1000),)})
-    assert changes(build, oom_score, seen) == ({} if value is None else {"oom_score_adj/7/70": value})
+    allowed = oom_score.Config(best_effort_floor=-1000)
+    found = build.changes(list(oom_score.decide(seen, allowed)))
+    assert found == ({} if value is None else {"oom_score_adj/7/70": value})
 
 
 def test_without_the_annotation_what_was_found_comes_back(build: Any, node: Any) -> None:

@@ -46,11 +46,18 @@ def asked(**be: Any) -> SLO:
     return SLO(resource_qos=ResourceQOS(be_class=ClassQOS(resctrl_qos=config)))
 
 
-def decide(build: Any, found: Resctrl, slo: SLO, ours: frozenset[str] = frozenset(), **pod: Any) -> Decision:
+def decide(
+    build: Any,
+    found: Resctrl,
+    slo: SLO,
+    ours: frozenset[str] = frozenset(),
+    config: resctrl.Config = resctrl.Config(),  # noqa: B008
+    **pod: Any,
+) -> Decision:
     worker = build.pod("b", "BE", "BestEffort", **pod)
     places = {"b": build.place("kubepods/besteffort/podb")}
     seen = build.snapshot(resctrl=found, slo=slo, ours=ours, pods=(worker,), places=places)
-    decisions = {d.subject: d for d in resctrl.decide(seen, resctrl.Config())}
+    decisions = {d.subject: d for d in resctrl.decide(seen, config)}
     assert {"resctrl/LSR", "resctrl/LS", "resctrl/BE"} <= set(decisions)
     return decisions["resctrl/BE"]
 
@@ -154,9 +161,17 @@ def test_a_disabled_class_holds_when_the_group_is_not_ours(build: Any) -> None:
     "part",
     [
         pytest.param({"phase": "Succeeded"}, id="it has ended"),
-        pytest.param({"annotations": {keys.POD_RESCTRL: "{}"}}, id="it asks for nothing"),
         pytest.param({"annotations": {keys.POD_RESCTRL: '{"mb":{"schemata":{"percent":20}}}'}}, id="it has its own"),
     ],
 )
 def test_a_pods_threads_stay_where_they_are_when(build: Any, part: dict[str, Any]) -> None:
     assert moved(decide(build, hardware(), asked(), **part)) == []
+
+
+@pytest.mark.parametrize(("beyond", "threads"), [(False, [("BE", (6, 7, 8))]), (True, [])])
+def test_a_pod_that_asks_for_nothing_leaves_its_class_only_where_it_may(
+    build: Any, beyond: bool, threads: list[Any]
+) -> None:
+    note = {"annotations": {keys.POD_RESCTRL: "{}"}}
+    config = resctrl.Config(pods_beyond_class=beyond)
+    assert moved(decide(build, hardware(), asked(), config=config, **note)) == threads
