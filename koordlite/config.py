@@ -58,6 +58,8 @@ class Http:
     token in http-token in agent.stateDir. Changes (PUT /loglevel) always want one."""
     port: int = bounded(PORT, ge=0, le=65535)
     """TCP port; 0 takes any free one and prints it."""
+    require_token: bool = False
+    """On loopback, too, all but /healthz and /readyz wants a token: for nodes where people without root may log in."""
     tls_cert_file: str = ""
     """Certificate in PEM format, with its chain; read again when it is replaced. Empty: plain HTTP."""
     tls_key_file: str = ""

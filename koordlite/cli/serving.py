@@ -113,7 +113,8 @@ def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:
         LOG.warning("tokens are sent to %s in the clear: name a certificate with http.tlsCertFile", http.address)
-    return Guard(exposed=exposed, local_token=token, review=by_cluster(remote.api) if remote else None)
+    review = by_cluster(remote.api) if remote else None
+    return Guard(exposed=exposed, local_token=token, review=review, token_to_read=http.require_token)
 
 
 def _certificate(http: Http) -> Certificate | None:

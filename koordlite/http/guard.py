@@ -1,5 +1,8 @@
 """Who may ask: everyone on this machine may read, others need a token, and every change needs one.
 
+On this machine the request must also name it: a web page elsewhere can have its own name resolve to 127.0.0.1 and let a
+browser here read for it (DNS rebinding), but the browser then sends that name. Source: RFC 9110, 7.4.
+
 A token is the local one, which root finds in a file (`local_token`), or one that the cluster's API server vouches for
 (`Review`). Health is open to everyone: kubelet's probes have no token.
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Callable, Iterable
 
 from koordlite.http.answers import Plain
 
@@ -20,14 +24,27 @@ Review = Callable[[str, str, str], Plain | None]
 class Guard:
     """Judges requests; called from many threads."""
 
-    def __init__(self, *, exposed: bool, local_token: str = "", review: Review | None = None) -> None:
-        """`exposed`: other machines can connect. Without token and review every request from them is refused."""
+    def __init__(
+        self, *, exposed: bool, local_token: str = "", review: Review | None = None, token_to_read: bool = False
+    ) -> None:
+        """`exposed`: other machines can connect. Without token and review every request from them is refused.
+        `token_to_read`: on this machine, too, all but health wants a token."""
         self._exposed, self._local, self._review = exposed, local_token, review
+        self._open_to_read = not exposed and not token_to_read
 
-    def refusal(self, verb: str, path: str, authorization: str) -> Plain | None:
-        """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty."""
-        if verb == "get" and (path in OPEN or not self._exposed):
+    def refusal(self, verb: str, path: str, authorization: str, *, hosts: Iterable[str] = ()) -> Plain | None:
+        """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty; `hosts`
+        are the Host headers: none comes from no browser."""
+        if verb == "get" and path in OPEN:
             return None
+        strange = [] if self._exposed else [host for host in hosts if not _names_this_machine(host)]
+        if strange:
+            return Plain(421, f"Host {strange[0]!r} is not this machine; ask for 127.0.0.1, [::1] or localhost")
+        if verb == "get" and self._open_to_read:
+            return None
+        return self._judged(verb, path, authorization)
+
+    def _judged(self, verb: str, path: str, authorization: str) -> Plain | None:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -44,6 +61,13 @@ class Guard:
         known += ["that of a service account of the cluster"] if self._review else []
         accepted = f"; accepted: {', or '.join(known)}" if known else "; none is accepted here"
         return Plain(401, why + accepted, {"WWW-Authenticate": 'Bearer realm="koordlite"'})
+
+
+def _names_this_machine(host: str) -> bool:
+    try:
+        return is_loopback((urllib.parse.urlsplit(f"//{host.strip()}").hostname or "").removesuffix("."))
+    except ValueError:
+        return False
 
 
 def is_loopback(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""The listener: GET and HEAD for answers, PUT for changes, a bounded number of connections, bad requests in words."""
+"""The listener: GET and HEAD for answers, PUT for changes, bounded connections, bad requests in words."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from typing import Any
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import Certificate
-from koordlite.http.guard import Guard
+from koordlite.http.connections import CONNECTIONS, PROBES, Connection, Connections
+from koordlite.http.guard import OPEN, Guard
 from koordlite.model.errors import ConfigError, Problem
 
 LOG = logging.getLogger(__name__)
-CONNECTIONS = 64
-"""At the same time; more are closed unheard."""
 BODY_BYTES = 4096
 """No change needs more."""
 QUERY_FIELDS = 20
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
-"""How soon `close` is noticed."""
+"""How soon `close` and late connections are noticed."""
 
 Ask = Callable[[str, Mapping[str, str], str], Answer]
 """Path, query parameters and Accept header to an answer; called from many threads."""
@@ -93,33 +92,45 @@ class _Hooks:
 class _Listener(ThreadingHTTPServer):
     """One thread a connection; none of them outlives the process or holds up a stop."""
 
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = CONNECTIONS
+    request_queue_size = CONNECTIONS + PROBES
     certificate: Certificate | None = None
 
     def __init__(self, *args: Any) -> None:
-        self._free = threading.BoundedSemaphore(CONNECTIONS)
+        self.connections = Connections()
+        self._of_thread = threading.local()
         super().__init__(*args)
+
+    def service_actions(self) -> None:
+        """Called after each wait for connections."""
+        self.connections.end_late()
 
     def server_bind(self) -> None:
         """Bind without asking DNS for this machine's name, which can take seconds and is used for nothing."""
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, while there are not too many."""
-        if not self._free.acquire(blocking=False):
-            LOG.debug("too many connections, that of %s is closed", client_address)
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection and make room for the next."""
+        """In a thread of its own."""
+        connection = self.connections.admit(request, client_address[0])
+        thread = threading.Thread(target=self._serve, args=(request, client_address, connection), daemon=True)
         try:
-            super().process_request_thread(request, client_address)
+            thread.start()
+        except RuntimeError:  # There can be no more threads; the caller logs it and closes the connection.
+            self.connections.release(connection)
+            raise
+
+    def _serve(self, request: Any, client_address: Any, connection: Connection) -> None:
+        """Serve the connection and make room for the next."""
+        self._of_thread.connection = connection
+        try:
+            self.process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self.connections.release(connection)
+
+    @property
+    def connection(self) -> Connection:
+        """The one that this thread serves."""
+        found: Connection = self._of_thread.connection
+        return found
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve; the handshake is here, where it holds up no other request."""
@@ -127,7 +138,10 @@ class _Listener(ThreadingHTTPServer):
             super().finish_request(request, client_address)
             return
         request.settimeout(_IDLE_SECONDS)
-        with self.certificate.context().wrap_socket(request, server_side=True) as secure:
+        context = self.certificate.context()
+        with context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secure:
+            self.connection.socket = secure
+            secure.do_handshake()
             super().finish_request(secure, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -144,6 +158,7 @@ class _Request(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _IDLE_SECONDS
     hooks: _Hooks
+    server: _Listener
 
     def do_GET(self) -> None:
         """Answer with content."""
@@ -193,7 +208,11 @@ class _Request(BaseHTTPRequestHandler):
         return self._refusal("put", path) or self.hooks.change(path, body)
 
     def _refusal(self, verb: str, path: str) -> Plain | None:
-        return self.hooks.guard.refusal(verb, path, self.headers.get("Authorization", ""))
+        if self.server.connection.only_health and not (verb == "get" and path in OPEN):
+            self.close_connection = True
+            return Plain(503, "too many connections: only health is answered now; close some, or ask again later")
+        hosts = self.headers.get_all("Host", [])
+        return self.hooks.guard.refusal(verb, path, self.headers.get("Authorization", ""), hosts=hosts)
 
     def _claims_body(self) -> bool:
         return self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers
@@ -212,6 +231,7 @@ class _Request(BaseHTTPRequestHandler):
         return body if len(body) == int(text) else Plain(400, "the content is shorter than Content-Length says")
 
     def _send(self, answer: Answer, *, with_body: bool) -> None:
+        self.server.connections.answers(self.server.connection)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
@@ -224,6 +244,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.write(answer.body)
+        self.server.connections.awaits_request(self.server.connection)
 
 
 def _listen(address: str, port: int) -> _Listener:

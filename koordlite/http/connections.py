@@ -1,0 +1,87 @@
+"""Which connections are kept: a bounded number, in all and of one address, for a limited time, with slots for probes.
+
+A probe cannot be told from others before it has sent its request. So where the bounds are reached, a connection gets one
+of a few slots in which only health is answered and the time is short; a newcomer takes the slot of the oldest there.
+Who holds connections open without sending a request holds up nobody who sends one at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+CONNECTIONS = 64
+"""At the same time, besides those for probes."""
+ADDRESS_CONNECTIONS = 16
+"""Of them from one address."""
+PROBES = 8
+"""Slots in which only health is answered."""
+REQUEST_SECONDS = 10.0
+"""From the first byte that may come to the last of the request, the TLS handshake included."""
+ANSWER_SECONDS = 60.0
+"""From then until the client has taken the answer."""
+PROBE_SECONDS = 2.0
+"""For either, in a slot for probes."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Connection:
+    """A connection and until when it is kept."""
+
+    socket: socket.socket
+    address: str
+    only_health: bool
+    deadline: float = 0.0
+
+    def hang_up(self) -> None:
+        """Whoever reads or writes there is woken with an error. Not by the TLS layer, which is another thread's."""
+        with contextlib.suppress(OSError):  # It has ended by itself.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+
+
+class Connections:
+    """Called from many threads. `now` is a monotonic clock in seconds."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._lock = now, threading.Lock()
+        self._kept: dict[Connection, None] = {}
+
+    def admit(self, accepted: socket.socket, address: str) -> Connection:
+        """Keep a new connection; it awaits a request."""
+        with self._lock:
+            others = [kept for kept in self._kept if not kept.only_health]
+            of_address = sum(kept.address == address for kept in others)
+            full = len(others) >= CONNECTIONS or of_address >= ADDRESS_CONNECTIONS
+            made = Connection(accepted, address, only_health=full)
+            probes = [kept for kept in self._kept if kept.only_health]
+            if full and len(probes) >= PROBES:
+                del self._kept[probes[0]]
+                probes[0].hang_up()
+            self._kept[made] = None
+        self.awaits_request(made)
+        return made
+
+    def release(self, connection: Connection) -> None:
+        """It has ended; nothing when it was hung up before."""
+        with self._lock:
+            self._kept.pop(connection, None)
+
+    def awaits_request(self, connection: Connection) -> None:
+        """The whole next request has to come from now on."""
+        connection.deadline = self._now() + (PROBE_SECONDS if connection.only_health else REQUEST_SECONDS)
+
+    def answers(self, connection: Connection) -> None:
+        """The request is there; the answer has to be taken from now on."""
+        connection.deadline = self._now() + (PROBE_SECONDS if connection.only_health else ANSWER_SECONDS)
+
+    def end_late(self) -> None:
+        """Hang up on everybody whose time is over."""
+        now = self._now()
+        with self._lock:
+            late = [kept for kept in self._kept if kept.deadline <= now]
+        for connection in late:
+            connection.hang_up()
