@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pathlib
 import socket
 import subprocess
 import time
+import types
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -20,6 +22,8 @@ from koordlite.http.server import Server
 
 SECRET = "the pods of this node"
 Start = Callable[..., Server]
+Listening = Server | types.SimpleNamespace
+"""Whatever has a port."""
 
 
 def ask(path: str, _query: Mapping[str, str], _accept: str) -> Answer:
@@ -39,7 +43,7 @@ def start() -> Iterator[Start]:
         yield started
 
 
-def request(server: Server, path: str, host: str = "localhost", source: str = "127.0.0.1", **headers: str) -> bytes:
+def request(server: Listening, path: str, host: str = "localhost", source: str = "127.0.0.1", **headers: str) -> bytes:
     """What is answered, over a connection of its own; empty: it was closed unheard."""
     lines = [f"GET {path} HTTP/1.1", *([f"Host: {host}"] if host else []), "Connection: close"]
     lines += [f"{name}: {text}" for name, text in headers.items()]
@@ -54,7 +58,7 @@ def request(server: Server, path: str, host: str = "localhost", source: str = "1
 
 
 @contextlib.contextmanager
-def slow(server: Server, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+def slow(server: Listening, count: int, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
     """Connections that have said half a request line."""
     with contextlib.ExitStack() as stack:
         to = ("127.0.0.1", server.port)
@@ -166,6 +170,21 @@ def test_two_hosts_are_not_one_good_one(start: Start) -> None:
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:9316", "[::1]:9316", "localhost.", None])
 def test_who_names_this_machine_is_answered(start: Start, host: str | None) -> None:
     assert SECRET.encode() in request(start(), "/state", host=host or "")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_the_deschedulers_server_is_guarded_alike(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    from descheduler.cli import run
+
+    with caplog.at_level(logging.INFO), run._served(f"{address}:0", 60.0, None):
+        port = int(caplog.messages[-1].rpartition(":")[2])
+        server = types.SimpleNamespace(port=port)
+        if address == "127.0.0.1":
+            assert request(server, "/report", host="evil.example").startswith(b"HTTP/1.1 421 ")
+        else:
+            assert request(server, "/report").startswith(b"HTTP/1.1 401 ")
+        with slow(server, CONNECTIONS + PROBES):
+            assert request(server, "/healthz").startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("path", ["/state", "/explain", "/", "/status", "/recent", "/metrics", "/loglevel"])
