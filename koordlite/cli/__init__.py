@@ -73,6 +73,9 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("file", nargs="?", help="koordlite.yaml")
     check.add_argument("--cluster", metavar="DIR", help="folder of manifests to check as well")
     check.add_argument("--node", metavar="NAME", help="which Node of the folder, if it has several")
+    _profile(
+        commands.add_parser("profile", help="what Koordinator's ClusterColocationProfiles make of a pod; read-only")
+    )
     node = commands.add_parser(
         "check-node", help="what this machine supports, and what to do about the rest; read-only"
     )
@@ -271,6 +274,18 @@ def _simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument("--html", metavar="FILE", help="also write a page with timelines here")
 
 
+def _profile(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("apply",), help="print the pod as it would be admitted, and why")
+    command.add_argument(
+        "--profile",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="manifests of ClusterColocationProfiles, and of the Namespaces and PriorityClasses they need; repeatable",
+    )
+    command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several")
+
+
 def _pause(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "duration", metavar="DURATION", type=times.duration("DURATION"), help="45m, 2h, 1h30m: the pause ends by itself"
@@ -304,6 +319,7 @@ _PLACES = {
     "resctrl": "resctrl_command:resctrl",
     "check-config": "check:check_config",
     "check-node": "check:check_node",
+    "profile": "profile:profile",
     "default-config": "check:default_config",
 }
 """Command, to the module in this package and the function that carry it out."""

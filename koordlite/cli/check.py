@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from koordlite import config
 from koordlite.cli import machine as machines
+from koordlite.cli import profile
 from koordlite.cli.node_check import findings
 from koordlite.clock import RealClock
 from koordlite.kube.folder.manifests import ManifestCluster
@@ -25,12 +26,17 @@ def check_config(args: argparse.Namespace) -> int:
         )
     if args.file:
         problems += _settings_problems(pathlib.Path(args.file))
+    taken: list[str] = []
     if args.cluster:
         problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
+        taken, wrong = profile.takers(pathlib.Path(args.cluster))
+        problems += wrong
     for problem in problems:
         print(printable.lines(str(problem)))
     for warning in _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ():
         print(printable.lines(f"warning: {warning}"))
+    for line in taken:
+        print(printable.lines(line))
     print(printable.lines("1 problem" if len(problems) == 1 else f"{len(problems) or 'no'} problems"))
     return 1 if problems else 0
 

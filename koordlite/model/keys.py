@@ -39,6 +39,8 @@ POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
 CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
+EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
+"""Annotation: the batch resources of each container, for runtimes that see no resource names. JSON."""
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 NUMA_TOPOLOGY_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 POD_RESCTRL = "node.koordinator.sh/resctrl"

@@ -12,6 +12,7 @@ from tests.conformance import (
     limit_deviations,
     machine_deviations,
     offer_deviations,
+    profile_deviations,
 )
 from tests.conformance.deviation import Deviation
 
@@ -22,6 +23,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     *machine_deviations.DEVIATIONS,
     *descheduler_deviations.DEVIATIONS,
     *apiserver_deviations.DEVIATIONS,
+    *profile_deviations.DEVIATIONS,
 )
 """The first that explains a case is told."""
 

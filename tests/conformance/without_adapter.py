@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _SCHEDULER = "a scheduler's work, and there is none here"
-_WEBHOOK = "an admission webhook's work, and there is none here"
 _KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
 _SIGNED = "a format of other reporters that nothing here writes or reads"
 _WANTED = "the rule is here, and no adapter asks it"
@@ -24,14 +23,6 @@ REASONS: dict[str, str] = {
             *("volcano.cpu_hints", "volcano.cpu_allocate", "volcano.policy_predicate", "volcano.score"),
         ),
         _SCHEDULER,
-    ),
-    **dict.fromkeys(
-        (
-            "clusterColocationProfileMutatingPod",
-            "colocationValidatingPod",
-            "extendedResourceSpecMutatingPod",
-        ),
-        _WEBHOOK,
     ),
     **dict.fromkeys(
         (

@@ -68,6 +68,24 @@ def read(path: Path) -> tuple[Loaded, ...]:
     return tuple(loaded)
 
 
+def contents(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(FILE:LINE:COLUMN, content) of every object of one file, of any kind and as it is written; lists are opened.
+    InputError when the file is no YAML or JSON, or holds what is no object."""
+    problems: list[Problem] = []
+    documents = list(_documents(path, path.read_bytes()))
+    while documents:
+        document = documents.pop(0)
+        kind = document.content.get("kind") if isinstance(document.content, dict) else None
+        if not isinstance(kind, str):
+            problems.append(_problem(_place(path, document.node), "it does not say what it is", field="kind"))
+        elif kind.endswith("List"):
+            documents[:0] = _items(document, kind)
+        else:
+            yield _place(path, document.node), document.content
+    if problems:
+        raise InputError(problems)
+
+
 def stable_uid(namespace: str, name: str) -> str:
     """A uid for a pod written without one: the same for the same name, in the form the API server gives."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"pod/{namespace}/{name}"))

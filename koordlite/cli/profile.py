@@ -1,0 +1,160 @@
+"""`profile apply`: what ClusterColocationProfiles would make of a pod; read-only, and without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from koordlite.formulas import colocation_profile as rules
+from koordlite.formulas.colocation_profile import FieldChange, PriorityClassValue
+from koordlite.kube.folder import manifest_files
+from koordlite.model import colocation_profile, printable
+from koordlite.model.colocation_profile import Profile
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pod.qos import DEFAULT_PRIORITY
+from koordlite.model.wire import objects
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Manifests:
+    """What the rules need of a set of manifests."""
+
+    profiles: list[Profile] = dataclasses.field(default_factory=list)
+    pods: list[tuple[str, dict[str, Any]]] = dataclasses.field(default_factory=list)
+    """Where each pod is written, and the pod."""
+    namespaces: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    priority_classes: dict[str, PriorityClassValue] = dataclasses.field(default_factory=dict)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+
+class _PriorityClass(msgspec.Struct, rename="camel"):
+    metadata: objects.ObjectMeta
+    value: int
+    preemption_policy: str | None = None
+
+
+class _Namespace(msgspec.Struct):
+    metadata: objects.ObjectMeta
+
+
+def profile(args: argparse.Namespace) -> int:
+    """`profile apply`: print each pod as it would be admitted, after comments that say why. InputError for bad ones."""
+    found = read([*map(pathlib.Path, args.profile), pathlib.Path(args.pod)])
+    if not found.profiles:
+        found.problems.append(_missing(args.profile, colocation_profile.KIND))
+    if not found.pods:
+        found.problems.append(_missing([args.pod], "Pod"))
+    if found.problems:
+        raise InputError(found.problems)
+    assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
+    texts = [_admitted(place, pod, found, assumed) for place, pod in found.pods]
+    print("---\n".join(texts), end="")
+    return 0
+
+
+def read(paths: Iterable[pathlib.Path]) -> Manifests:
+    """Profiles, pods, namespaces and priority classes of these files; what is wrong with them is in `problems`."""
+    found = Manifests()
+    for path in paths:
+        try:
+            for place, content in manifest_files.contents(path):
+                _take(place, content, found)
+        except InputError as error:
+            found.problems.extend(error.problems)
+    return found
+
+
+def takers(folder: pathlib.Path) -> tuple[list[str], list[Problem]]:
+    """(one line for each pod of the folder that a profile of the folder takes, what is wrong with the profiles)."""
+    if not folder.is_dir():
+        return [], []
+    found = read(path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES and path.is_file())
+    lines = []
+    for _, pod in found.pods if found.profiles else ():
+        meta = msgspec.convert(pod.get("metadata") or {}, objects.ObjectMeta)
+        space = meta.namespace or "default"
+        matched, notes = rules.matching(found.profiles, namespace=found.namespaces.get(space), labels=meta.labels or {})
+        named = f"pod/{space}/{meta.name}"
+        if matched:
+            lines.append(f"{named} would be taken by profile {', '.join(profile.name for profile in matched)}")
+        lines.extend(f"{named}: {note}" for note in notes)
+    ours = colocation_profile.KIND
+    return [*map(printable.one_line, lines)], [problem for problem in found.problems if ours in problem.object]
+
+
+def _take(place: str, content: dict[str, Any], found: Manifests) -> None:
+    """One object of a file; kinds that the rules do not need are passed over."""
+    kind = content["kind"]
+    name = (content.get("metadata") or {}).get("name", "") if isinstance(content.get("metadata"), dict) else ""
+    owner = f"{place}: {kind} {name}".rstrip()
+    try:
+        if kind == colocation_profile.KIND:
+            found.profiles.append(colocation_profile.from_object(content, owner))
+        elif kind == "Pod":
+            msgspec.convert(content, objects.PodObject)
+            found.pods.append((owner, content))
+        elif kind == "Namespace":
+            found.namespaces[name] = msgspec.convert(content, _Namespace).metadata.labels or {}
+        elif kind == "PriorityClass":
+            given = msgspec.convert(content, _PriorityClass)
+            found.priority_classes[name] = PriorityClassValue(given.value, given.preemption_policy)
+    except msgspec.ValidationError as error:
+        why, _, path = str(error).replace("`", "").partition(" - at $.")
+        found.problems.append(Problem(owner, path or "$", "", why, "correct the manifest"))
+    except InputError as error:
+        found.problems.extend(error.problems)
+
+
+def _missing(paths: Iterable[str], kind: str) -> Problem:
+    return Problem(", ".join(paths), "kind", "", f"there is no {kind} in it", f"name a file that holds a {kind}")
+
+
+def _admitted(place: str, pod: dict[str, Any], found: Manifests, assumed: Mapping[str, PriorityClassValue]) -> str:
+    try:
+        made = rules.admitted(
+            pod,
+            found.profiles,
+            namespaces=found.namespaces,
+            priority_classes={**assumed, **found.priority_classes},
+        )
+        whole, repeated = rules.with_resource_spec(made.pod) if made.taken_by else (made.pod, ())
+    except InputError as error:
+        raise InputError(_placed(place, each) for each in error.problems) from error
+    lines = [*_lines(made.taken_by, found), *(f"note: {note}" for note in made.notes)]
+    lines += [_line(change) for change in (*made.changes, *repeated)]
+    used = {whole.get("spec", {}).get("priorityClassName", "")} & (assumed.keys() - found.priority_classes.keys())
+    lines += [f"note: no PriorityClass {name} was given; {assumed[name].value} is assumed" for name in used]
+    comments = "".join(f"# {printable.one_line(line)}\n" for line in lines)
+    return comments + yaml.safe_dump(whole, sort_keys=False, width=120)
+
+
+def _placed(place: str, problem: Problem) -> Problem:
+    """A problem of the pod, with the file it stands in."""
+    return dataclasses.replace(problem, object=place) if problem.object == "pod" else problem
+
+
+def _lines(taken_by: tuple[str, ...], found: Manifests) -> Iterator[str]:
+    percents = {profile.name: profile.probability for profile in found.profiles}
+    if not taken_by:
+        yield "taken by no profile: admitted as it is"
+    for name in taken_by:
+        percent = percents[name]
+        part = "" if percent == 100 else f" ({percent} % of such pods; shown for one of them)" if percent else " (0 %)"
+        yield f"taken by profile {name}{part}"
+
+
+def _line(change: FieldChange) -> str:
+    return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)} ({change.why})"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)

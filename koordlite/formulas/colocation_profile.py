@@ -1,0 +1,281 @@
+"""What ClusterColocationProfiles make of a new pod: the pod as admitted, and each change with its reason.
+
+Source: Koordinator's mutating pod webhook, steps ClusterColocationProfile and extended-resource-spec. Pods are plain
+JSON objects, because everything that is not changed has to come out as it went in.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from koordlite.formulas import strategic_merge
+from koordlite.model import keys, label_selectors
+from koordlite.model.colocation_profile import SKIP_RESOURCES, Profile
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pod import pod_reader, qos
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
+
+PodObject = dict[str, Any]
+Labels = Mapping[str, str]
+
+TRANSLATED: Mapping[qos.PriorityClass, Mapping[str, str]] = {
+    qos.PriorityClass.BATCH: {"cpu": keys.BATCH_CPU, "memory": keys.BATCH_MEMORY},
+    qos.PriorityClass.MID: {"cpu": keys.MID_CPU, "memory": keys.MID_MEMORY},
+}
+"""Native resource to the extended one, by priority class; other classes keep theirs."""
+_MIRRORED = (keys.BATCH_CPU, keys.BATCH_MEMORY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PriorityClassValue:
+    """What a PriorityClass object gives a pod."""
+
+    value: int
+    preemption_policy: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field of the pod that came out different; None is a field that is not there."""
+
+    field: str
+    before: Any
+    after: Any
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Admission:
+    """A pod as it would be admitted."""
+
+    pod: PodObject
+    taken_by: tuple[str, ...] = ()
+    """Profiles that match, in the order in which they are applied: by name."""
+    skipped: tuple[str, ...] = ()
+    """Those of them that the draw left out."""
+    changes: tuple[FieldChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What did not happen, and why, where one might expect it."""
+
+
+def matching(
+    profiles: Iterable[Profile], *, namespace: Labels | None, labels: Labels
+) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
+    """(the profiles that take a pod with these labels, sorted by name; notes on those that could not be judged).
+
+    `namespace` has the labels of the pod's namespace; None when they are not known, and then a profile that asks for
+    them does not match.
+    """
+    found, notes = [], []
+    for profile in sorted(profiles, key=lambda each: each.name.encode()):
+        wanted = profile.namespace_selector
+        if wanted is not None and _asks(wanted) and namespace is None:
+            notes.append(f"profile {profile.name} asks for labels of the namespace, which are not known: no match")
+        elif (wanted is None or label_selectors.labels_match(wanted, namespace or {})) and (
+            profile.selector is None or label_selectors.labels_match(profile.selector, labels)
+        ):
+            found.append(profile)
+    return tuple(found), tuple(notes)
+
+
+def _asks(selector: objects.LabelSelector) -> bool:
+    return bool(selector.match_labels or selector.match_expressions)
+
+
+def admitted(
+    pod: Mapping[str, Any],
+    profiles: Iterable[Profile],
+    *,
+    namespaces: Mapping[str, Labels],
+    priority_classes: Mapping[str, PriorityClassValue],
+    draws: Iterable[int] = (),
+) -> Admission:
+    """The pod as the profiles make it at its creation.
+
+    `namespaces` has the labels by name. `draws` are numbers from 0 to 99, one for each matching profile with a
+    probability from 1 to 99: it applies where the number is below its probability; without a number it applies.
+    InputError when a profile names a priority class that does not exist, or its patch cannot be applied.
+    """
+    metadata = pod.get("metadata") or {}
+    labels, space = metadata.get("labels") or {}, namespaces.get(metadata.get("namespace") or "default")
+    matched, notes = matching(profiles, namespace=space, labels=labels)
+    made, skipped, changes = copy.deepcopy(dict(pod)), list[str](), list[FieldChange]()
+    numbers = iter(draws)
+    for profile in matched:
+        applies = profile.probability == 100 or (profile.probability > 0 and next(numbers, 0) < profile.probability)
+        if not applies:
+            skipped.append(profile.name)
+            continue
+        before, made = made, _applied(profile, made, priority_classes)
+        changes.extend(_differences("", before, made, f"profile {profile.name}"))
+    keeping = [profile.name for profile in matched if profile.keep_resources]
+    if keeping:
+        notes += (f"profile {keeping[0]} has annotation {SKIP_RESOURCES}: requests and limits stay as they are",)
+    elif matched:
+        band = _class(made)
+        before, made = made, _translated(made, TRANSLATED.get(band, {}))
+        changes.extend(_differences("", before, made, f"priority class {band}"))
+    names = tuple(profile.name for profile in matched)
+    return Admission(made, names, tuple(skipped), tuple(changes), notes)
+
+
+def with_resource_spec(pod: PodObject) -> tuple[PodObject, tuple[FieldChange, ...]]:
+    """The pod with the annotation `node.koordinator.sh/extended-resource-spec`, which repeats the batch resources of
+    its containers for runtimes that see no resource names. Unchanged where the annotation says the same already."""
+    wanted = {"containers": found} if (found := dict(_mirrored(pod))) else {}
+    held = ((pod.get("metadata") or {}).get("annotations") or {}).get(keys.EXTENDED_RESOURCE_SPEC)
+    if (not wanted and held is None) or (held is not None and _decoded(held) == wanted):
+        return pod, ()
+    text = json.dumps(wanted, separators=(",", ":"), sort_keys=True)
+    made = copy.deepcopy(pod)
+    made["metadata"]["annotations"] = {**(made["metadata"].get("annotations") or {}), keys.EXTENDED_RESOURCE_SPEC: text}
+    return made, tuple(_differences("", pod, made, "batch resources of the containers, for the container runtime"))
+
+
+def _mirrored(pod: PodObject) -> Iterator[tuple[str, Any]]:
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        lists = container.get("resources") or {}
+        entry = {
+            which: {name: str(_quantity(amounts[name], f"resources.{which}")) for name in _MIRRORED if name in amounts}
+            for which in ("limits", "requests")
+            if (amounts := lists.get(which) or {}) and any(name in amounts for name in _MIRRORED)
+        }
+        if entry:
+            yield container.get("name", ""), entry
+
+
+def _decoded(text: str) -> Any:
+    """What the annotation says; None when it is no JSON, and then it is replaced."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _applied(profile: Profile, pod: PodObject, classes: Mapping[str, PriorityClassValue]) -> PodObject:
+    """One profile, in Koordinator's order: labels, annotations, mappings, suffixes, scheduler, QoS, priority, patch."""
+    made = copy.deepcopy(pod)
+    metadata, spec = made.setdefault("metadata", {}), made.setdefault("spec", {})
+    labels = {**(metadata.get("labels") or {}), **profile.labels}
+    notes = {**(metadata.get("annotations") or {}), **profile.annotations}
+    labels |= {new: labels[old] for old, new in profile.label_keys_mapping.items() if old in labels}
+    notes |= {new: notes[old] for old, new in profile.annotation_keys_mapping.items() if old in notes}
+    labels |= {key: labels[key] + suffix for key, suffix in profile.label_suffixes.items() if key in labels}
+    if profile.scheduler_name:
+        spec["schedulerName"] = profile.scheduler_name
+    if profile.qos_class:
+        labels[keys.QOS_CLASS] = profile.qos_class
+    if profile.priority_class_name:
+        spec |= _priority(profile, classes)
+        if spec["preemptionPolicy"] is None:
+            del spec["preemptionPolicy"]
+    if profile.koordinator_priority is not None:
+        labels[keys.PRIORITY] = str(profile.koordinator_priority)
+    for field, values in (("labels", labels), ("annotations", notes)):
+        if values:
+            metadata[field] = values
+    return _patched(profile, made) if profile.patch else made
+
+
+def _patched(profile: Profile, pod: PodObject) -> PodObject:
+    """InputError when the patch cannot be applied, or what it makes is no pod."""
+    try:
+        made = strategic_merge.merged(pod, profile.patch)
+        msgspec.convert(made, objects.PodObject)
+    except (ValueError, msgspec.ValidationError) as error:
+        do = "correct the patch; until then no pod that the profile matches is created"
+        raise InputError(Problem(_owner(profile), "spec.patch", "", str(error), do)) from error
+    return made
+
+
+def _priority(profile: Profile, classes: Mapping[str, PriorityClassValue]) -> dict[str, Any]:
+    name = profile.priority_class_name
+    if name not in classes:
+        known = ", ".join(sorted(classes)) or "none"
+        why = f"there is no PriorityClass of this name (there are: {known})"
+        do = "create it, or correct the profile; until then no pod that the profile matches is created"
+        raise InputError(Problem(_owner(profile), "spec.priorityClassName", name, why, do))
+    given = classes[name]
+    return {"priorityClassName": name, "priority": given.value, "preemptionPolicy": given.preemption_policy}
+
+
+def _owner(profile: Profile) -> str:
+    return f"clustercolocationprofile/{profile.name}"
+
+
+def _class(pod: PodObject) -> qos.PriorityClass:
+    """Priority class with defaults: label, else the band of spec.priority, else from the QoS class."""
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    obj = msgspec.convert({"metadata": {}, "spec": pod.get("spec") or {}}, objects.PodObject)
+    raw = qos.QoSClass.of_label(labels.get(keys.QOS_CLASS))
+    default = qos.with_default(raw, pod_reader.kube_qos(obj))
+    return qos.priority_class(labels.get(keys.PRIORITY_CLASS), obj.spec.priority, default)
+
+
+def _translated(pod: PodObject, names: Mapping[str, str]) -> PodObject:
+    """cpu and memory of every container and of the overhead as extended resources."""
+    if not names:
+        return pod
+    made = copy.deepcopy(pod)
+    spec = made.get("spec") or {}
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        lists = container.get("resources") or {}
+        for which in ("requests", "limits"):
+            if lists.get(which):
+                field = f"spec.containers[{container.get('name', '')}].resources.{which}"
+                lists[which] = _renamed(lists[which], names, field)
+        limits, requests = lists.get("limits") or {}, lists.get("requests") or {}
+        missing = {name: limits[name] for name in names.values() if name in limits and name not in requests}
+        if missing:
+            lists["requests"] = {**requests, **missing}
+    if spec.get("overhead"):
+        spec["overhead"] = _renamed(spec["overhead"], names, "spec.overhead")
+    return made
+
+
+def _renamed(amounts: Mapping[str, Any], names: Mapping[str, str], field: str) -> dict[str, Any]:
+    """CPU becomes whole milli-cores, rounded up; memory keeps its amount; a value already there is replaced."""
+    made = {name: amount for name, amount in amounts.items() if name not in names}
+    for native, extended in names.items():
+        if native in amounts:
+            amount = _quantity(amounts[native], f"{field}.{native}")
+            made[extended] = str(Quantity.of(amount.milli) if native == "cpu" else amount)
+    return made
+
+
+def _quantity(text: str | int | float, field: str) -> Quantity:
+    try:
+        return Quantity.parse(text)
+    except ValueError as error:
+        raise InputError(Problem("pod", field, str(text), str(error), "write a quantity")) from error
+
+
+def _differences(path: str, before: Any, after: Any, why: str) -> Iterator[FieldChange]:
+    """Every leaf that differs, by path; items of lists by their name where they have one."""
+    if before == after:
+        return
+    if isinstance(before, Mapping | None) and isinstance(after, Mapping | None) and (before or after):
+        old, new = before or {}, after or {}
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _differences(_below(path, key), old.get(key), new.get(key), why)
+    elif isinstance(before, list) and isinstance(after, list) and _are_named([*before, *after]):
+        olds, news = ({item["name"]: item for item in each} for each in (before, after))
+        for name in [*olds, *(name for name in news if name not in olds)]:
+            yield from _differences(f"{path}[{name}]", olds.get(name), news.get(name), why)
+    else:
+        yield FieldChange(path, before, after, why)
+
+
+def _are_named(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in items)
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}[{key}]" if "." in key or "/" in key else f"{path}.{key}" if path else key

@@ -1,0 +1,70 @@
+"""Where we make batch pods of pods differently on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.deviation import Deviation
+
+
+def _unreadable_selector(given: Any, wanted: Any, found: Any) -> bool:
+    operators = {"In", "NotIn", "Exists", "DoesNotExist"}
+    lines = [
+        line
+        for profile in given["profiles"]
+        for line in (profile["spec"].get("selector") or {}).get("matchExpressions", ())
+    ]
+    return found == {"error": True} and any(line["operator"] not in operators for line in lines)
+
+
+def _unknown_namespace(given: Any, wanted: Any, found: Any) -> bool:
+    known = {each["name"] for each in given["namespaces"]}
+    asked = any(profile["spec"].get("namespaceSelector") for profile in given["profiles"])
+    return asked and given["pod"]["metadata"]["namespace"] not in known and not found["mutated"]
+
+
+def _missing_source(given: Any, wanted: Any, found: Any) -> bool:
+    labels = wanted["pod"]["metadata"]["labels"]
+    mappings = [profile["spec"].get("labelKeysMapping") or {} for profile in given["profiles"]]
+    empty = {new for mapping in mappings for old, new in mapping.items() if old not in labels and not labels.get(new)}
+    kept = {key: value for key, value in labels.items() if key not in empty}
+    return bool(empty) and found["pod"]["metadata"]["labels"] == kept
+
+
+def _draw_is_the_probability(given: Any, wanted: Any, found: Any) -> bool:
+    percents = [int(str(p["spec"].get("probability", 100)).removesuffix("%")) for p in given["profiles"]]
+    return not found["mutated"] and any(draw in percents for draw in given.get("randomDraws", ()))
+
+
+def _broken_annotation(given: Any, wanted: Any, found: Any) -> bool:
+    return "error" in wanted and bool(found["mutated"])
+
+
+_PROFILE = ("clusterColocationProfileMutatingPod",)
+DEVIATIONS = (
+    Deviation(
+        _PROFILE,
+        _unreadable_selector,
+        "profile-selector: a selector that cannot be read is an error of the profile, and selects nothing",
+    ),
+    Deviation(
+        _PROFILE,
+        _unknown_namespace,
+        "profile-namespace: a namespace whose labels are not known matches no namespaceSelector",
+    ),
+    Deviation(
+        _PROFILE,
+        _missing_source,
+        "profile-mapping: a key that the pod lacks is not copied",
+    ),
+    Deviation(
+        _PROFILE,
+        _draw_is_the_probability,
+        "profile-probability: p percent is p of 100 draws",
+    ),
+    Deviation(
+        ("extendedResourceSpecMutatingPod",),
+        _broken_annotation,
+        "profile-resource-spec: an annotation that cannot be read is replaced",
+    ),
+)
