@@ -69,9 +69,9 @@ class Outcome:
     verdict: Literal["evict", "spare"]
     profile: str
     reasons: tuple[Refusal, ...] = ()
-    """Why it is spared, the deciding reason first; empty when it is evicted."""
+    """Why it is kept, the deciding reason first; empty when it is evicted."""
     search: Search | None = None
-    """Where it would fit; None when it was spared before that was asked."""
+    """Where it would fit; None when it was kept before that was asked."""
     target: str = ""
     """The node this plan counts on for its successor."""
 
@@ -160,12 +160,12 @@ class EvictionPlan:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Every pod a plugin named, evicted or spared."""
+        """Every pod a plugin named, evicted or kept."""
         return (*self.evict, *self.spare)
 
     @property
     def spared_by(self) -> Mapping[str, int]:
-        """How many pods each reason spared, most first."""
+        """How many pods each reason kept, most first."""
         counts: dict[str, int] = {}
         for outcome in self.spare:
             counts[outcome.reasons[0].reason] = counts.get(outcome.reasons[0].reason, 0) + 1

@@ -44,9 +44,9 @@ class Config:
     remote_memory_mib: int = dataclasses.field(default=64, metadata={"name": "remoteMemoryMiB", "ge": 0})
     """MiB of remote memory that are always tolerated: a few stray pages of libraries are normal."""
     max_report_age: str = duration_text("3m")
-    """A node whose agent last looked longer ago than this is not judged, and the report notes it."""
+    """A node whose agent last reported longer ago than this is not judged, and the report notes it."""
     min_pod_age: str = duration_text("5m")
-    """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
+    """Younger pods are found but kept: what was assigned to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
     """In how many pictures in a row a pod must be seen so before it is evicted. A plan that is made once, from files or
     by hand, has only one and does not ask."""

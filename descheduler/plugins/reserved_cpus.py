@@ -42,9 +42,9 @@ class Config:
     """Arguments of `ReservedCPUs`."""
 
     max_report_age: str = duration_text("3m")
-    """A node whose agent last looked longer ago than this is not judged, and the report notes it."""
+    """A node whose agent last reported longer ago than this is not judged, and the report notes it."""
     min_pod_age: str = duration_text("5m")
-    """Younger pods are found but spared: what was promised to them may not have reached the node yet."""
+    """Younger pods are found but kept: what was assigned to them may not have reached the node yet."""
     min_sightings: int = bounded(3, ge=1)
     """In how many pictures in a row a pod must be seen there before it is evicted. A plan that is made once, from files
     or by hand, has only one and does not ask."""

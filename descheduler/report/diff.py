@@ -18,9 +18,9 @@ Change = Literal["new", "over", "toEvict", "toSpare", "otherReason"]
 WORDS: dict[Change, str] = {
     "new": "named for the first time",
     "over": "no longer named",
-    "toEvict": "to evict, was spared",
-    "toSpare": "spared, was to be evicted",
-    "otherReason": "spared for another reason",
+    "toEvict": "to evict, was kept",
+    "toSpare": "kept, was to be evicted",
+    "otherReason": "kept for another reason",
 }
 
 
@@ -126,10 +126,10 @@ def _text(outcome: Outcome, then: _Pod | None) -> str:
     wrong = f"{outcome.main.reason} on {outcome.pod.node}"
     if outcome.verdict == "evict":
         return f"{wrong}: to evict"
-    spared = f"spared: {outcome.reasons[0].reason}"
+    kept = f"kept: {outcome.reasons[0].reason}"
     old = then.spared_because[0].reason if then and then.spared_because else ""
     was = f", was {old}" if old and old != outcome.reasons[0].reason else ""
-    return f"{wrong}: {spared}{was}"
+    return f"{wrong}: {kept}{was}"
 
 
 def _over(plan: EvictionPlan, before: dict[str, _Pod]) -> Iterator[Row]:

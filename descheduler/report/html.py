@@ -42,7 +42,7 @@ def render(
         _plugins(plan),
         _changes(changes),
         _pods("To evict, in this order", plan.evict, "nothing is to be evicted", results),
-        _pods("Spared, with something wrong", plan.spare, "no pod was spared", results),
+        _pods("Kept, with findings", plan.spare, "no pod with findings is kept", results),
         html_nodes.bars(plan),
         html_nodes.maps(plan),
         _notes(plan),
@@ -60,9 +60,9 @@ def _tiles(plan: EvictionPlan) -> Markup:
     guarded = ", ".join(f"{n} × {why}" for why, n in plan.spared_by.items() if why not in left)
     return page.tiles(
         page.tile("judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes{unread}"),
-        page.tile("with something wrong", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
+        page.tile("with findings", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("to evict", len(plan.evict), tone="bad" if plan.evict else "good"),
-        page.tile("spared", len(plan.spare) - sum(left.values()), guarded),
+        page.tile("kept", len(plan.spare) - sum(left.values()), guarded),
         page.tile("left for later by limits", sum(left.values()), later, tone="warn" if left else ""),
     )
 
@@ -71,8 +71,8 @@ def _plugins(plan: EvictionPlan) -> Markup:
     rows = []
     for one in document.by_plugin(plan):
         found = [page.badge(f"{count} × {reason}") for reason, count in one["findings"].items()]
-        words: Child = found or el("span", "nothing wrong", class_="note")
-        counts = f"{one['evict']} to evict, {one['spare']} spared" if found else ""
+        words: Child = found or el("span", "no findings", class_="note")
+        counts = f"{one['evict']} to evict, {one['spare']} kept" if found else ""
         rows.append((el("b", one["name"]), words, counts, f"{one['notes']} notes" if one["notes"] else ""))
     headings = ("plugin", "found", "pods", "could not judge")
     return page.section("By plugin", page.table(headings, rows, empty="no plugin is enabled", stacked=True))
@@ -116,7 +116,7 @@ def _facts(outcome: Outcome, attempt: Attempt | None) -> list[tuple[str, Child]]
     for before, finding in zip((None, *outcome.findings), outcome.findings, strict=False):
         pairs += _finding(finding, repeated=before is not None and before.promise == finding.promise)
     pairs += [("cure", cure) for cure in outcome.cures if cure]
-    pairs += [("spared", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
+    pairs += [("kept because", [page.badge(r.reason, "warn"), " ", r.text]) for r in outcome.reasons]
     if outcome.search:
         pairs.append(("would fit", _places(outcome, outcome.search)))
     if attempt and attempt.result != "WouldEvict":

@@ -32,7 +32,7 @@ def render(
     """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it;
     `failure`: why a later cycle came to no plan."""
     sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
-    pods = (_evictions(plan), _spared(plan))
+    pods = (_evictions(plan), _kept(plan))
     shown = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
     parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _notes(plan), _problems(plan)]
@@ -52,7 +52,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     for cure in answer.cures:
         yield from _line("cure", cure)
     for number, refusal in enumerate(answer.reasons):
-        yield from _line("" if number else "spared", f"{refusal.reason}: {refusal.text}")
+        yield from _line("" if number else "kept", f"{refusal.reason}: {refusal.text}")
     if answer.search:
         yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
 
@@ -61,7 +61,7 @@ def _plugins(plan: EvictionPlan) -> Iterator[str]:
     yield "BY PLUGIN"
     for one in document.by_plugin(plan):
         words = [f"{count} × {reason}" for reason, count in one["findings"].items()] or ["nothing wrong"]
-        words += [f"{one['evict']} to evict, {one['spare']} spared"] if one["findings"] else []
+        words += [f"{one['evict']} to evict, {one['spare']} kept"] if one["findings"] else []
         words += [_count(one["notes"], "note")] if one["notes"] else []
         first = f"{_INDENT}{one['name']}: "
         yield from textwrap.wrap("; ".join(words), WIDTH, initial_indent=first, subsequent_indent=_INDENT * 2)
@@ -102,11 +102,11 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     yield f"time      {view.time}, {view.time_source}"
     judged = f"judged    {_count(len(view.nodes), 'node')}, {_count(pods, 'pod')} by {', '.join(plan.plugins)}"
     yield from textwrap.wrap(judged, WIDTH, subsequent_indent=" " * 10)
-    found = f"{_count(len(plan.outcomes), 'pod')} with something wrong"
-    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} spared"
+    found = f"{_count(len(plan.outcomes), 'pod')} with findings"
+    yield f"answer    {found}: {len(plan.evict)} to evict, {len(plan.spare)} kept"
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
-        yield from textwrap.wrap(f"spared    {counts}", WIDTH, subsequent_indent=" " * 10)
+        yield from textwrap.wrap(f"kept      {counts}", WIDTH, subsequent_indent=" " * 10)
 
 
 def _evictions(plan: EvictionPlan) -> Iterator[str]:
@@ -117,9 +117,9 @@ def _evictions(plan: EvictionPlan) -> Iterator[str]:
         yield from outcome(answer, f"{number:>2}. ")
 
 
-def _spared(plan: EvictionPlan) -> Iterator[str]:
+def _kept(plan: EvictionPlan) -> Iterator[str]:
     if plan.spare:
-        yield "SPARED, with something wrong"
+        yield "KEPT, with findings"
     for answer in plan.spare:
         yield ""
         yield from outcome(answer, " -  ")

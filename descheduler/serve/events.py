@@ -69,7 +69,7 @@ def of_attempt(outcome: Outcome, attempt: Attempt, *, failure_events: bool) -> E
 
 
 def of_limit(outcome: Outcome, most: limits.Limits) -> EvictionEvent | None:
-    """The event for a pod that only a limit spared; None when something else did."""
+    """The event for a pod kept only by a limit; None when something else did."""
     words = {
         limits.TOTAL: f"total eviction limit exceeded ({most.total})",
         limits.PER_NODE: f"node eviction limit exceeded ({most.per_node})",

@@ -1,6 +1,6 @@
 """The descheduler as Prometheus metrics: upstream's names, so that its dashboards keep working, and ours.
 
-Counters that name a node and a namespace grow with every node there ever was; ours for spared pods are by reason only.
+Counters that name a node and a namespace grow with every node there ever was; ours for kept pods are by reason only.
 Source of the names under `descheduler_` marked so: upstream `metrics.go`, deprecated spellings included.
 """
 
@@ -46,7 +46,12 @@ class Metrics:
         self._errors = Counter("descheduler_cycle_errors", "Cycles without a plan", registry=r)
         self._survived = Faults()
         self._faults = Counter("descheduler_faults", "Faults of the descheduler itself, survived", registry=r)
-        self._spared = Counter("descheduler_pods_spared", "Pods named and not evicted", ("reason",), registry=r)
+        self._spared = Counter(
+            "descheduler_pods_spared",
+            "Pods with findings that were kept",
+            ("reason",),
+            registry=r,
+        )
         self._last = Gauge("descheduler_last_cycle_timestamp_seconds", "When the last cycle began", registry=r)
         self._success = Gauge(
             "descheduler_last_success_timestamp_seconds", "When the last cycle with a plan began", registry=r
@@ -54,7 +59,7 @@ class Metrics:
         self._leader = Gauge("descheduler_leader", "1 when this process may evict", registry=r)
         self._policy = Gauge("descheduler_policy_reload_success", "0 while the policy file cannot be used", registry=r)
         self._seen = Gauge("descheduler_picture_objects", "Objects of the last picture", ("kind",), registry=r)
-        self._left = Gauge("descheduler_pods_left_by_limits", "Pods that only a limit spared", registry=r)
+        self._left = Gauge("descheduler_pods_left_by_limits", "Pods kept only by a limit", registry=r)
         build = Gauge("descheduler_build_info", "What runs", ("AppVersion", "DeschedulerVersion", "Python"), registry=r)
         build.labels(__version__, __version__, platform.python_version()).set(1)
 

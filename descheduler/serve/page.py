@@ -98,13 +98,13 @@ def _lead(result: CycleResult) -> list[Child]:
 
 def _tiles(result: CycleResult, plan: EvictionPlan) -> Markup:
     pods = sum(len(node.pods) for node in plan.view.nodes.values())
-    spared = ", ".join(f"{count} × {why}" for why, count in list(plan.spared_by.items())[:4])
+    reasons = ", ".join(f"{count} × {why}" for why, count in list(plan.spared_by.items())[:4])
     gone = "would go; nothing is evicted" if result.dry_run else f"{sum(a.goes for a in result.attempts)} gone"
     return page.tiles(
         page.tile("Judged", f"{pods} pods", f"on {len(plan.view.nodes)} nodes"),
         page.tile("Misplaced", len(plan.outcomes), tone="warn" if plan.outcomes else "good"),
         page.tile("To evict", len(plan.evict), gone, tone="bad" if plan.evict else "good"),
-        page.tile("Spared", len(plan.spare), spared),
+        page.tile("Kept", len(plan.spare), reasons),
     )
 
 
@@ -143,7 +143,7 @@ _TONES = {"hard": "bad", "fixable": "warn", "exposed": ""}
 
 def _cycles(past: Sequence[Cycle]) -> Markup:
     rows = [_cycle(cycle) for cycle in reversed(past)]
-    heads = ("cycle#", "began", "took", "as", "wrong#", "to evict#", "spared#", "gone#", "outcome")
+    heads = ("cycle#", "began", "took", "as", "found#", "to evict#", "kept#", "gone#", "outcome")
     return page.section("Last cycles", page.table(heads, rows, empty="none yet"))
 
 

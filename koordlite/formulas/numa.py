@@ -79,7 +79,7 @@ def _cpu_violations(container: ContainerPlacement, topology: Topology) -> Iterat
         yield Violation(container.container, "CPUOutsideAssignment", _cpu_severity(container), evidence)
     reason, nodes = _misalignment(container, container.cpuset, topology)
     if reason:
-        # Writing the promised CPUs again is no cure where these stand wrong themselves.
+        # Writing the promised CPUs again is no cure where these are misplaced themselves.
         stays = container.promised_cpus and _misalignment(container, container.promised_cpus, topology)[0]
         promised = node_list(promised_nodes(container, topology))
         evidence = {"nodes": node_list(nodes), **({"promised": promised} if reason == "CPUWrongNUMA" else {})}

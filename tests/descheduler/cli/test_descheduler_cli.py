@@ -37,10 +37,10 @@ def snapshot(cluster: Any, placed: Place, tmp_path: pathlib.Path) -> str:
     return str(path)
 
 
-def test_the_text_says_who_goes_and_who_is_spared(snapshot: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_says_who_goes_and_who_is_kept(snapshot: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["plan", "--snapshot", snapshot]) == 0
     text = capsys.readouterr().out
-    assert "answer    2 pods with something wrong: 1 to evict, 1 spared" in text
+    assert "answer    2 pods with findings: 1 to evict, 1 kept" in text
     assert "1. default/on-reserved  on a" in text
     assert "the plan counts on b" in text
     assert "CuredOnNode" in text
@@ -141,7 +141,7 @@ def test_findings_can_fail_a_pipeline(snapshot: str) -> None:
     ("pod", "words"),
     [
         pytest.param("on-reserved", "EVICT  default/on-reserved", id="a pod that goes"),
-        pytest.param("default/loose", "spared   CuredOnNode", id="one that is spared"),
+        pytest.param("default/loose", "kept     CuredOnNode", id="one that is kept"),
         pytest.param("fine<b>", "NOTHING WRONG", id="one that is fine"),
     ],
 )

@@ -157,7 +157,7 @@ def test_text_and_page_tell_what_changed(troubled: Any) -> None:
     found = diff.compare(earlier(troubled.plan(POLICY.replace("Total: 1", "Total: 10"))), plan)
     told, page = text.render(plan, found), html.render(plan, found)
     assert "SINCE THE LAST REPORT" in told and "Since the last report" in page
-    for words in ("spared, was to be evicted", "LimitTotal"):
+    for words in ("kept, was to be evicted", "LimitTotal"):
         assert words in told and words in page
     assert all(len(line) <= 100 for line in told.splitlines())
 
