@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from koordlite.model.errors import KoordliteError
-from tests.conformance import apiserver_cases, deviations, transcript_cases
+from tests.conformance import apiserver_cases, deviations, transcript_cases, zero_values
 from tests.conformance.adapters import ADAPTERS, NotCovered
 
 NO_ADAPTER = "without adapter"
@@ -63,15 +63,9 @@ def _cases(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
         elif "base" in case and "min_bits" in case:
             yield "goresctrl_overlay", f"base={case['base']} of at least {case['min_bits']}", case, case["mask"]
         elif isinstance(case, dict) and "expect" in case:
-            yield _function(case), case.get("source", ""), case["input"], case["expect"]
-
-
-def _function(case: Any) -> str:
-    """What a case asks: its function or kind; of kinds that many plugins share, the validator or `run <plugin>`."""
-    given, kind = case["input"], case.get("func") or case.get("kind") or ""
-    if kind == "validate":
-        return str(given["validator"])
-    return f"{kind} {given['plugin']}" if kind == "run" else kind
+            function = zero_values.function_of(case)
+            given, expect = (zero_values.read(function, case[part]) for part in ("input", "expect"))
+            yield function, case.get("source", ""), given, expect
 
 
 def _judge(function: str, source: str, given: Any, expect: Any) -> Outcome:

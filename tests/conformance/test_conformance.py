@@ -56,7 +56,7 @@ def test_a_failure_is_shown_with_both_sides_and_fails_the_run(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("case", "why"),
     [
-        pytest.param({**RIGHT, "input": {}}, "broke: KeyError: ", id="its adapter"),
+        pytest.param({**RIGHT, "input": {"topology": [[0]]}}, "broke: TypeError: ", id="its adapter"),
         pytest.param({**SCOPE, "expect": {"id": ""}}, "expected {'id': ''}, got ", id="a rule"),
     ],
 )

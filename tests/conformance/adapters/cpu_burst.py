@@ -40,7 +40,7 @@ def quotas(given: Any, expect: Any) -> tuple[Any, Any]:
     )
     after = _after(seen, "cpu.quota")
     names = given["containerQuotaBefore"]
-    return {"podQuota": after["p"], "containerQuota": {name: after[f"p/{name}"] for name in names}}, expect
+    return {"podQuota": after["p"], "containerQuota": {name: after.get(f"p/{name}") for name in names}}, expect
 
 
 @adapter("cpu_burst.cfs_burst")
@@ -123,10 +123,10 @@ def rounds(given: Any, expect: Any) -> tuple[Any, Any]:
     groups = {c.name: f"{pod.uid}/{c.name}" for pod in pods for c in pod.containers}
     uids = [pod.uid for pod in pods]
     return {
-        "podBurstUs": {uid: bursts[uid] for uid in uids},
-        "podQuota": {uid: quota[uid] for uid in uids},
-        "containerBurstUs": {name: bursts[group] for name, group in groups.items()},
-        "containerQuota": {name: quota[group] for name, group in groups.items()},
+        "podBurstUs": {uid: bursts.get(uid) for uid in uids},
+        "podQuota": {uid: quota.get(uid) for uid in uids},
+        "containerBurstUs": {name: bursts.get(group) for name, group in groups.items()},
+        "containerQuota": {name: quota.get(group) for name, group in groups.items()},
     }, expect
 
 
@@ -150,7 +150,10 @@ def _snapshot(
     cgroups = {group: Cgroup(quota_us=quota, values=values) for group, quota in present.items()}
     bases = {group: burst.base_quota(limit_milli=_limit(c)) for group, c in groups.items()}
     bases |= {p.uid: burst.pod_quota([bases[f"{p.uid}/{c.name}"] for c in p.containers]) for p in pods}
-    found = {changes.parse(f"{group}/cpu.quota"): Found(bases[group], cpu_burst.NAME) for group in present}
+    found = {
+        changes.parse(f"{group}/cpu.quota"): Found(bases.get(group, quota), cpu_burst.NAME)
+        for group, quota in present.items()
+    }
     window = Usage(
         None if node_milli is None else Use(node_milli, 0),
         {uid: Use(_milli(cores), 0) for uid, cores in _told(pods_milli).items()},

@@ -19,9 +19,9 @@ from tests.conformance.descheduler_view import picture
 def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
     view = picture({"nodes": [{"metadata": {"name": "n"}}], "pods": [_pod(pod) for pod in given["pods"]]})
     by_name = {pod.pod.name: pod for pod in view.pods()}
-    listed = [by_name[pod["name"]] for pod in given["pods"]]
+    listed = [by_name[_name(pod)] for pod in given["pods"]]
     found = sorted(listed, key=least_important_first)
-    wanted = [by_name[name] for name in expect["order"]]
+    wanted = [by_name[name] for name in expect["order"] if name in by_name]
     # Equal pods may stand in any order: what is compared is how important each place is.
     return [least_important_first(p) for p in found], [least_important_first(p) for p in wanted]
 
@@ -63,8 +63,12 @@ def fitting(given: Any, expect: Any) -> tuple[Any, Any]:
     return FitSearch(view).fits_on(pod, set(view.nodes)), expect["fits"]
 
 
+def _name(given: Any) -> str:
+    return given["name"] or "nameless"
+
+
 def _pod(given: Any) -> Any:
     notes = {"descheduler.alpha.kubernetes.io/prefer-no-eviction": ""} if given.get("preferNoEviction") else {}
-    meta = {"namespace": "default", "name": given["name"], "uid": given["name"], "annotations": notes}
+    meta = {"namespace": "default", "name": _name(given), "uid": _name(given), "annotations": notes}
     spec = {"nodeName": "n", "priority": given.get("priority")}
     return {"metadata": meta, "spec": spec, "status": {"phase": "Running", "qosClass": given.get("qosClass") or ""}}

@@ -17,7 +17,7 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.ports import ClusterView
-from tests.conformance.adapters import adapter, shapes
+from tests.conformance.adapters import NotCovered, adapter, shapes
 
 
 @adapter("evict_util.task_check")
@@ -57,6 +57,8 @@ def priority_label(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("evict_util.request_from_pod")
 def request(given: Any, expect: Any) -> tuple[Any, Any]:
+    if not given["resource"]:
+        raise NotCovered
     found = eviction.request(shapes.pod_of(given["pod"]), given["resource"])
     scale = 10**6 if given["resource"] == "cpu" and "cpu" in found else 10**9
     return {n: amount * scale for n, amount in found.items()}, _nano(shapes.quantities(expect["resourceList"]))

@@ -107,11 +107,16 @@ def _view(pods: Any) -> View:
     return picture({"nodes": nodes, "pods": [_pod(pod) for pod in pods]})
 
 
+def _key(given: Any) -> tuple[str, str]:
+    return given.get("namespace") or "default", given.get("name") or "nameless"
+
+
 def _pod(given: Any) -> Any:
-    meta = {"namespace": given["namespace"], "name": given["name"], "uid": f"uid-{given['name']}"}
+    namespace, name = _key(given)
+    meta = {"namespace": namespace, "name": name, "uid": f"uid-{name}"}
     return {"metadata": meta, "spec": {"nodeName": given.get("nodeName") or ""}, "status": {"phase": "Running"}}
 
 
 def _in_order(view: View, listed: Any) -> list[PodView]:
-    by_name = {pod.key: pod for pod in (*view.pods(), *view.unbound)}
-    return [by_name[f"{pod['namespace']}/{pod['name']}"] for pod in listed]
+    by_name = {(pod.pod.namespace, pod.pod.name): pod for pod in (*view.pods(), *view.unbound)}
+    return [by_name[_key(pod)] for pod in listed]

@@ -140,5 +140,5 @@ def watched(given: Any, expect: Any) -> tuple[Any, Any]:
 def reason(given: Any, expect: Any) -> tuple[Any, Any]:
     held = amounts.units(shapes.quantities(given["allocatable"]))
     used = amounts.units(shapes.quantities(given["usage"]))
-    limit = {name: int(percent * 0.01 * held[name]) for name, percent in given["highThresholds"].items()}
+    limit = {name: int(percent * 0.01 * held.get(name, 0)) for name, percent in given["highThresholds"].items()}
     return {"reason": overused(used, limit, held, prod=given["prod"])}, expect

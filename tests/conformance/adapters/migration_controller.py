@@ -18,7 +18,7 @@ from descheduler.migration.reconcile import Seen, Step
 from koordlite.model import times
 from koordlite.model.reading import strict
 from koordlite.model.wire import objects
-from tests.conformance.adapters import adapter
+from tests.conformance.adapters import NotCovered, adapter
 from tests.conformance.descheduler_view import picture
 from tests.support.handles import handle
 
@@ -112,6 +112,8 @@ def filtered(given: Any, expect: Any) -> tuple[Any, Any]:
     traffic = Traffic.of(jobs, others.values(), arbitrating=arbitrating)
     load = given.get("workload")
     workload = Workload(load.get("replicas", 0), tuple(map(_pod, load.get("pods") or ()))) if load else None
+    if given["filter"] not in _FILTERS:
+        raise NotCovered
     rule = _FILTERS[given["filter"]]
     return {"result": not rule(pod, traffic, workload, args)}, expect
 
@@ -133,18 +135,20 @@ _FILTERS: dict[str, _Rule] = {
 def ordered(given: Any, expect: Any) -> tuple[Any, Any]:
     waiting = [_waiting(entry) for entry in given["jobs"]]
     counts = given.get("migratingNumByOwnerUID") or {}
-    sort = {
+    sorts: dict[str, Callable[[list[Waiting]], Any]] = {
         "SortJobsByCreationTime": arbitration.newest_first,
         "SortJobsByPod": arbitration.by_pod,
         "SortJobsByController": arbitration.together,
         "SortJobsByMigratingNum": lambda jobs: arbitration.begun_first(jobs, counts),
-    }[given["fn"]]
-    found = [entry.job.name for entry in sort(waiting)]
+    }
+    if given["fn"] not in sorts:
+        raise NotCovered
+    found = [entry.job.name for entry in sorts[given["fn"]](waiting)]
     if given["fn"] != "SortJobsByPod":
         return {"order": found}, expect
     # Equal pods may stand in any order: what is compared is how evictable each place is.
     keys = {entry.job.name: arbitration.pod_key(entry) for entry in waiting}
-    return [keys[name] for name in found], [keys[name] for name in expect["order"]]
+    return [keys[name] for name in found], [keys.get(name) for name in expect["order"]]
 
 
 def _waiting(entry: Any) -> Waiting:

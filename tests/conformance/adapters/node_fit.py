@@ -17,7 +17,7 @@ _TAINTS = "pod does not tolerate taints on the node"
 @adapter("nodeFit")
 def node_fit(given: Any, expect: Any) -> tuple[Any, Any]:
     view = _picture([given["node"]], given.get("podsOnNode") or [], given["pod"])
-    refusal = FitSearch(view).refusal(_candidate(view), given["node"]["metadata"]["name"])
+    refusal = FitSearch(view).refusal(_candidate(view), next(iter(view.nodes)))
     text = _TAINTS if refusal.startswith("pod does not tolerate") else refusal or None
     return {"error": text, "fits": not refusal}, {"error": expect.get("error"), "fits": expect["fits"]}
 

@@ -15,7 +15,7 @@ from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import KubeQoS
-from tests.conformance.adapters import adapter
+from tests.conformance.adapters import adapter, machine
 
 TOPS = {"systemd": "kubepods.slice", "cgroupfs": "kubepods"}
 RUNTIMES = ("containerd", "docker", "cri-o", "pouch")
@@ -24,7 +24,7 @@ WORDS = {"create": "Added", "delete": "Deleted"}
 
 @adapter("pleg.watch_path")
 def watch_path(given: Any, expect: Any) -> tuple[Any, Any]:
-    layout = cgroup_names.layout(given["cgroupVersion"], TOPS[given["driver"]])
+    layout = machine.layout(given["cgroupVersion"] or 1, given["driver"])
     root, controllers = given["cgroupRootDir"].rstrip("/"), ("cpu", "cpuacct", "cpuset", "memory", "blkio")
     points = {name: f"{root}/{name}" for name in controllers} if layout.version == 1 else {"": root}
     cgroups = Cgroups(None, layout, points)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def watch_path(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("pleg.event")
 def event(given: Any, expect: Any) -> tuple[Any, Any]:
-    layout, path = cgroup_names.layout(1, TOPS[given["driver"]]), given["path"].rstrip("/").split("/")
+    layout, path = machine.layout(1, given["driver"]), given["path"].rstrip("/").split("/")
     word = WORDS.get(given["op"])
     if not given.get("isDir", True) or word is None:
         return {"event": None}, expect
@@ -49,7 +49,7 @@ def event(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("cgroup.parse_pod_id")
 def pod_id(given: Any, expect: Any) -> tuple[Any, Any]:
-    uid = _pod(cgroup_names.layout(1, TOPS[given["driver"]]), given["basename"])
+    uid = _pod(machine.layout(1, given["driver"]), given["basename"])
     return {"id": uid or "", "error": uid is None}, expect
 
 

@@ -108,15 +108,18 @@ def merged(given: Any, expect: Any) -> tuple[Any, Any]:
     return found, {"strategies": _layers(section, expect["cfg"]), "error": expect["error"]}
 
 
-@adapter("getHostApplicationConfig", "calculateHostAppConfigMerged")
+@adapter("getHostApplicationConfig")
 def host_applications(given: Any, expect: Any) -> tuple[Any, Any]:
-    if "cfg" in given:
-        held = _effective({HOST: json.dumps(given["cfg"])}, given.get("node"))
-        wanted = {"applications": expect.get("result")}
-        return {"error": HOST in held.kept, "found": [held.host_applications]}, {
-            "error": expect.get("error", False),
-            "found": [layer[("applications",)] for layer in _layers(SECTIONS[HOST], wanted)],
-        }
+    held = _effective({HOST: json.dumps(given.get("cfg") or {})}, given.get("node"))
+    wanted = {"applications": expect.get("result")}
+    return {"error": HOST in held.kept, "found": [held.host_applications]}, {
+        "error": expect.get("error", False),
+        "found": [layer[("applications",)] for layer in _layers(SECTIONS[HOST], wanted)],
+    }
+
+
+@adapter("calculateHostAppConfigMerged")
+def merged_host_applications(given: Any, expect: Any) -> tuple[Any, Any]:
     wanted = expect.get("result") or {}
     # Without an old document a broken one leaves no applications at all.
     old = given.get("oldCfg") or {"applications": []}
