@@ -38,6 +38,8 @@ class Candidates:
     unprotected: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The label or annotation that would have protected the pod or sent it to the end, and does not count because the
     pod uses more than it requests."""
+    cause_stays: bool = False
+    """Whether a pod that is a cause is no candidate: then the others may go in vain."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,7 +165,8 @@ def _candidates(
             unprotected[pod.uid] = own
         (first if is_cause else free).append(pod)
     first.sort(key=lambda pod: (-excess.of(pod), rank(pod)))
-    return Candidates((*first, *sorted(free, key=rank)), barred, unprotected)
+    cause_stays = any(excess.is_cause(pod) for pod in pods if barred.get(pod.uid) not in (None, "finished", "leaving"))
+    return Candidates((*first, *sorted(free, key=rank)), barred, unprotected, cause_stays)
 
 
 def _gone(pod: Pod) -> Bar | None:

@@ -31,7 +31,7 @@ class Task:
     contributions: Mapping[str, Amounts]
     """What each pod would release, by uid. Pods beyond the candidates are for counting those that leave anyway."""
     least: Amounts | None = None
-    """What has to be within reach for anybody to go; None: all of `to_release`."""
+    """What has to be within reach for any pod to go; empty: pods go as far as they help; None: all of `to_release`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

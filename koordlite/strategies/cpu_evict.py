@@ -190,7 +190,7 @@ def _use_rule(seen: Snapshot, decision: Decision, release: int, least: int, caus
         to_release={"cpu": release},
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=evict.contributions(seen.pods, "cpu", _used_milli(seen)),
-        least={"cpu": min(least, release)},
+        least={"cpu": min(least, release)} if candidates.cause_stays else {},
     )
     return Rule(decision, task, candidates, cause)
 

@@ -85,6 +85,7 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
     release = evict_release.by_use(used=used, capacity=capacity, threshold_percent=upper, lower_percent=lower)
     by_pod = {uid: use.memory for uid, use in seen.usage.pods.items()}
     candidates = _candidates(feature, seen, Excess("memory", by_pod, release))
+    least = evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)
     if not release:
         return Rule(Decision(f"evict/{feature}", "hold", "UseUnderThreshold", terms), candidates=candidates)
     decision = Decision(f"evict/{feature}", "hold", "UseOverThreshold", {**terms, "release_memory_bytes": release})
@@ -94,7 +95,7 @@ def _use(feature: str, _config: Config, seen: NodeSnapshot, _past: Past) -> Rule
         to_release={"memory": release},
         candidates=tuple(pod.uid for pod in candidates.order),
         contributions=evict.contributions(seen.pods, "memory", by_pod),
-        least={"memory": evict_release.to_threshold(used=used, capacity=capacity, threshold_percent=upper)},
+        least={"memory": least} if candidates.cause_stays else {},
     )
     cause = f"the node uses {terms['used_percent']} % of its memory, {upper} % are allowed"
     return Rule(decision, task, candidates, cause)

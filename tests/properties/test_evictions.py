@@ -19,7 +19,8 @@ from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
-from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod import eviction
+from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, Threshold
@@ -134,6 +135,12 @@ def test_nobody_goes_on_old_news(strategy: Any, seen: Snapshot, name: str, beyon
     assert gone(strategy, old) == []
 
 
+def above_its_request(seen: Snapshot, pod: Pod) -> bool:
+    """Whether the pod uses more CPU or memory than it requests, batch and mid resources among them."""
+    use = seen.usage.pods.get(pod.uid, Use(cpu=0, memory=0))
+    return any(used > eviction.largest_request(pod, name) for name, used in (("cpu", use.cpu), ("memory", use.memory)))
+
+
 @pytest.mark.parametrize("strategy", RULES, ids=["cpu", "memory"])
 @given(seen=pictures())
 def test_whoever_goes_may_go_goes_once_and_is_not_on_its_way_already(strategy: Any, seen: Snapshot) -> None:
@@ -143,7 +150,8 @@ def test_whoever_goes_may_go_goes_once_and_is_not_on_its_way_already(strategy: A
     for pod in map(by_uid.__getitem__, chosen):
         assert pod.active
         assert not pod.deleting
-        assert pod.raw_qos is QoSClass.BE or pod.labels.get(keys.EVICTION_ENABLED) == "true"
+        allowed = pod.raw_qos is QoSClass.BE or pod.labels.get(keys.EVICTION_ENABLED) == "true"
+        assert allowed or (pod.kube_qos is KubeQoS.BEST_EFFORT and above_its_request(seen, pod))
 
 
 @pytest.mark.parametrize("strategy", RULES, ids=["cpu", "memory"])

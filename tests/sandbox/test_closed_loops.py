@@ -227,7 +227,7 @@ def test_whom_the_kernel_kills_first_follows_the_annotation(large: Node, asked: 
     keep, go = ({"koordinator.sh/oom-score-adj": score} if asked else {} for score in ("-900", "900"))
     large.work("database", "LS", memory="steps(0:1Gi,8:40Gi)", requests={"cpu": "1"}, annotated=keep)
     large.work("cache", "LS", memory="steps(0:1Gi,8:30Gi)", requests={"cpu": "1"}, annotated=go)
-    large.live(large.settings(), 40)
+    large.live(large.with_rules("oomScore", burstable_floor=-1000), 40)
     killed = {name: sum(large.sandbox.kubelet.running[f"uid-{name}"].restarts.values()) for name in large.pods()}
     assert (killed["cache"] > 0, killed["database"] > 0) == (asked, not asked)
 
