@@ -28,7 +28,7 @@ class Unchanged:
         self._kept: dict[str, Any] = {}
         self._worked_out: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._looked_at: dict[str, tuple[str, ...]] = {}
-        self._each: dict[str, tuple[dict[int, tuple[object, Any]], tuple[Any, ...]]] = {}
+        self._each: dict[str, tuple[object, dict[int, tuple[object, Any]], tuple[Any, ...]]] = {}
 
     def same(self, name: str, value: T) -> T:
         """`value`, or the last one under `name` if it is equal."""
@@ -46,9 +46,14 @@ class Unchanged:
         found: T = kept[1]
         return found
 
-    def each(self, name: str, items: Sequence[S], work: Callable[[S], T]) -> tuple[T, ...]:
-        """What `work` gives for each of the items, in their order; the same tuple while all are the same objects."""
-        before, last = self._each.get(name, ({}, ()))
+    def each(self, name: str, items: Sequence[S], work: Callable[[S], T], *, given: object = None) -> tuple[T, ...]:
+        """What `work` gives for each of the items, in their order; the same tuple while all are the same objects.
+
+        `given` is what else `work` goes by: with another one all is worked out again.
+        """
+        formerly, before, last = self._each.get(name, (given, {}, ()))
+        if formerly is not given and formerly != given:
+            before = {}
         # By identity: the item is kept beside its value, so that its id is not given to another one.
         held = {
             id(item): found if (found := before.get(id(item))) and found[0] is item else (item, work(item))
@@ -56,7 +61,7 @@ class Unchanged:
         }
         values = tuple(value for _, value in held.values())
         values = last if _are_same(last, values) else values
-        self._each[name] = held, values
+        self._each[name] = given, held, values
         return values
 
     def judged(self, name: str, seen: Snapshot, inputs: tuple[object, ...], work: Callable[[Snapshot], T]) -> T:

@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -37,6 +38,7 @@ from koordlite.model.status.pause import Pause
 from koordlite.report import view
 from koordlite.report.history import History
 from koordlite.report.log_format import LineFormatter
+from koordlite.report.terminal.line_limit import LineLimit
 from koordlite.report.tick import Tick
 
 LOG = logging.getLogger(__name__)
@@ -182,6 +184,7 @@ def _token_folder(machine: Machine, settings: Settings, args: argparse.Namespace
 def _problems() -> Listener:
     """Logs what is wrong with the input when it comes up, not on each tick while it lasts."""
     known: frozenset[Problem] = frozenset()
+    limit = LineLimit(time.monotonic)
 
     def listen(tick: Tick, news: News) -> None:
         nonlocal known
@@ -189,7 +192,9 @@ def _problems() -> Listener:
             return  # It shows nothing, not that all is well.
         found = frozenset(tick.problems)
         for problem in sorted(found - known, key=str):
-            LOG.warning("%s", problem)
+            left_out = limit.take(problem.object)
+            if left_out is not None:
+                LOG.warning("%s%s", problem, f" ({left_out} more lines were left out)" if left_out else "")
         known = found
 
     return listen

@@ -7,6 +7,7 @@ int32, the upper end of a range at most 4096, `3-1` is an empty range, two neigh
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 _PART = re.compile(r"([+]?[0-9]+)(?:-([+]?[0-9]+))?\Z", re.ASCII)
@@ -27,11 +28,18 @@ class CPUSet:
         raise AttributeError("a CPUSet is a value and never changes")
 
     @classmethod
-    def parse(cls, text: str) -> CPUSet:
-        """The set that `text` lists; ValueError names the part that is not a CPU list."""
+    def parse(cls, text: str, within: CPUSet | None = None) -> CPUSet:
+        """The set that `text` lists, as far as it is `within` one; ValueError names the part that is not a CPU list."""
         if not text:
             return cls()
-        return cls(cpu for run in _merged(_parse_part(part, text) for part in text.split(",")) for cpu in run)
+        runs = _merged(_parse_part(part, text) for part in text.split(","))
+        if within is None:
+            return cls(cpu for run in runs for cpu in run)
+        # Whatever the text lists, it costs no more than its length and the CPUs there are.
+        listed = tuple(within)
+        return cls(
+            cpu for run in runs for cpu in listed[bisect_left(listed, run.start) : bisect_left(listed, run.stop)]
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(self))

@@ -34,15 +34,29 @@ class Problem:
     do: str
     """What the reader should do, and what holds in the meantime."""
 
+    def __post_init__(self) -> None:
+        for name, most in (("field", 300), ("value", 120), ("why", 1000)):
+            text = getattr(self, name)
+            if len(text) > most:
+                object.__setattr__(self, name, clipped(text, most))
+
     def __str__(self) -> str:
         # `$` is the whole document, and then there is often no text to show.
         where = "" if self.field == "$" and not self.value else f"{self.field} = {shorten(self.value)}: "
         return printable.one_line(f"{self.object}: {where}{self.why}; {self.do}")
 
 
+def clipped(text: str, most: int) -> str:
+    """The beginning of `text`, and how much is missing, in at most `most` characters."""
+    if len(text) <= most:
+        return text
+    end = f"… ({len(text)} characters)"
+    return f"{text[: most - len(end)]}{end}"
+
+
 def shorten(text: str, limit: int = 120) -> str:
     """`text` in one line of at most `limit` characters, quoted, so that a broken value never floods a log."""
-    shown = repr(text)
+    shown = repr(text[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[: limit - 4]}...'"
 
 

@@ -18,6 +18,10 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.node import Reservation, ResolvedReservation, SystemQoS
 from koordlite.model.topology import CPU, NUMANode, Topology
 
+LONGEST_PLACEMENT = 128 * 1024
+"""Bytes. All annotations of an object together may have 256 KiB. Source: Kubernetes `TotalAnnotationSizeLimitB`."""
+_MEMORY, _ALWAYS_FITTING = 200, 20
+"""Bytes that a container's memory by node may take; so many containers fit whatever their names and sets are."""
 MAX_NUMA_NODES = 64
 """The scheduler's limit on NUMA node ids."""
 
@@ -73,6 +77,8 @@ class Placement(_Value, frozen=True, omit_defaults=False):
     generation: int
     """Grows by one with each change, so that a reader can tell a new placement from an old one."""
     containers: tuple[ContainerPlacement, ...] = ()
+    more: int | msgspec.UnsetType = msgspec.UNSET
+    """How many more containers there are, for which the annotation has no space."""
 
 
 class Pool(_Value, frozen=True, omit_defaults=False):
@@ -126,6 +132,24 @@ def pool(socket: int, node: int, cpus: CPUSet) -> Pool:
 def encode_placement(placement: Placement) -> str:
     """Text of `keys.PLACEMENT`."""
     return _encode(placement)
+
+
+def fitting(containers: tuple[ContainerPlacement, ...]) -> tuple[ContainerPlacement, ...]:
+    """The containers for which the annotation has space, in their order: those with the longest entries are left out.
+
+    Bytes in use do not count, since they change all the time.
+    """
+    if len(containers) <= _ALWAYS_FITTING:
+        return containers
+    sizes = [len(_encode(msgspec.structs.replace(each, memory_by_numa={}))) + _MEMORY for each in containers]
+    if sum(sizes) <= LONGEST_PLACEMENT:
+        return containers
+    left, kept = LONGEST_PLACEMENT, set[int]()
+    for size, at in sorted((size, at) for at, size in enumerate(sizes)):
+        left -= size
+        if left >= 0:
+            kept.add(at)
+    return tuple(each for at, each in enumerate(containers) if at in kept)
 
 
 def decode_placement(text: str, owner: str) -> Placement:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from koordlite.formulas import pools, reservation
 from koordlite.model import cpuset, keys
 from koordlite.model import node as nodes
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture import node_notes
 from koordlite.model.picture.kubelet import Kubelet
@@ -53,7 +54,8 @@ class Inputs:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339."""
         problems = list(view.problems)
         this_node = self._read_node(view.node)
-        pods = self._unchanged.each("pods", view.pods, from_wire)
+        machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
+        pods = self._unchanged.each("pods", view.pods, lambda obj: from_wire(obj, machine), given=machine)
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
@@ -89,7 +89,8 @@ class History:
         """How many decision events there were, also those that fell off the front."""
         self._stride = 1
         self._totals = Totals()
-        self._last: dict[tuple[str, str], tuple[str, tuple[Change, ...]]] = {}
+        self._last: dict[tuple[str, str], dict[str, tuple[Change, ...]]] = {}
+        """By strategy and subject what was said about it last, each reason with the changes that were asked for."""
 
     def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
         """Remember `tick`; returns the decisions that changed in it."""
@@ -102,7 +103,7 @@ class History:
         for problem in tick.problems:
             if len(self.problems) < MAX_PROBLEMS:
                 self.problems.setdefault(problem, ProblemEvent(tick.time, problem))
-        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in tick.decisions if self._is_news(d))
+        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in self._news(tick.decisions))
         self.decisions.extend(news)
         self.decisions_seen += len(news)
         self._forget_gone(tick)
@@ -124,11 +125,17 @@ class History:
             self.rows = self.rows[::2]
             self._stride *= 2
 
-    def _is_news(self, decision: Decision) -> bool:
-        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied."""
-        key = decision.strategy, decision.subject
-        moving = decision.verdict in _JUDGED
-        reason = decision.reason if moving else f"{decision.verdict} {decision.reason}"
-        before, asked = self._last.get(key, ("", ()))
-        self._last[key] = reason, decision.changes or asked
-        return reason != before or (bool(decision.changes) and decision.changes != asked)
+    def _news(self, decisions: Iterable[Decision]) -> Iterator[Decision]:
+        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied, nor
+        one of several things that are said about a subject each tick."""
+        said: dict[tuple[str, str], dict[str, tuple[Change, ...]]] = {}
+        for decision in decisions:
+            key = decision.strategy, decision.subject
+            moving = decision.verdict in _JUDGED
+            reason = decision.reason if moving else f"{decision.verdict} {decision.reason}"
+            before = self._last.get(key, {})
+            asked = before[reason] if reason in before else next(iter(before.values()), ())
+            said.setdefault(key, {})[reason] = decision.changes or asked
+            if reason not in before or (decision.changes and decision.changes != asked):
+                yield decision
+        self._last |= said

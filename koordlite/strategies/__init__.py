@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.model.decision import CPULimit, Decision
+from koordlite.model.decision import CPULimit, Decision, Evidence
+from koordlite.model.errors import clipped
 from koordlite.model.pod.values import Pod
 from koordlite.model.reading.strict import camel
 from koordlite.model.settings import StrategySettings
@@ -19,6 +20,10 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 from koordlite.unchanged import Unchanged
 
+LONGEST_EVIDENCE = 200
+"""Characters of one field of the evidence about a pod."""
+MOST_EVIDENCE = 50
+"""Fields of the evidence about a pod."""
 Decide = Callable[..., Iterable[Decision]]
 """A picture and the settings of the rule; for a rule that evicts, `asked` as well (`judge`)."""
 SENTENCES = {
@@ -132,7 +137,20 @@ def judge(
     config = settings.get(strategy.name) or strategy.config()
     if config.mode == "off":
         return ()
-    return tuple(dataclasses.replace(d, strategy=strategy.name) for d in strategy.answer(seen, config, asked))
+    answers = strategy.answer(seen, config, asked)
+    return tuple(dataclasses.replace(d, strategy=strategy.name, evidence=_bounded(d)) for d in answers)
+
+
+def _bounded(decision: Decision) -> Evidence:
+    """The evidence, with texts about a pod clipped, as its owner writes them. That about the node stays whole."""
+    evidence = decision.evidence
+    if not decision.subject.startswith("pod/"):
+        return evidence
+    if len(evidence) > MOST_EVIDENCE:
+        evidence = dict([*list(evidence.items())[:MOST_EVIDENCE], ("more", len(evidence) - MOST_EVIDENCE)])
+    if all(len(text) <= LONGEST_EVIDENCE for text in evidence.values() if isinstance(text, str)):
+        return evidence
+    return {name: clipped(v, LONGEST_EVIDENCE) if isinstance(v, str) else v for name, v in evidence.items()}
 
 
 def failed(strategy: Strategy, error: Exception) -> Decision:

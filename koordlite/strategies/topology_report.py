@@ -142,15 +142,19 @@ def _resource(name: str, capacity: Quantity, allocatable: Quantity) -> ZoneResou
 
 def _placement(seen: Snapshot, config: Config) -> Decision:
     last = _last(seen)
-    containers = tuple(sorted(_containers(seen), key=lambda c: (c.namespace, c.pod, c.container)))
+    every = tuple(sorted(_containers(seen), key=lambda c: (c.namespace, c.pod, c.container)))
+    containers = nrt.fitting(every)
+    more = len(every) - len(containers)
     age = seen.ages.get("placement")
     fresh = age is not None and age < config.refresh_seconds
     evidence = {"containers": len(containers), "generation": last.generation if last else 0}
-    stands = last is not None and _bare(last.containers) == _bare(containers)
+    evidence |= {"more": more} if more else {}
+    stands = last is not None and _bare(last.containers) == _bare(containers) and (last.more or 0) == more
     if stands and fresh:
         return Decision("placement", "hold", "PlacementUnchanged", evidence)
     generation = (last.generation if last else 0) + (0 if stands else 1)
-    text = nrt.encode_placement(nrt.Placement(observed_at=seen.taken_at, generation=generation, containers=containers))
+    placement = nrt.Placement(observed_at=seen.taken_at, generation=generation, containers=containers)
+    text = nrt.encode_placement(msgspec.structs.replace(placement, more=more) if more else placement)
     change = TopologyChange(keys.PLACEMENT, text)
     return Decision("placement", "set", "PlacementObserved", {**evidence, "generation": generation}, (change,))
 
@@ -249,6 +253,10 @@ SENTENCES = {
     "MachineDescribed": (
         "{cpus} CPUs and {zones} NUMA zones are described[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
     ),
-    "PlacementObserved": "checked {containers} containers with a promised placement, generation {generation}",
-    "PlacementUnchanged": "{containers} containers with a promised placement have not moved",
+    "PlacementObserved": (
+        "checked {containers} containers with a promised placement, generation {generation}[; no space for {more} more]"
+    ),
+    "PlacementUnchanged": (
+        "{containers} containers with a promised placement have not moved[; no space for {more} more]"
+    ),
 }

@@ -16,16 +16,24 @@ from koordlite.model.reading import given
 from koordlite.model.resources import add_resources, parse_resources
 from koordlite.model.wire import objects
 
+LONGEST_ANNOTATION = 4096
+"""Characters. A longer annotation is not read: none that rules read needs as much, and each is parsed, kept in pictures
+and recorded."""
+MOST_PROBLEMS = 10
+"""So many problems of one pod are listed; of the others only their number."""
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
 DECISIVE_NOTES = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
 """Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
 
 
-def from_wire(obj: objects.PodObject) -> Pod:
-    """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`."""
+def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
+    """The pod `obj` describes; annotations and quantities that cannot be read become its `problems`.
+
+    Of the CPUs that are promised to it those count which the `machine` has; None is any machine.
+    """
     problems: list[Problem] = []
     name = f"pod/{obj.metadata.namespace}/{obj.metadata.name}"
-    labels, notes = obj.metadata.labels or {}, obj.metadata.annotations or {}
+    labels, notes = obj.metadata.labels or {}, _bounded(obj.metadata.annotations or {}, name, problems)
     return Pod(
         namespace=obj.metadata.namespace,
         name=obj.metadata.name,
@@ -39,12 +47,37 @@ def from_wire(obj: objects.PodObject) -> Pod:
         sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
         requests=effective_requests(obj.spec, name, problems),
         containers=_containers(obj, name, problems),
-        resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems),
+        resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems, machine),
         resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
         deleting=obj.metadata.deletion_timestamp is not None,
-        problems=tuple(problems),
+        problems=_listed(problems, name),
     )
+
+
+def _bounded(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Mapping[str, str]:
+    """Annotations that are short enough to be read; one of Koordinator's or ours that is not is a problem."""
+    if all(len(text) <= LONGEST_ANNOTATION for text in notes.values()):
+        return notes
+    for key, text in notes.items():
+        if len(text) > LONGEST_ANNOTATION and _is_read(key):
+            why = f"{len(text)} characters, {LONGEST_ANNOTATION} are read at most"
+            problems.append(Problem(owner, key, text[:120], why, "shorten it; it counts as not set"))
+    return {key: text for key, text in notes.items() if len(text) <= LONGEST_ANNOTATION}
+
+
+def _is_read(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return any(domain == each or domain.endswith(f".{each}") for each in ("koordinator.sh", "koordlite.io"))
+
+
+def _listed(problems: list[Problem], owner: str) -> tuple[Problem, ...]:
+    """The first problems of a pod, and how many more there are."""
+    more = len(problems) - MOST_PROBLEMS
+    if more <= 0:
+        return tuple(problems)
+    rest = Problem(owner, "", "", f"{more} more problems of this pod", "fix those that are listed, and check again")
+    return (*problems[:MOST_PROBLEMS], rest)
 
 
 def effective_requests(spec: objects.PodSpec, owner: str, problems: list[Problem]) -> dict[str, Quantity]:
@@ -87,7 +120,7 @@ def kube_qos(obj: objects.PodObject) -> qos.KubeQoS:
 
 
 @functools.lru_cache(maxsize=16384)
-def parse_resource_status(text: str) -> ResourceStatus:
+def parse_resource_status(text: str, machine: CPUSet | None = None) -> ResourceStatus:
     """Decode annotation `scheduling.koordinator.sh/resource-status`; ValueError when it cannot be read.
 
     Kept, because the same few CPUs are handed out on every node of a cluster.
@@ -95,7 +128,7 @@ def parse_resource_status(text: str) -> ResourceStatus:
     status = given.decode(_StatusText, text)
     entries = status.numa_node_resources
     nodes = tuple(dict.fromkeys(entry.node for entry in entries))
-    return ResourceStatus(CPUSet.parse(status.cpuset), nodes, any(map(_grants_cpu, entries)))
+    return ResourceStatus(CPUSet.parse(status.cpuset, machine), nodes, any(map(_grants_cpu, entries)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,11 +148,11 @@ def _grants_cpu(entry: _NUMAText) -> bool:
     return (cpu is not None and cpu.nano != 0) or (batch is not None and batch.nano > 0)
 
 
-def _resource_status(owner: str, text: str | None, problems: list[Problem]) -> ResourceStatus:
+def _resource_status(owner: str, text: str | None, problems: list[Problem], machine: CPUSet | None) -> ResourceStatus:
     if not text:
         return ResourceStatus()
     try:
-        return parse_resource_status(text)
+        return parse_resource_status(text, machine)
     except ValueError as error:
         do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
         problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))

@@ -22,6 +22,7 @@ from koordlite.model.defaults import LONGEST_LOG_SECONDS
 from koordlite.report.explain import pod
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
+from koordlite.report.terminal.line_limit import LineLimit
 
 LOG = logging.getLogger("koordlite.decisions")
 # What is written is settled here, whatever the level of the program's own messages.
@@ -66,7 +67,7 @@ class Levels:
 
     def __init__(self, strategies: Collection[str], *, now: Callable[[], float] = time.monotonic) -> None:
         """Names other than these are refused."""
-        self._strategies, self._now, self._lock = frozenset(strategies), now, threading.Lock()
+        self._strategies, self.now, self._lock = frozenset(strategies), now, threading.Lock()
         self._all = _Set(DEFAULT, None)
         self._named: dict[str, _Set] = {}
         self._pods: collections.OrderedDict[str, _Set] = collections.OrderedDict()
@@ -78,13 +79,13 @@ class Levels:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise ValueError(f'{error}; write for example {{"level": "debug", "strategy": "cpuSuppress"}}') from error
         self._check(request)
-        until = None if request.for_seconds is None else self._now() + request.for_seconds
+        until = None if request.for_seconds is None else self.now() + request.for_seconds
         self._take(request, _Set(request.level, until))
         return request
 
     def of(self, decision: Decision) -> Level:
         """What is in force for this decision."""
-        now = self._now()
+        now = self.now()
         with self._lock:
             self._forget(now)
             named = (held.level for name, held in self._pods.items() if pod.decisions(name, [decision]))
@@ -93,7 +94,7 @@ class Levels:
 
     def document(self) -> dict[str, Any]:
         """The levels as plain values for JSON."""
-        now = self._now()
+        now = self.now()
         with self._lock:
             self._forget(now)
             shown = {name: self._shown(held, now) for name, held in sorted(self._named.items())}
@@ -149,6 +150,7 @@ class DecisionLog:
 
     def __init__(self, levels: Levels, log: logging.Logger = LOG) -> None:
         self._levels, self._log = levels, log
+        self._limit = LineLimit(levels.now)
 
     def write(self, decisions: Iterable[Decision], news: Iterable[DecisionEvent]) -> None:
         """`decisions` are those of the tick, `news` those of them that are new. Cheap unless a level asks for more."""
@@ -168,4 +170,8 @@ class DecisionLog:
             self._log.debug("%s %s | %s | %s", decision.strategy, headline(decision), numbers, places)
         elif is_new and (level == "info" or (level == "warning" and decision.verdict in _ALARMS)):
             severity = logging.WARNING if decision.verdict in _ALARMS else logging.INFO
-            self._log.log(severity, "%s %s", decision.strategy, headline(decision))
+            left_out = self._limit.take(decision.subject)
+            if left_out:
+                self._log.log(severity, "%s: %d more lines were left out", decision.subject, left_out)
+            if left_out is not None:
+                self._log.log(severity, "%s %s", decision.strategy, headline(decision))

@@ -22,6 +22,8 @@ from koordlite.model.snapshot import NodeSnapshot, Snapshot, has_node
 from koordlite.strategies.shared import evict_past
 from koordlite.strategies.shared.evict_past import Past
 
+MOST_NAMES = 50
+"""So many pods of a queue are named."""
 Evidence = dict[str, int | float | str]
 
 _WORDS = {
@@ -165,12 +167,17 @@ def _with_queue(decision: Decision, candidates: Candidates, pods: Sequence[Pod])
         if pod.uid in candidates.barred:
             stay.setdefault(_WORDS[candidates.barred[pod.uid]], []).append(pod.key)
     queue = {
-        "queue": " ".join(pod.key for pod in candidates.order),
-        "stay": "; ".join(f"{word}: {' '.join(names)}" for word, names in sorted(stay.items())),
+        "queue": _names([pod.key for pod in candidates.order]),
+        "stay": "; ".join(f"{word}: {_names(names)}" for word, names in sorted(stay.items())),
     }
     return dataclasses.replace(
         decision, evidence={**decision.evidence, **{name: text for name, text in queue.items() if text}}
     )
+
+
+def _names(pods: Sequence[str]) -> str:
+    more = [f"and {len(pods) - MOST_NAMES} more"] if len(pods) > MOST_NAMES else []
+    return " ".join((*pods[:MOST_NAMES], *more))
 
 
 def amounts(prefix: str, found: Amounts) -> Evidence:
