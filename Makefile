@@ -43,6 +43,7 @@ $(READY): requirements.txt pyproject.toml
 perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/tick_cost.py --emulated --pods 10 50 110 250
+	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/worst_annotations.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/api/churn.py
