@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from koordlite.formulas.numa_fit import Amounts, Zones, counted_by_zone, is_native, without
 from koordlite.model.quantity import NANO, Quantity
 
 _ZERO = Quantity(0)
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ def take_from_several(zones: Zones, order: Iterable[int], amounts: Amounts) -> Z
         zones = without(zones, zone, given) if zone in zones else zones
         left = {name: Quantity(amount.nano - given[name].nano, amount.format) for name, amount in left.items()}
     return zones
+
+
+def take_everywhere(zones: Mapping[T, Amounts], amounts: Amounts) -> dict[T, Amounts]:
+    """The zones after `amounts` were taken from each of them: nobody knows yet on which one the pod will stand."""
+    return {zone: without({0: available}, 0, amounts)[0] for zone, available in zones.items()}
 
 
 def only_elsewhere(zones: Zones, names: Iterable[str]) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 _SCHEDULER = "a scheduler's work, and there is none here"
 _KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
 _SIGNED = "a format of other reporters that nothing here writes or reads"
-_WANTED = "the rule is here, and no adapter asks it"
+_BATCH_GROUPS = "what the cgroups of batch pods hold is left to kubelet here"
+_NO_REPORTER = "the node's NodeMetric is read here and never written, so it has no windows that begin"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(
@@ -19,7 +20,7 @@ REASONS: dict[str, str] = {
             *("syncReservationStatus", "ReservationInfo", "ScoreReservation", "findMostPreferredReservationByOrder"),
             *("matchReservation", "filterWithReservations", "fitsNodeAndReservation"),
             *("crane.allocate", "crane.filter", "crane.score", "crane.parse_reserved_cpus", "crane.build_zones"),
-            *("nrt.normalize_score", "nrt.numa_nodes_required", "nrt.score", "nrt.overreserve_apply"),
+            *("nrt.normalize_score", "nrt.numa_nodes_required", "nrt.score"),
             *("volcano.cpu_hints", "volcano.cpu_allocate", "volcano.policy_predicate", "volcano.score"),
         ),
         _SCHEDULER,
@@ -39,11 +40,9 @@ REASONS: dict[str, str] = {
         _SIGNED,
     ),
     **dict.fromkeys(
-        (
-            *("MilliCPUToShares", "MilliCPUToQuota", "BatchResource", "parseRuleForNodeSLO", "parseRuleForNodeMeta"),
-            *("nodemetric.cold_start", "meminfo.usage", "reader.ReadCPUPeriod"),
-        ),
-        _WANTED,
+        (*("MilliCPUToShares", "BatchResource", "parseRuleForNodeSLO", "parseRuleForNodeMeta"),),
+        _BATCH_GROUPS,
     ),
+    "nodemetric.cold_start": _NO_REPORTER,
 }
 """Function or kind to why no adapter asks for it."""

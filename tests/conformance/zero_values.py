@@ -34,6 +34,10 @@ class Fields(dict[str, Any]):
         value = self.get(name)
         return _zero(self.function, name) if value is None else value
 
+    def __or__(self, more: Mapping[str, Any]) -> Fields:  # type: ignore[override]
+        """These fields and more; `{**fields}` would lose the zeros."""
+        return Fields(self.function, {**self, **more})
+
 
 def read(function: str, value: Any) -> Any:
     """The value with `Fields` for each object in it."""

@@ -37,7 +37,7 @@ def mutated(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("colocationValidatingPod")
 def validated(given: Any, expect: Any) -> tuple[Any, Any]:
-    return qos_priority.admitted({**given, "newPod": given["pod"], "oldPod": given.get("oldPod")}, expect)
+    return qos_priority.admitted(given | {"newPod": given["pod"], "oldPod": given.get("oldPod")}, expect)
 
 
 @adapter("extendedResourceSpecMutatingPod")

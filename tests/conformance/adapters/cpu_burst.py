@@ -43,6 +43,11 @@ def quotas(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"podQuota": after["p"], "containerQuota": {name: after.get(f"p/{name}") for name in names}}, expect
 
 
+@adapter("MilliCPUToQuota")
+def quota_of(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"cfsQuota": burst.base_quota(limit_milli=given["milliCPU"])}, expect
+
+
 @adapter("cpu_burst.cfs_burst")
 def kernel_burst(given: Any, expect: Any) -> tuple[Any, Any]:
     """On Anolis, which takes a burst above the quota: the kernel Koordinator is made for."""

@@ -93,6 +93,12 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     return attempt(lambda: _known(_state(seen).quota_us), -1), expect
 
 
+@adapter("reader.ReadCPUPeriod")
+def period(given: Any, expect: Any) -> tuple[Any, Any]:
+    version, (seen, _) = Version(given["cgroupVersion"]), cgroups(given["cgroupVersion"], given["files"])
+    return attempt(lambda: version.period_us(seen.read_raw(GROUP, "cpu.period")), -1), expect
+
+
 @adapter("reader.ReadCPUSet")
 def cpus(given: Any, expect: Any) -> tuple[Any, Any]:
     seen, _ = cgroups(given["cgroupVersion"], given["files"])
@@ -207,6 +213,16 @@ def ticks(given: Any, expect: Any) -> tuple[Any, Any]:
     told = {"usedTicks": found["value"], "error": found["error"]}
     # Without ticks there is none: 0 and null are the same answer.
     return told, {"usedTicks": expect["usedTicks"] or None, "error": expect.get("error", not expect["usedTicks"])}
+
+
+@adapter("meminfo.usage")
+def memory_in_use(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Use without page cache: with it, it is asked for nowhere here."""
+    try:
+        seen = procfs.memory(of_texts({"/proc/meminfo": given["meminfo"]}))
+    except (OSError, ValueError):
+        return {"error": True}, {"error": expect.get("error", False)}
+    return seen.total - seen.available, expect["usedBytesWithoutCache"]
 
 
 @adapter("metric.node_usage")

@@ -12,7 +12,7 @@ from koordlite.formulas import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from tests.conformance import numa_zones
-from tests.conformance.adapters import adapter
+from tests.conformance.adapters import adapter, shapes
 from tests.conformance.descheduler_view import picture
 
 NODE = "node"
@@ -80,6 +80,15 @@ def taken_from_one(given: Any, expect: Any) -> tuple[Any, Any]:
 def taken_from_several(given: Any, expect: Any) -> tuple[Any, Any]:
     zones, amounts = _zones(given), _amounts(given["requests"])
     return numa_zones.take_from_several(zones, given["fromNUMAs"], amounts), _zones(expect)
+
+
+@adapter("nrt.overreserve_apply")
+def reserved_everywhere(given: Any, expect: Any) -> tuple[Any, Any]:
+    zones = {zone["name"]: _amounts(zone["resources"]) for zone in given["zones"]}
+    for pod in given["pods"]:
+        asked = shapes.pod_of({"spec": _pod({"qosClass": "", **pod})["spec"]}).requests
+        zones = numa_zones.take_everywhere(zones, asked)
+    return zones, {zone["name"]: _amounts(zone["available"]) for zone in expect["zones"]}
 
 
 @adapter("nrt.only_non_numa")
