@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import math
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -49,9 +50,14 @@ class LiveView:
             self._next_line = math.floor(tick.time + _EARLY_SECONDS) + 1
 
     def close(self) -> None:
-        """Leave the last screen standing and give the terminal back."""
+        """Leave the last screen standing and give the terminal back. Lines that were lost stay lost: Python would
+        try to write what is left of them once more at its end, and exit with 120."""
         if self._screen:
             self._screen.close()
+        if self._lost and self._stream is sys.stdout:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self._stream.fileno())
+            os.close(nothing)
 
     def _write(self, line: str) -> None:
         """A reader who went away ends the run; a disk without room for what it says does not."""
