@@ -60,6 +60,9 @@ class Http:
     """TCP port; 0 takes any free one and prints it."""
     require_token: bool = False
     """On loopback, too, all but /healthz and /readyz wants a token: for nodes where people without root may log in."""
+    token_audience: str = ""
+    """Audience that tokens must be bound to, so that they open nothing else: koordlite, for example. Empty: the API
+    server's own, as tokens have it that are not bound."""
     tls_cert_file: str = ""
     """Certificate in PEM format, with its chain; read again when it is replaced. Empty: plain HTTP."""
     tls_key_file: str = ""

@@ -60,6 +60,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         f"needs the token of a service account that may get the path. Default {_LISTEN}",
     )
     command.add_argument(
+        "--token-audience", metavar="NAME", default="", help="with --listen: accept only tokens bound to this audience"
+    )
+    command.add_argument(
         "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
     )
     command.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
@@ -245,7 +248,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
         if interval and args.listen != "off":
-            listeners.append(stack.enter_context(_served(args.listen, interval, pictures.api)))
+            listeners.append(stack.enter_context(_served(args.listen, interval, pictures.api, args.token_audience)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
@@ -257,7 +260,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
 
 
 @contextlib.contextmanager
-def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
+def _served(listen: str, interval: float, api: Api | None, audience: str = "") -> Iterator[Tell]:
     """Beyond loopback a token is needed for all but health, and the API server is asked whose it is."""
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
@@ -273,7 +276,7 @@ def _served(listen: str, interval: float, api: Api | None) -> Iterator[Tell]:
     metrics = Metrics()
     endpoints = Endpoints(metrics.registry, interval_seconds=interval, monotonic=RealClock().monotonic)
     try:
-        guard = Guard(exposed=not is_loopback(address), review=by_cluster(api) if api else None)
+        guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, audience) if api else None)
         server = Server(address, int(port), endpoints.answer, guard=guard)
     except ConfigError as error:
         why = error.problems[0].why

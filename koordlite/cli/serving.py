@@ -113,7 +113,7 @@ def _guard(http: Http, token: str, remote: KubeCluster | None) -> Guard:
     exposed = not is_loopback(http.address)
     if exposed and not http.tls_cert_file:
         LOG.warning("tokens are sent to %s in the clear: name a certificate with http.tlsCertFile", http.address)
-    review = by_cluster(remote.api) if remote else None
+    review = by_cluster(remote.api, http.token_audience) if remote else None
     return Guard(exposed=exposed, local_token=token, review=review, token_to_read=http.require_token)
 
 

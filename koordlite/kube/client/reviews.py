@@ -46,8 +46,9 @@ class Verdict:
 class Reviewer:
     """Asks the API server and remembers its answers for a while. Safe to use from several threads."""
 
-    def __init__(self, api: Api, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._api, self._now = api, monotonic
+    def __init__(self, api: Api, *, audience: str = "", monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Only tokens bound to `audience` are accepted; empty: those for the API server itself."""
+        self._api, self._audience, self._now = api, audience, monotonic
         self._held: collections.OrderedDict[tuple[bytes, str, str], tuple[float, Verdict]] = collections.OrderedDict()
         self._asked: collections.deque[float] = collections.deque(maxlen=ASKED_PER_SECOND)
         self._lock = threading.Lock()
@@ -77,9 +78,12 @@ class Reviewer:
 
     def _ask(self, token: str, verb: str, path: str) -> Verdict:
         try:
-            who = self._post(_TOKENS, {"token": token}, _Who)
-            if not who.authenticated or who.user is None:
-                return Verdict("unknown", who.error or "the API server does not know this token")
+            audiences = [self._audience] if self._audience else []
+            who = self._post(_TOKENS, {"token": token, **({"audiences": audiences} if audiences else {})}, _Who)
+            # A server that knows no audiences names none: such an answer is about tokens for the server itself.
+            if not who.authenticated or who.user is None or not set(audiences) <= set(who.audiences or ()):
+                wanted = f" with audience {self._audience}" if audiences else ""
+                return Verdict("unknown", who.error or f"the API server does not know this token{wanted}")
             return self._access(who.user, verb, path)
         except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
             return Verdict("unanswered", f"the API server could not be asked about the token: {error}")
@@ -114,6 +118,7 @@ class _User(_Shape):
 class _Who(_Shape):
     authenticated: bool = False
     user: _User | None = None
+    audiences: list[str] | None = None
     error: str = ""
 
 

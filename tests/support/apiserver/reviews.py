@@ -46,11 +46,12 @@ def _token(spec: Any, tokens: Mapping[str, User]) -> Object:
     if not token:
         raise status.bad_request("token is required for TokenReview in authentication")
     user, audiences = tokens.get(token), spec.get("audiences") or [AUDIENCE]
-    if user is None or AUDIENCE not in audiences:
+    held = [each for each in (user.audiences or (AUDIENCE,)) if each in audiences] if user else []
+    if user is None or not held:
         return {"user": {}, "error": "invalid bearer token"}
     known = user.authenticated()
     shown = {"username": known.name, "uid": known.uid, "groups": list(known.groups)}
-    return {"authenticated": True, "user": shown, "audiences": [AUDIENCE]}
+    return {"authenticated": True, "user": shown, "audiences": held}
 
 
 def _check(spec: Any) -> None:

@@ -16,6 +16,8 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    audiences: tuple[str, ...] = ()
+    """What the token is bound to; empty: to the server itself."""
 
     def authenticated(self) -> User:
         """The user as somebody whose token was accepted."""
