@@ -57,7 +57,7 @@ def profile(args: argparse.Namespace) -> int:
         raise InputError(found.problems)
     assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
     texts = [_admitted(place, pod, found, assumed) for place, pod in found.pods]
-    print("---\n".join(texts), end="")
+    print(printable.lines("---\n".join(texts)), end="")
     return 0
 
 
