@@ -1,6 +1,6 @@
 """Every metric that agent and descheduler export, as docs/metrics.md lists them.
 
-`PYTHONPATH=tests/support python tests/support/metricnames.py > docs/metrics.md` writes the page anew.
+`PYTHONPATH=tests/support python tests/support/metricnames.py > docs/metrics.md` writes the page again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ _WATCH = WatchState(name="pods", age_seconds=0.0)
 _SUFFIXES = {"counter": "_total", "histogram": ""}
 HEAD = """# Metrics
 
-What `/metrics` of the agent (port 9316) and the descheduler (port 10258) shows. Names under `koordlet_`, and most
+What `/metrics` of the agent (port 9316) and of the descheduler (port 10258) shows. Names under `koordlet_`, and most
 under `descheduler_`, are Koordinator's and upstream's, with their labels, so that existing dashboards keep working;
-names under `koordlite_` are ours. A series whose subject is gone is gone from the next scrape. A histogram `x` is
-scraped as `x_bucket`, `x_sum` and `x_count`.
+names under `koordlite_` are ours. A series whose subject is gone is missing from the next scrape. A histogram `x`
+is scraped as `x_bucket`, `x_sum` and `x_count`.
 
-Who may ask: on loopback everybody; on any other address whoever shows a token that may `get` the non-resource URL
-`/metrics` ([operate.md](operate.md)). Dashboards and alerts that use them are in
-[manifests/monitoring](../manifests/monitoring).
+On loopback everyone may read them; on any other address a token is needed that may `get` the non-resource URL `/metrics`
+([operate.md](operate.md)). Dashboards and alerts that use them are in [manifests/monitoring](../manifests/monitoring).
 
 This page is checked against the programs by the tests.
 """
