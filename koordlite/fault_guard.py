@@ -1,6 +1,6 @@
 """The last net under a loop: a fault of our own costs one round, is reported, and ends the process only when it stays.
 
-What is known to go wrong is answered where it goes wrong. Here is only what nobody thought of.
+What is known to go wrong is answered where it goes wrong. This is only for what was not expected.
 """
 
 from __future__ import annotations

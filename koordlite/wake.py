@@ -1,6 +1,6 @@
 """What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
 
-Nobody wakes for nothing. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
+No round runs without need. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
 "upper edge"); when one sample suspects that it is above, and a measurement finds it so, a round comes before its time.
 Where the kernel allows short pressure triggers there are no samples at all until threads wait for CPU.
 """

@@ -238,7 +238,7 @@ def _evictor(
 
 @contextlib.contextmanager
 def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: float) -> Iterator[Tell]:
-    """Everybody who hears of a cycle, one after the other."""
+    """All that receive the result of a cycle, one after the other."""
     from descheduler.serve import report_folder as folder
     from descheduler.serve.log import CycleLog
 

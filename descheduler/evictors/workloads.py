@@ -21,7 +21,7 @@ from koordlite.kube.client.answers import ApiError
 from koordlite.model.wire import objects
 
 Find = Callable[[PodView], Workload | None]
-"""The workload of a pod; None for a bare pod, and when nobody knows how many pods it wants."""
+"""The workload of a pod; None for a bare pod, and when it is unknown how many pods it wants."""
 
 
 class _Spec(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What became of earlier evictions, by owner: whoever came back wrong is moved again later and later, and then no more.
+"""What became of earlier evictions, by owner: pods that came back misplaced move later and later, then not at all.
 
 A pod that was started after pods of its owner were moved by the same plugin may be the successor of one of them. When
 it has the same thing wrong, moving did not help. Each time it comes back is a round; a round waits twice as long as the

@@ -58,13 +58,13 @@ class NodeView:
     ended: tuple[PodView, ...] = ()
     """Pods bound to it that have Succeeded or Failed, by namespace and name."""
     topology: Topology = NO_TOPOLOGY
-    """Empty when nobody reports it."""
+    """Empty when it is not reported."""
     zones: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
     """Available amounts by NUMA node, as reported."""
     zone_totals: Mapping[int, Mapping[str, Quantity]] = dataclasses.field(default_factory=dict)
     """Allocatable amounts by NUMA node, as reported: what an empty node could give; only under `restricted`."""
     distances: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
-    """By NUMA node, then by the other one: the distance, 10 for itself; empty when nobody reports it."""
+    """By NUMA node, then by the other one: the distance, 10 for itself; empty when it is not reported."""
     be_pool: CPUSet = EMPTY
     """CPUs that best-effort pods may share, as reported."""
     topology_policy: str = ""

@@ -32,7 +32,7 @@ def term_matches(term: objects.NodeSelectorTerm, name: str, labels: Labels) -> b
 
 
 def untolerated(taints: Iterable[objects.Taint], tolerations: Iterable[objects.Toleration]) -> objects.Taint | None:
-    """The first taint that keeps the pod off the node; PreferNoSchedule keeps nobody off."""
+    """The first taint that keeps the pod off the node; PreferNoSchedule keeps none off."""
     accepted = tuple(tolerations)
     blocking = (taint for taint in taints if taint.effect in _BLOCKING)
     return next((taint for taint in blocking if not any(tolerates(t, taint) for t in accepted)), None)

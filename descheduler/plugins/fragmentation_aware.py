@@ -1,6 +1,6 @@
 """One pod leaves each node whose resources are used unevenly, so that what is left can still be used.
 
-A node with 90 % of its CPUs and 20 % of its memory requested has memory that nobody can use. The pod that evens it out
+A node with 90 % of its CPUs and 20 % of its memory requested has memory that no pod can use. The pod that evens it out
 most leaves.
 """
 

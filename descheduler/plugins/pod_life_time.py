@@ -94,7 +94,7 @@ class Config:
     exit_codes: tuple[int, ...] = ()
     """Pods match with a container that ended with one of these codes; empty: any."""
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods with these labels are judged; null: all."""
     owner_kinds: OwnerKinds = ANY_OWNER

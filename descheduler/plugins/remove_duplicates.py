@@ -32,7 +32,7 @@ class Config:
     """Arguments of `RemoveDuplicates`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     exclude_owner_kinds: tuple[str, ...] = ()
     """Pods with an owner of one of these kinds are not judged."""
 

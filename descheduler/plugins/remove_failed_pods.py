@@ -25,7 +25,7 @@ class Config:
     """Arguments of `RemoveFailedPods`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged; null: all."""
     exclude_owner_kinds: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ class Config:
     """Arguments of `RemovePodsHavingTooManyRestarts`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged; null: all."""
     pod_restart_threshold: int = 0

@@ -25,7 +25,7 @@ class Config:
     """Arguments of `RemovePodsViolatingInterPodAntiAffinity`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged, and looked for as counterparts; empty: everybody's."""
+    """Namespaces whose pods are judged, and serve as counterparts; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged, and looked for as counterparts; null: all."""
 

@@ -30,7 +30,7 @@ class Config:
     """Arguments of `RemovePodsViolatingNodeAffinity`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged; null: all."""
     node_affinity_type: tuple[AffinityType, ...] = ()

@@ -31,7 +31,7 @@ class Config:
     """Arguments of `RemovePodsViolatingTopologySpreadConstraint`."""
 
     namespaces: Namespaces = EVERYWHERE
-    """Whose pods are judged; empty: everybody's."""
+    """Namespaces whose pods are judged; empty: all."""
     label_selector: LabelSelector | None = None
     """Only pods that match are judged and counted; null: all."""
     constraints: tuple[Literal["DoNotSchedule", "ScheduleAnyway"], ...] = ("DoNotSchedule",)

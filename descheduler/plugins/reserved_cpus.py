@@ -1,6 +1,6 @@
 """Pods must not run on CPUs that are reserved for processes outside Kubernetes, nor ask for more than is left.
 
-A reservation that was made, or grew, after a pod got its CPUs leaves the pod where nobody may be. Pods of the shared
+A reservation that was made, or grew, after a pod got its CPUs leaves the pod where none may be. Pods of the shared
 pool follow the pool by themselves; a pod with CPUs of its own has to move. Where requests are too many, few pods go.
 """
 

@@ -1,6 +1,6 @@
 """Which connections are kept: a bounded number, in all and of one address, for a limited time, with slots for probes.
 
-A probe cannot be told from others before it has sent its request. So where the bounds are reached, a connection gets
+A probe is not recognised before it has sent its request. So where the bounds are reached, a connection gets
 one of a few slots in which only health is answered and the time is short; a newcomer takes the slot of the oldest.
 Who holds connections open without sending a request holds up nobody who sends one at once.
 """

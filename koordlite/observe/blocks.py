@@ -1,4 +1,4 @@
-"""Disks that settings name, and what the groups that ask have of them. Costs nothing while nobody asks."""
+"""Disks that settings name, and what the groups that ask have of them. Costs nothing while no group asks."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from koordlite.model.status.reaction import FreshUse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One round of the agent. Whoever decides on it again gets the same decisions."""
+    """One round of the agent. Deciding on it again gives the same decisions."""
 
     wall: float
     """Seconds since the epoch, for people."""

@@ -35,7 +35,7 @@ class Config(EvictionSettings):
     cpu_evict: bool = False
     """CPUEvict: pods that allow it go when the node uses more CPU than the threshold."""
     cool_down_seconds: float = bounded(20.0, ge=0, le=3600)
-    """After an eviction, and after the start, nobody is evicted for so long: the means have to follow first."""
+    """No pod is evicted for this long after an eviction, and after the start: the means have to follow first."""
 
 
 def windows(slo: SLO, _pods: Sequence[Pod] = ()) -> tuple[int]:

@@ -290,7 +290,7 @@ def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
 
 
 def _release(seen: Snapshot, config: Config, reason: str, evidence: Evidence) -> Decision:
-    """Both limits given back: best-effort may use all CPUs that nobody has for himself."""
+    """Both limits given back: best-effort may use all CPUs that are not exclusive."""
     sets = _full_set(seen, config, reason, evidence)
     changes = (*sets.changes, *(c for d in _quota_release(seen, reason) for c in d.changes))
     return dataclasses.replace(sets, verdict="release" if changes else "hold", changes=changes)

@@ -1,4 +1,4 @@
-"""Keep everybody on his CPUs: pinned pods on theirs, latency-sensitive ones in the shared pool, none on reserved ones.
+"""Keep each pod on its CPUs: pinned pods on theirs, latency-sensitive ones in the shared pool, none on reserved ones.
 
 Host applications of class LS share the pool too. Best-effort containers are steered by `cpu_suppress`; their pool is
 published here. Rules: Koordinator `calcNodeTopo` and `cpusetRule.getContainerCPUSet` (docs/formulas.md, "Pools").

@@ -31,7 +31,7 @@ class Config(EvictionSettings):
     memory_evict: bool = False
     """MemoryEvict: pods that allow it go when the node uses more memory than the threshold."""
     cool_down_seconds: float = bounded(4.0, ge=0, le=3600)
-    """After an eviction nobody is evicted for so long. Memory can run out within seconds, so it is short."""
+    """No pod is evicted for this long after an eviction. Memory can run out within seconds, so it is short."""
 
 
 def features(config: Config) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """What pods of priority mid may request on this node: mid-cpu and mid-memory, worked out and published.
 
-The formula is `formulas.mid.mid`. Nobody on the node predicts what prod pods will leave unused of their requests, so
+The formula is `formulas.mid.mid`. Nothing on the node predicts what prod pods will leave unused of their requests, so
 that term is 0: outside static mode a share of what prod pods did not request is offered.
 """
 

@@ -29,8 +29,9 @@ under `descheduler_`, are Koordinator's and upstream's, with their labels, so th
 names under `koordlite_` are ours. A series whose subject is gone is missing from the next scrape. A histogram `x`
 is scraped as `x_bucket`, `x_sum` and `x_count`.
 
-On loopback everyone may read them; on any other address a token is needed that may `get` the non-resource URL `/metrics`
-([operate.md](operate.md)). Dashboards and alerts that use them are in [manifests/monitoring](../manifests/monitoring).
+On loopback everyone may read them. On any other address a token is needed that may `get` the non-resource URL
+`/metrics` ([operate.md](operate.md)). Dashboards and alerts that use them are in
+[manifests/monitoring](../manifests/monitoring).
 
 This page is checked against the programs by the tests.
 """

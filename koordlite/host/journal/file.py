@@ -200,7 +200,7 @@ def _content(path: Path) -> _Content | None:
 
 
 def _check(path: Path, entry: Entry) -> None:
-    """What we write names nothing outside of its root. A journal that does was written by somebody else."""
+    """What we write names nothing outside of its root. A journal that does was not written by us."""
     try:
         for group in _groups(entry):
             beneath.group(group)

@@ -1,4 +1,4 @@
-"""Evictions where the cluster is a folder: nobody deletes the pod there, so the record stands for it."""
+"""Evictions where the cluster is a folder: nothing deletes the pod there, so the record stands for it."""
 
 from __future__ import annotations
 

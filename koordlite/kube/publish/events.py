@@ -1,4 +1,4 @@
-"""Events of what was decided, written in the background: nobody waits for them, and they may be lost."""
+"""Events of what was decided, written in the background: nothing waits for them, and they may be lost."""
 
 from __future__ import annotations
 

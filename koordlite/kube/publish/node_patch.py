@@ -1,4 +1,4 @@
-"""Patches of a Node: only our keys, so that nobody else's writes are in the way."""
+"""Patches of a Node: only our keys, so that other writers are not in the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as a watch tells them: decoded one by one, so that a broken one harms nobody but itself."""
+"""Objects as a watch delivers them: decoded one by one, so that a broken one harms only itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reflector in a thread: the requests it asks for, made; what it holds, for everybody to read."""
+"""A reflector in a thread: the requests it asks for, made; what it holds, for others to read."""
 
 from __future__ import annotations
 

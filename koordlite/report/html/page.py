@@ -40,7 +40,7 @@ def join(*children: Child) -> Markup:
 
 
 def escape(text: object) -> Markup:
-    """`text` made harmless in element content and in quoted attributes, and where somebody prints the page."""
+    """`text` made harmless in element content and in quoted attributes, and where the page is printed."""
     return Markup(html.escape(printable.lines(str(text)), quote=True))
 
 

@@ -108,7 +108,7 @@ def barrier(
 
 
 def _untrusted(seen: Snapshot, config: EvictionSettings, capacity: int) -> Decision | None:
-    """Why nobody may be evicted on this picture: switched off, no node, or input that is missing or too old."""
+    """Why no pod may be evicted on this picture: switched off, no node, or input that is missing or too old."""
     if not seen.slo.threshold.enable:
         return Decision("evict", "hold", "Disabled")
     if seen.node is None or capacity <= 0:
@@ -154,7 +154,7 @@ def decisions(seen: Snapshot, config: EvictionSettings, past: Past, rules: Seque
 
 
 def _with_reach(rule: Rule, walk: Walk) -> Decision:
-    """What all candidates together would release, where that does not suffice and so nobody goes."""
+    """What all candidates together would release, where that does not suffice and so no pod goes."""
     assert rule.task is not None
     reach = walk.within_reach.get(rule.task.feature, {})
     return dataclasses.replace(rule.decision, evidence={**rule.decision.evidence, **amounts("reach", reach)})
@@ -260,7 +260,7 @@ SENTENCES = {
     "AlreadyLeaving": "already terminating; counted as released",
     "EvictionRefused": "the cluster refuses its eviction for now: {why}",
     "NextRound": "would be evicted, but this round is full; number {rank} of {candidates} candidates",
-    "GoalOutOfReach": "stays: all candidates of {feature} together release too little, so nobody is evicted",
+    "GoalOutOfReach": "stays: all candidates of {feature} together release too little, so no pod is evicted",
     "EnoughReleased": "stays: the candidates before it release enough; number {rank} of {candidates} candidates",
     "ReleasesNothing": "stays: it would release nothing that {feature} needs",
     "NoPodSample": "stays: its usage is unknown",
