@@ -84,12 +84,12 @@ def joined(pools: Iterable[Pool], nodes: Collection[int] | None = None) -> CPUSe
     return union(pool.cpuset for pool in pools if nodes is None or pool.node in nodes)
 
 
-def lifts_quota(status: ResourceStatus, *, enabled: bool) -> bool:
-    """Whether the CPU quota of a pod is lifted: it has CPUs of its own, and may use them whole.
+def lifts_quota(status: ResourceStatus, *, limit_milli: int | None, enabled: bool) -> bool:
+    """Whether the CPU quota of a pod is lifted: it has CPUs of its own, as many as its limit of `limit_milli` allows.
 
-    Source: Koordinator `UnsetPodCPUQuota`.
+    Source: Koordinator `UnsetPodCPUQuota`, which does not ask for the limit: more CPUs than that would break it.
     """
-    return enabled and bool(status.cpuset)
+    return enabled and bool(status.cpuset) and len(status.cpuset) * 1000 == limit_milli
 
 
 def promised(status: ResourceStatus, cpus: Iterable[CPU]) -> CPUSet:

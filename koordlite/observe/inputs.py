@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from koordlite.formulas import pools, reservation
+from koordlite.formulas import cpu_assignments, pools, reservation
 from koordlite.model import cpuset, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
@@ -49,6 +49,7 @@ class Inputs:
         self._reservation: nodes.Reservation | None = None
         self._system_qos = nodes.SystemQoS()
         self._notes = node_notes.NodeNotes()
+        self._assigned: Mapping[str, CPUSet] = {}
 
     def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
         """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339."""
@@ -56,6 +57,7 @@ class Inputs:
         this_node = self._read_node(view.node)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
         pods = self._unchanged.each("pods", view.pods, lambda obj: from_wire(obj, machine), given=machine)
+        pods = self._with_assignments(view, pods)
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
@@ -67,6 +69,7 @@ class Inputs:
             problems.append(_nothing_left(this_node, len(topology.cpus)))
         problems += [*(this_node.problems if this_node else ()), *config.problems]
         problems += [problem for p in pods for problem in p.problems]
+        problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])
         return Known(
             node=this_node,
             notes=self._notes,
@@ -77,6 +80,17 @@ class Inputs:
             kubelet=kubelet,
             problems=tuple(problems),
         )
+
+    def _with_assignments(self, view: ClusterView, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+        """The pods with the CPU assignments that hold; those that held before go first."""
+
+        def judged() -> tuple[Pod, ...]:
+            created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
+            found = cpu_assignments.judged(pods, before=self._assigned, created=created)
+            self._assigned = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
+            return found
+
+        return self._unchanged.of("assignments", (pods,), judged)
 
     def _read_annotations(self, notes: Mapping[str, str], owner: str, problems: list[Problem]) -> None:
         reservation_text, system_text = notes.get(keys.RESERVATION, ""), notes.get(keys.SYSTEM_QOS)
@@ -121,6 +135,16 @@ class Inputs:
             ),
         )
         return self._slo
+
+
+def _refused(pod: Pod) -> bool:
+    return bool(pod.resource_status.why)
+
+
+def _not_honoured(pod: Pod) -> Problem:
+    do = "let the scheduler assign CPUs; the pod runs in its shared pool"
+    status = pod.resource_status
+    return Problem(f"pod/{pod.key}", keys.RESOURCE_STATUS, str(status.refused)[:80], status.why, do)
 
 
 def _last_good(read: Callable[[], T], last: T, problems: list[Problem]) -> T:

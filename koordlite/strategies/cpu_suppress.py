@@ -85,7 +85,9 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     budget = Budget(budget_milli, _followed(seen, config, memory, budget_milli))
     if budget.followed_milli != budget.milli:
         evidence["followed_milli"] = budget.followed_milli
-    if seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
+    if not _allowed(seen):
+        yield _remembering(seen, memory, budget, _least(seen, evidence, budget))
+    elif seen.slo.threshold.cpu_suppress_policy == "cfsQuota":
         yield _remembering(seen, memory, budget, _by_quota(seen, evidence, budget))
         yield _full_set(seen, config, "PolicyIsQuota", {})
     else:
@@ -162,26 +164,37 @@ def _limit(
 
 def _by_cpuset(seen: Snapshot, config: Config, evidence: Evidence, budget: Budget) -> Decision:
     present = _held(seen, config)
-    forbidden = _forbidden(seen)
     cpus = usable_cpus.pod_cpus(seen)
     target = cpu_select.be_cpuset(
         count=suppress.cpu_target(budget_milli=budget.followed_milli, present=len(present), cpus=len(cpus)),
         cpus=cpus,
         lsr=cpuset.union(pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSR),
-        forbidden=forbidden,
+        forbidden=_forbidden(seen),
         held=present,
     )
     evidence = {**evidence, "present_cpus": len(present), "target_cpus": len(target), "cpuset": str(target)}
     quota = seen.cgroups[seen.layout.besteffort].quota_us
     quota = UNLIMITED if quota is None else quota
-    counts = (len(present), len(target) or len(present))
+    counts = (len(present), len(target))
     limit = _limit(seen, budget, cpus=counts, quotas_us=(quota, quota), by_quota=False)
-    if not target:
-        evidence["forbidden"] = str(forbidden)
-        return Decision("besteffort", "hold", "NoCPULeftForBestEffort", evidence, outcome=limit)
     verdict: Verdict = "shrink" if len(target) < len(present) else "grow" if len(target) > len(present) else "set"
     changes = _set_changes(seen, config, target)
     return Decision("besteffort", verdict if changes else "hold", "BECPUBudget", evidence, changes, outcome=limit)
+
+
+def _least(seen: NodeSnapshot, evidence: Evidence, budget: Budget) -> Decision:
+    """No CPU may be given to best effort, and an empty set is no set: it keeps its set, and almost no time on it."""
+    root = seen.cgroups[seen.layout.besteffort]
+    evidence = {**evidence, "forbidden": str(_forbidden(seen)), "cpuset": str(_usable(root))}
+    if root.quota_us is None:
+        return Decision("besteffort", "skip", "NoQuotaFile", evidence)
+    least, count = suppress.MIN_QUOTA_US, len(_usable(root))
+    limit = _limit(seen, budget, cpus=(count, count), quotas_us=(root.quota_us, least), by_quota=True)
+    evidence["quota_us"] = least
+    if root.quota_us == least:
+        return Decision("besteffort", "hold", "NoCPULeftForBestEffort", evidence, outcome=limit)
+    changes = (CgroupChange(seen.layout.besteffort, "cpu.quota", least), *_quotas_below(seen, least))
+    return Decision("besteffort", "shrink", "NoCPULeftForBestEffort", evidence, changes, outcome=limit)
 
 
 def _set_changes(seen: Snapshot, config: Config, target: CPUSet) -> tuple[CgroupChange, ...]:
@@ -373,7 +386,10 @@ SENTENCES = {
         "BE may use {budget_milli} cores, and a set cannot hold it to that: {cpuset} is the least it gets"
         "[; the limit follows {followed_milli}]; quota stays at {quota_us} per 100 ms"
     ),
-    "NoCPULeftForBestEffort": "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its present set",
+    "NoCPULeftForBestEffort": (
+        "no CPU is left for BE: {forbidden} are reserved or exclusive; BE keeps its set {cpuset} and gets the smallest "
+        "quota there, {quota_us} per 100 ms"
+    ),
     "NoMetricsReleased": "no usage data for {ageSeconds}, longer than {holdSeconds}; BE is released",
     "NoNodeReleased": "the Node object has been gone for {ageSeconds}, longer than {holdSeconds}; BE is released",
     "PolicyIsQuota": "the policy is cfsQuota, so BE may run on {cpuset}",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.formulas import host_place, pools, topology_diff
+from koordlite.formulas import cpu_assignments, host_place, pools, topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change
@@ -20,7 +20,7 @@ from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.pod.qos import KubeQoS, QoSClass
-from koordlite.model.pod.values import Pod
+from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
@@ -46,6 +46,9 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         place = seen.places.get(pod.uid)
         if pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _pod(seen, config, pod, place, ls_pools)
+        elif pod.active and pod.resource_status.why:
+            evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
+            yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
     yield from (_host(seen, app, ls_pools) for app in seen.slo.host_applications)
     yield from _left_by_hosts(seen)
 
@@ -78,44 +81,54 @@ def _text(entries: Iterable[pools.Pool]) -> str:
 
 
 def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
-    subject = f"pod/{pod.key}"
+    subject, status = f"pod/{pod.key}", pod.resource_status
+    on_reserved = status.cpuset & _kept(seen, pod) if status.cpuset else cpuset.EMPTY
+    status = cpu_assignments.without(status, on_reserved)
     wanted = pools.container_cpuset(
         qos=pod.raw_qos,
-        status=pod.resource_status,
+        status=status,
         best_effort_cgroup=False,
         ls_pools=ls_pools,
         be_pools=(),
         system_qos=seen.system_qos,
         kubelet_policy=seen.kubelet.cpu_manager_policy,
     )
-    quotas = tuple(_quotas(seen, config, pod, place))
+    quotas = tuple(_quotas(seen, config, pod, place, status))
     if wanted is None:
-        return _left_alone(seen, pod, place, quotas)
+        return _left_alone(seen, pod, place, quotas, _disputed(status))
     usable = wanted & usable_cpus.pod_cpuset(seen)
-    evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_overlap(seen, pod, wanted)}
+    evidence = {"qos": str(pod.qos_class), "cpuset": str(usable), **_disputed(status)}
+    if status.cpuset:
+        missing = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": on_reserved}
+        evidence |= {name: str(cpus) for name, cpus in missing.items() if cpus}
     if not usable:
         return Decision(subject, "refuse", "PinnedCPUsNotOnline", {**evidence, "promised": str(wanted)}, quotas)
     changes = (*_sets(seen, _groups(place), usable), *quotas)
-    reason = "PinnedCPUs" if pod.resource_status.cpuset else "SharedPool"
+    reason = "PinnedCPUs" if status.cpuset else "SharedPool"
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
-def _overlap(seen: Snapshot, pod: Pod, wanted: CPUSet) -> dict[str, str]:
-    """What speaks against a promise: CPUs the machine lacks, and CPUs that are kept for the system."""
-    if not pod.resource_status.cpuset:
-        return {}
-    problems = {"absent": wanted - usable_cpus.pod_cpuset(seen), "on_reserved": wanted & seen.reserved.cpus}
-    return {name: str(cpus) for name, cpus in problems.items() if cpus}
+def _kept(seen: Snapshot, pod: Pod) -> CPUSet:
+    """CPUs that no annotation can give the pod: those of the system, and those kubelet has given to other pods."""
+    return seen.reserved.cpus | seen.system_qos.exclusive_cpus | _of_others(seen, pod)
 
 
-def _left_alone(seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...]) -> Decision:
+def _disputed(status: ResourceStatus) -> dict[str, str]:
+    """What is said about an assignment that does not hold, on its own pod and on the one that has the CPUs."""
+    texts = {"refused": str(status.refused)[:200], "why": status.why, "also_named_by": ", ".join(status.rivals)}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _left_alone(
+    seen: Snapshot, pod: Pod, place: PodGroups, quotas: tuple[Change, ...], disputed: dict[str, str]
+) -> Decision:
     """Kubelet's static policy owns the set, or the rule leaves no CPU at all."""
     if seen.kubelet.cpu_manager_policy == "static":
         sets = (_given_back(seen, group, "cpuset.cpus") for group in _groups(place))
         changes = (*(_less(change, _of_others(seen, pod)) for change in sets if change), *quotas)
-        evidence = {"qos": str(pod.qos_class)}
+        evidence = {"qos": str(pod.qos_class), **disputed}
         return Decision(f"pod/{pod.key}", "release" if changes else "hold", "KubeletStaticPolicy", evidence, changes)
-    evidence = {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus)}
+    evidence = {"qos": str(pod.qos_class), "reserved": str(seen.reserved.cpus), **disputed}
     return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "EmptyPool", evidence, quotas)
 
 
@@ -135,9 +148,10 @@ def _inherits(seen: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
     return seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == wanted
 
 
-def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups) -> Iterator[Change]:
+def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
     """Lifted while the pod has CPUs of its own, given back when it has them no more."""
-    lifted = pools.lifts_quota(pod.resource_status, enabled=config.unset_pinned_quota)
+    limit_milli = cpu_assignments.cpu_limit_milli(pod) if status.cpuset else None
+    lifted = pools.lifts_quota(status, limit_milli=limit_milli, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):
         cgroup = seen.cgroups.get(group)
         if lifted and cgroup and cgroup.quota_us not in (None, UNLIMITED):
@@ -194,17 +208,22 @@ def _left_by_hosts(seen: Snapshot) -> Iterator[Decision]:
             yield Decision(f"host/{group}", "release", "HostLeftPool", {"cpuset": str(change.value)}, (change,))
 
 
+_DISPUTED = (
+    "[; the annotation's CPUs {refused} are not given: {why}]"
+    "[; {also_named_by} name some of these CPUs too and do not get them]"
+)
 SENTENCES = {
     "SharedPools": "LS pods share CPUs {ls_pool}, BE pods {be_pool}[; reserved {reserved}]",
     "PinnedCPUs": (
         "{qos} pod keeps its own CPUs {cpuset}[; {absent} were promised too but are not present]"
-        "[; {on_reserved} of them are reserved for the system]"
+        f"[; {{on_reserved}} were promised too but are kept for the system or other pods]{_DISPUTED}"
     ),
-    "SharedPool": "class {qos} runs in the shared pool {cpuset}",
+    "SharedPool": f"class {{qos}} runs in the shared pool {{cpuset}}{_DISPUTED}",
+    "AssignmentRefused": "the annotation's CPUs {refused} are not given to this {qos} pod: {why}",
     "HostClassHasNoPool": "only host applications of class LS run in the shared pool[; this one has class {qos}]",
     "NoHostGroup": "there is no cgroup {group} with CPUs to set",
     "HostLeftPool": "no LS host application runs there any more; its set goes back to {cpuset}",
     "PinnedCPUsNotOnline": "CPUs {promised} were promised, but none of them is online",
-    "KubeletStaticPolicy": "kubelet's static CPU policy places this {qos} pod",
-    "EmptyPool": "no CPU is left for class {qos}[: {reserved} are reserved]; its set stays",
+    "KubeletStaticPolicy": f"kubelet's static CPU policy places this {{qos}} pod{_DISPUTED}",
+    "EmptyPool": f"no CPU is left for class {{qos}}[: {{reserved}} are reserved]; its set stays{_DISPUTED}",
 }

@@ -14,7 +14,7 @@ def test_a_refused_document_is_shortened_in_the_log_and_whole_in_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = Emulated("small", tmp_path)
-    node.pod("web", "LSR", "1", status='{"cpuset":"2-3"}')
+    node.pod("web", "LSR", "1", request="2", status='{"cpuset":"2-3"}')
 
     def refuse(changes: object) -> None:
         raise PermissionError(13, "forbidden")

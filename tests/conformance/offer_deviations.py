@@ -90,6 +90,11 @@ DEVIATIONS = (
     ),
     Deviation(
         ("reportNodeTopology",),
+        topology_rules.unrequested,
+        "assignment-checked: a pod is assigned no more CPUs than it requests",
+    ),
+    Deviation(
+        ("reportNodeTopology",),
         topology_rules.finished_pod,
         "finished-pod-cpus: the CPUs of a pod that has finished are shared again",
     ),

@@ -42,6 +42,17 @@ def finished_pod(given: Any, wanted: Any, found: Any) -> bool:
     return not fewer and all(cpus <= ended for cpus in more.values()) and _equal_but(POOLS, wanted, found)
 
 
+def unrequested(given: Any, wanted: Any, found: Any) -> bool:
+    """Pods that request no CPU are assigned none: the pools have just those CPUs more."""
+    pods = given.get("pods") or []
+    theirs = _promised(pod for pod in pods if not (pod.get("spec") or {}).get("containers"))
+    more = {name: (_all(found[name]) - _all(wanted[name])) for name in POOLS if name in wanted}
+    fewer = any(_all(wanted[name]) - _all(found[name]) for name in more)
+    return (
+        any(more.values()) and not fewer and cpuset.union(more.values()) <= theirs and _equal_but(POOLS, wanted, found)
+    )
+
+
 def pinned_reservation(given: Any, wanted: Any, found: Any) -> bool:
     """Koordinator reserves CPUs that pods own or that are set apart; ours are as many, and none of those."""
     theirs, ours = _reserved(wanted), _reserved(found)

@@ -146,8 +146,10 @@ def test_promised_cpus(machine, status: ResourceStatus, cpus: str) -> None:
 
 @pytest.mark.parametrize(("status", "enabled", "lifted"), [(PROMISED, True, True), (PROMISED, False, False)])
 def test_the_quota_of_pinned_pods_is_lifted(status: ResourceStatus, enabled: bool, lifted: bool) -> None:
-    assert pools.lifts_quota(status, enabled=enabled) == lifted
-    assert not pools.lifts_quota(NUMA, enabled=enabled)
+    assert pools.lifts_quota(status, limit_milli=2000, enabled=enabled) == lifted
+    assert not pools.lifts_quota(NUMA, limit_milli=2000, enabled=enabled)
+    for other in (1999, 2001, 1000, None):
+        assert not pools.lifts_quota(status, limit_milli=other, enabled=enabled), "the set is not what the limit allows"
 
 
 SETS = some.frozensets(some.integers(0, 17), max_size=6).map(CPUSet)

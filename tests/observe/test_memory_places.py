@@ -16,7 +16,7 @@ STATUS = json.dumps({"cpuset": "2-3"})
 @pytest.mark.parametrize("shape", ["intel-2s-ht", "anolis"])
 def test_only_containers_with_a_promise_are_looked_at(tmp_path: Path, shape: str) -> None:
     node = Emulated(shape, tmp_path)
-    node.pod("pinned", "LSR", "1000m", status=STATUS)
+    node.pod("pinned", "LSR", "1000m", request="2", status=STATUS)
     node.pod("plain", "LS", "1000m")
     observer = Observer(node.host(), node.cluster, tasks_seconds=5.0)
     seen = observer.observe()

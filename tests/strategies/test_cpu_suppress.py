@@ -100,10 +100,15 @@ def test_a_set_that_holds_a_reserved_cpu_is_moved_even_when_its_size_is_right(bu
     assert decision.evidence["target_cpus"] == 4
 
 
-def test_no_cpu_left_holds_and_says_what_is_forbidden(build: Any) -> None:
-    (decision,) = decide(build.snapshot(system_qos=SystemQoS(CPUSet.parse("0-7"), exclusive=True)))
-    assert (decision.verdict, decision.reason, decision.changes) == ("hold", "NoCPULeftForBestEffort", ())
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+@pytest.mark.parametrize(("present", "verdict"), [(-1, "shrink"), (50_000, "shrink"), (2_000, "hold")])
+def test_no_cpu_left_means_the_smallest_quota(build: Any, policy: str, present: int, verdict: str) -> None:
+    everything = SystemQoS(CPUSet.parse("0-7"), exclusive=True)
+    groups, slo = build.best_effort(quota=present), build.suppression(cpu_suppress_policy=policy)
+    (decision,) = decide(build.snapshot(system_qos=everything, cgroups=groups, slo=slo))
+    assert (decision.verdict, decision.reason) == (verdict, "NoCPULeftForBestEffort")
     assert decision.evidence["forbidden"] == "0-7"
+    assert build.changes([decision]) == ({f"{BE}/cpu.quota": "2000"} if verdict == "shrink" else {})
 
 
 def test_an_absent_cpuset_file_is_not_written(build: Any) -> None:

@@ -16,7 +16,8 @@ from koordlite.model.picture.groups import Cgroup, Found
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.picture.published import Published
 from koordlite.model.pod.qos import QoSClass
-from koordlite.model.pod.values import ResourceStatus
+from koordlite.model.pod.values import ContainerInfo, ResourceStatus
+from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.strategies import cpuset_pools
 
@@ -38,7 +39,8 @@ def sets(build: Any, decision: Decision) -> dict[str, str]:
 
 def test_pinned_containers_go_on_their_cpus_and_lose_their_quota(build: Any) -> None:
     limited = {GROUP: build.cgroup(quota=200_000), f"{GROUP}/main": build.cgroup(quota=200_000)}
-    decision = decide(build, build.pod("p", "LSR", cpus="1,5"), groups=limited)["pod/ns/p"]
+    pod = build.pod("p", "LSR", cpus="1,5", containers=(ContainerInfo("main", "", True, {}, {"cpu": Quantity.of(2)}),))
+    decision = decide(build, pod, groups=limited)["pod/ns/p"]
     assert (decision.verdict, decision.reason) == ("set", "PinnedCPUs")
     assert build.changes([decision]) == {
         f"{GROUP}/main/cpuset.cpus": "1,5",
@@ -136,7 +138,7 @@ def test_ended_pods_are_passed_over(build: Any) -> None:
 def test_a_promise_that_does_not_hold_on_this_machine_is_told(build: Any) -> None:
     decision = decide(build, build.pod("p", "LSR", cpus="1,5,9"), reserved=ResolvedReservation(CPUSet([5])))["pod/ns/p"]
     assert (decision.evidence["absent"], decision.evidence["on_reserved"]) == ("9", "5")
-    assert decision.evidence["cpuset"] == "1,5"
+    assert decision.evidence["cpuset"] == "1", "a reserved CPU is no pod's"
 
 
 def test_one_that_holds_has_nothing_to_tell(build: Any) -> None:

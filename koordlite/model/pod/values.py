@@ -22,6 +22,12 @@ class ResourceStatus:
     numa_nodes: tuple[int, ...] = ()
     numa_cpu: bool = True
     """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
+    refused: CPUSet = EMPTY
+    """CPUs that the annotation names and the pod does not get (`formulas.cpu_assignments`)."""
+    why: str = ""
+    """Why not."""
+    rivals: tuple[str, ...] = ()
+    """`namespace/name` of pods that name some of these CPUs as well and do not get them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

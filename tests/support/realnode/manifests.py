@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from realnode.pods import RUNTIME, Pod
+from realnode.tree import parse_list
 
 NODE = "testnode"
 RESERVATION = "node.koordinator.sh/reservation"
@@ -61,7 +62,10 @@ class Manifests:
             "labels": {"koordinator.sh/qosClass": pod.koord_qos},
             "annotations": notes,
         }
-        amounts = {"requests": {"cpu": "100m", "memory": "16Mi"}} if pod.kube_qos != "BestEffort" else {}
+        cpu = str(len(parse_list(pod.pinned))) if pod.pinned else "100m"
+        asked = {"cpu": cpu, "memory": "16Mi"}
+        amounts = {"requests": asked} if pod.kube_qos != "BestEffort" else {}
+        amounts |= {"limits": asked} if pod.pinned else {}
         containers = [{"name": name, "image": "test", "resources": amounts} for name in pod.containers]
         statuses = [
             {"name": name, "containerID": f"{RUNTIME}://{pod.container_id(name)}", "state": {"running": {}}}

@@ -1,0 +1,83 @@
+"""Which CPU assignments hold: an annotation that contradicts its pod, or takes what another pod has, gives no CPUs.
+
+Koordinator's scheduler assigns CPUs to LSE and LSR pods, and never more than they request (`AllowUseCPUSet`); its
+agent follows whatever the annotation says. Anybody may write that annotation on his own pod, so the rule is asked again
+here. What holds already goes before what comes later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
+
+NOT_ITS_CLASS = "only pods of class LSE or LSR, and Guaranteed pods without a class, have CPUs of their own"
+KEPT = "they are reserved for the system, or given to other pods by kubelet"
+_MOST_RIVALS = 5
+
+
+def judged(pods: Sequence[Pod], *, before: Mapping[str, CPUSet], created: Mapping[str, str]) -> tuple[Pod, ...]:
+    """The pods, each with the assignment that holds: one of its own class and size, without CPUs of an older one.
+
+    `before` are the assignments that held at the last look, by pod uid: they go first, then the pods in the order they
+    were `created` (RFC 3339). A pod that nothing is said against stays the same object.
+    """
+    fresh = {pod.uid: _alone(pod) for pod in pods if pod.resource_status.cpuset}
+    holders: dict[int, str] = {}
+    rivals: dict[str, list[str]] = {}
+    for pod in sorted(fresh.values(), key=lambda pod: _age(pod, before, created)):
+        mine = pod.resource_status.cpuset
+        if not mine or pod.finished:
+            continue
+        others = {holders[cpu] for cpu in mine if cpu in holders}
+        if others:
+            names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
+            fresh[pod.uid] = _refused(pod, f"some of them belong to {names}, which had them before")
+            for uid in others:
+                rivals.setdefault(uid, []).append(pod.key)
+        else:
+            holders |= dict.fromkeys(mine.ids, pod.uid)
+    for uid, claimants in rivals.items():
+        status = dataclasses.replace(fresh[uid].resource_status, rivals=tuple(sorted(claimants)[:_MOST_RIVALS]))
+        fresh[uid] = dataclasses.replace(fresh[uid], resource_status=status)
+    return tuple(fresh.get(pod.uid, pod) for pod in pods)
+
+
+def without(status: ResourceStatus, kept: CPUSet) -> ResourceStatus:
+    """The assignment without the CPUs `kept` for others; one that has nothing else is refused."""
+    left = status.cpuset - kept
+    if left == status.cpuset:
+        return status
+    if left:
+        return dataclasses.replace(status, cpuset=left)
+    return dataclasses.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
+
+
+def cpu_limit_milli(pod: Pod) -> int | None:
+    """Sum of the CPU limits of the containers that stay, in millicores; None where one has none."""
+    limits = [container.limits.get("cpu") for container in pod.containers if not container.one_shot]
+    return sum(limit.milli for limit in limits if limit is not None) if limits and None not in limits else None
+
+
+def _alone(pod: Pod) -> Pod:
+    """The pod by itself: its class and its request."""
+    own = pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
+    if not own and not (pod.raw_qos is QoSClass.NONE and pod.kube_qos is KubeQoS.GUARANTEED):
+        return _refused(pod, NOT_ITS_CLASS)
+    size, request = len(pod.resource_status.cpuset), pod.request_milli("cpu")
+    if size > -(-request // 1000):
+        return _refused(pod, f"they are {size}, and the pod requests {request / 1000:g}")
+    return pod
+
+
+def _refused(pod: Pod, why: str) -> Pod:
+    status = pod.resource_status
+    status = dataclasses.replace(status, cpuset=EMPTY, refused=status.cpuset, why=why)
+    return dataclasses.replace(pod, resource_status=status)
+
+
+def _age(pod: Pod, before: Mapping[str, CPUSet], created: Mapping[str, str]) -> tuple[bool, str, str]:
+    return before.get(pod.uid) != pod.resource_status.cpuset, created.get(pod.uid, ""), pod.uid

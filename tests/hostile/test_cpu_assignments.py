@@ -1,0 +1,171 @@
+"""A tenant writes CPUs into the annotation of his pod: nobody else loses any, and the node keeps its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from emulated import Emulated
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from koordlite.formulas import cpu_assignments
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod, ResourceStatus
+from koordlite.model.quantity import Quantity
+
+KEY = "scheduling.koordinator.sh/resource-status"
+
+
+def pod(name: str, cpus: str | CPUSet, qos: str = "LSR", kube: str = "Guaranteed", cpu: float = 2, **more: str) -> Pod:
+    """A pod that says it was assigned `cpus`, and requests `cpu`."""
+    status = ResourceStatus(CPUSet.parse(cpus) if isinstance(cpus, str) else cpus)
+    requests = {"cpu": Quantity.parse(f"{int(cpu * 1000)}m")} if cpu else {}
+    names = {"namespace": "ns", "name": name, "uid": name, "raw_qos": QoSClass(qos), "kube_qos": KubeQoS(kube)}
+    return Pod(**names, requests=requests, resource_status=status, **more)  # type: ignore[arg-type]
+
+
+def judged(*pods: Pod, before: dict[str, str] | None = None, **created: str) -> dict[str, ResourceStatus]:
+    """The status of each pod by name."""
+    held = {uid: CPUSet.parse(text) for uid, text in (before or {}).items()}
+    return {each.name: each.resource_status for each in cpu_assignments.judged(pods, before=held, created=created)}
+
+
+@pytest.mark.parametrize(
+    ("qos", "kube", "cpu", "holds"),
+    [
+        pytest.param("LSR", "Guaranteed", 2, True, id="LSR"),
+        pytest.param("LSE", "Guaranteed", 2, True, id="LSE"),
+        pytest.param("LSR", "Burstable", 1.5, True, id="as many as the request, rounded up"),
+        pytest.param("", "Guaranteed", 2, True, id="no class, Guaranteed"),
+        pytest.param("", "Burstable", 2, False, id="no class, Burstable"),
+        pytest.param("", "BestEffort", 0, False, id="it requests nothing"),
+        pytest.param("LSE", "BestEffort", 0, False, id="LSE that requests nothing"),
+        pytest.param("LSR", "Guaranteed", 1, False, id="more than it requests"),
+        pytest.param("LS", "Guaranteed", 2, False, id="LS"),
+        pytest.param("BE", "Burstable", 2, False, id="BE"),
+        pytest.param("SYSTEM", "Guaranteed", 2, False, id="SYSTEM"),
+    ],
+)
+def test_an_assignment_holds_for_its_class_and_up_to_the_request(qos: str, kube: str, cpu: float, holds: bool) -> None:
+    status = judged(pod("p", "2-3", qos, kube, cpu))["p"]
+    assert (str(status.cpuset), str(status.refused)) == (("2-3", "") if holds else ("", "2-3"))
+    assert bool(status.why) is not holds
+
+
+def test_the_older_assignment_holds_and_both_pods_say_so() -> None:
+    found = judged(pod("a", "3-4"), pod("db", "2-3"), db="2026-01-01T00:00:00Z", a="2026-01-02T00:00:00Z")
+    assert (str(found["db"].cpuset), found["db"].rivals) == ("2-3", ("ns/a",))
+    assert (str(found["a"].cpuset), str(found["a"].refused)) == ("", "3-4")
+    assert "ns/db" in found["a"].why
+
+
+def test_an_older_pod_that_names_cpus_later_takes_none() -> None:
+    found = judged(
+        pod("old", "2-3"), pod("db", "2-3"), before={"db": "2-3"}, old="2026-01-01T00:00:00Z", db="2026-06-01"
+    )
+    assert (str(found["db"].cpuset), str(found["old"].cpuset)) == ("2-3", "")
+    moved = judged(pod("old", "2-3"), pod("db", "4-5"), before={"db": "4-5", "old": "0-1"})
+    assert (str(moved["db"].cpuset), str(moved["old"].cpuset)) == ("4-5", "2-3")
+
+
+def test_a_pod_that_has_finished_keeps_nobody_off_its_cpus() -> None:
+    found = judged(pod("done", "2-3", phase="Succeeded"), pod("p", "2-3"), done="2025")
+    assert str(found["p"].cpuset) == "2-3"
+
+
+PODS = some.lists(
+    some.tuples(
+        some.frozensets(some.integers(0, 7), max_size=8),
+        some.sampled_from(["LSE", "LSR", "LS", "BE", "SYSTEM", ""]),
+        some.sampled_from(["Guaranteed", "Burstable", "BestEffort"]),
+        some.sampled_from([0, 1, 1.5, 4, 8]),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PODS)
+def test_whatever_is_written_no_cpu_has_two_owners_and_nobody_gets_more_than_he_requests(
+    drawn: list[tuple[frozenset[int], str, str, float]],
+) -> None:
+    pods = [pod(f"p{n}", CPUSet(ids), qos, kube, cpu) for n, (ids, qos, kube, cpu) in enumerate(drawn)]
+    found = cpu_assignments.judged(pods, before={}, created={})
+    held = [cpu for each in found for cpu in each.resource_status.cpuset]
+    assert len(held) == len(set(held))
+    assert all(len(each.resource_status.cpuset) * 1000 < each.request_milli("cpu") + 1000 for each in found)
+
+
+# ── on the emulated node ──
+
+
+def pools(decisions: Iterable[Decision]) -> dict[str, object]:
+    """What the strategy of pools says about the shared ones."""
+    return dict(next(d for d in decisions if d.reason == "SharedPools").evidence)
+
+
+def test_a_pod_that_requests_nothing_takes_no_cpu_out_of_the_pools(tmp_path: Path) -> None:
+    node = Emulated("small", tmp_path)
+    node.pod("web", "LS", "500m")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        quiet = pools(node.ticks(agent, 2)[-1].decisions)
+        everything = json.dumps({"cpuset": f"0-{node.cpus - 2}"})
+        node.pod("evil", "LSE", "0", status=everything)
+        node.pod("evil-ls", "LS", "0", status=everything)
+        tick = node.ticks(agent, 3)[-1]
+        assert pools(tick.decisions) == quiet
+        evil = next(d for d in tick.decisions if d.subject == "pod/ns/evil" and "why" in d.evidence)
+        assert "requests 0.5" in str(evil.evidence["why"])
+        assert {p.object for p in tick.picture.problems if p.field == KEY} == {"pod/ns/evil", "pod/ns/evil-ls"}
+
+
+def test_suppression_does_not_switch_off_and_best_effort_stays_off_reserved_cpus(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.node(reservation='{"reservedCPUs":"0"}')
+    node.pod("batch", "BE", "64")
+    node.pod("web", "LS", "4", request="8")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 10)
+        limit = len(CPUSet.parse(node.best_effort_cpus()))
+        node.pod("evil", "LSE", "0", status=json.dumps({"cpuset": f"0-{node.cpus - 1}"}))
+        tick = node.ticks(agent, 5)[-1]
+        assert not [d for d in tick.decisions if d.reason == "NoCPULeftForBestEffort"]
+        cpus = CPUSet.parse(node.best_effort_cpus())
+        assert 0 not in cpus
+        assert abs(len(cpus) - limit) <= 2
+
+
+def test_the_cpus_of_an_lse_pod_are_not_taken_by_a_later_one(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("zdb", "LSE", "2", request="4", status='{"cpuset":"2-5"}')
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        node.ticks(agent, 2)
+        node.pod("evil", "LSE", "2", request="4", status='{"cpuset":"4-7"}')
+        tick = node.ticks(agent, 3)[-1]
+        found = {d.subject: d for d in tick.decisions if d.subject.startswith("pod/") and "cpuset" in d.evidence}
+        assert found["pod/ns/zdb"].evidence["cpuset"] == "2-5"
+        assert found["pod/ns/zdb"].evidence["also_named_by"] == "ns/evil"
+        assert found["pod/ns/evil"].reason == "SharedPool"
+        assert found["pod/ns/evil"].evidence["refused"] == "4-7"
+        assert not CPUSet.parse(str(found["pod/ns/evil"].evidence["cpuset"])) & CPUSet.parse("2-5")
+
+
+def test_reserved_cpus_are_no_pods(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.node(reservation='{"reservedCPUs":"0-1"}')
+    node.pod("some", "LSR", "2", request="2", status='{"cpuset":"1-2"}')
+    node.pod("all", "LSR", "2", request="2", status='{"cpuset":"0"}')
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 2)[-1]
+    found = {d.subject: d for d in tick.decisions if "cpuset" in d.evidence}
+    assert found["pod/ns/some"].evidence["cpuset"] == "2"
+    assert found["pod/ns/all"].reason == "SharedPool"
+    assert not CPUSet.parse(str(found["pod/ns/all"].evidence["cpuset"])) & CPUSet.parse("0-1")
