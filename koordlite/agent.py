@@ -1,4 +1,4 @@
-"""The loop: observe, decide, plan, apply, report. All it knows is in one picture, all it does is in one plan."""
+"""The loop: observe, decide, plan, apply, report. All it knows is in one picture; all it does is in one plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last net under a loop: a fault of our own costs one round, is reported, and ends the process only when it stays.
+"""The last safety net under a loop: a fault of ours costs one round, is reported, and ends the process if it stays.
 
 What is known to go wrong is answered where it goes wrong. This is only for what was not expected.
 """

@@ -1,4 +1,4 @@
-"""A round before its time: which rules it asks, what they may do, and up to where none is needed.
+"""An extra round between two ticks: which rules it asks, what they may do, and when none is needed.
 
 Only limits move, and only down. Growth, pods that came, and everything else wait for the tick, whose pace the steps and
 windows of the rules are made for.

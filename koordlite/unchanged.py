@@ -1,4 +1,4 @@
-"""What did not change stays the same object, and what was worked out of it is not worked out again.
+"""What did not change stays the same object, and what depends on it is not computed again.
 
 Two rules make one idea (docs/design.md, "What did not change"). A value that equals the last one is replaced by the
 last one. What was worked out of objects holds as long as these are the same objects: to see that costs nothing.

@@ -1,4 +1,4 @@
-"""The command `descheduler`. Heavy parts are imported by the command that needs them, so that --help is quick."""
+"""The command `descheduler`. Commands import heavy parts when they need them, so --help is quick."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The words both products share: immutable values that parse and print themselves. No I/O, no clock, no logging."""
+"""What both programs share: immutable values that parse and print themselves. No I/O, no clock, no logging."""

@@ -1,1 +1,1 @@
-"""A flight record judged again: with the settings of then, which must give the same, or with others."""
+"""A flight record judged again: with the recorded settings, which must give the same decisions, or with others."""
