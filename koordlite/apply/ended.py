@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from koordlite.apply import block
+from koordlite.changes.oom_score import OOMScoreFound
+from koordlite.changes.resctrl_tasks import TasksMoved
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound, TasksMoved
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from koordlite.apply import writer
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.host.journal.journal import ClusterEntry, NodeAnnotation, NodeResource, ZoneAmount
+from koordlite.changes.node_annotation import NodeAnnotation, NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResource, NodeResourceChange
+from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Cluster
+
+ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
 
 
 def found(change: Change, strategy: str, seen: Snapshot) -> Iterator[ClusterEntry]:

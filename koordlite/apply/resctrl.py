@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import resctrl_kin as kin
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
+from koordlite.changes.resctrl_group import GroupMade, ResctrlGroupChange
+from koordlite.changes.resctrl_mount import MountMade, ResctrlMountChange
 from koordlite.changes.resctrl_return import ResctrlReturn
 from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.resctrl_tasks import TasksChange
+from koordlite.changes.resctrl_tasks import TasksChange, TasksMoved
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.change import Change, ResctrlChange
 from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from koordlite.changes.resctrl_tasks import TasksMoved
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
-from koordlite.host.journal.journal import TasksMoved
 from koordlite.model.errors import KoordliteError
 
 _MOST_ANCESTORS = 8

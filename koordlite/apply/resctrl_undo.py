@@ -12,11 +12,14 @@ from functools import partial
 
 from koordlite.apply import resctrl_kin as kin
 from koordlite.changes import resctrl_tasks
+from koordlite.changes.resctrl_group import GroupMade
+from koordlite.changes.resctrl_mount import MountMade
 from koordlite.changes.resctrl_return import ResctrlReturn
+from koordlite.changes.resctrl_tasks import TasksMoved
 from koordlite.host import procfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.host.journal.journal import Entry, FileEntry, GroupMade, MountMade, TasksMoved
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.place import Place
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.resctrl.values import ROOT

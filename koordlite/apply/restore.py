@@ -12,20 +12,15 @@ from koordlite import plan
 from koordlite.apply import block, inherited, promises, resctrl_undo, system, writer
 from koordlite.apply.exclusive import ExclusiveCPUs
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.oom_score import OOMScoreFound
+from koordlite.changes.resctrl_group import GroupMade
+from koordlite.changes.resctrl_mount import MountMade
+from koordlite.changes.resctrl_tasks import TasksMoved
 from koordlite.host import sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.filesystem import vanished
-from koordlite.host.journal.journal import (
-    ClusterEntry,
-    Entry,
-    FileEntry,
-    GroupMade,
-    Journal,
-    MountMade,
-    OOMScoreFound,
-    TasksMoved,
-)
+from koordlite.host.journal.journal import Entry, FileEntry, Journal
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import KoordliteError
@@ -54,7 +49,7 @@ def restore(
     """
     entries = [entry for entry in journal.entries if not _stays(entry, staying)]
     held = ExclusiveCPUs.of(host, _given_away(cluster) if exclusive is None else exclusive)
-    promised = [e for e in entries if isinstance(e, ClusterEntry)]
+    promised = [e for e in entries if isinstance(e, promises.ClusterEntry)]
     steps = [
         *_cgroups(host, [e for e in entries if isinstance(e, FileEntry) and not _elsewhere(e)], held),
         *(writer.write(host, block.undo(e)) for e in entries if block.is_ours(e)),
@@ -136,8 +131,10 @@ def _found(entry: Entry) -> str:
             return "(unmounted)" if isinstance(entry, MountMade) else "(removed)"
         case TasksMoved(group=group):
             return group or "root group"
-        case _:
+        case _ if isinstance(entry, promises.ClusterEntry):
             return promises.describe(entry)
+        case _:
+            raise TypeError(f"{entry.place} has no value to put back")
 
 
 def _cgroups(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list[AppliedStep]:

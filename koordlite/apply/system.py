@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
-from koordlite.changes.oom_score import OOMScoreChange
+from koordlite.changes.oom_score import OOMScoreChange, OOMScoreFound
 from koordlite.changes.system_file import SystemFileChange
 from koordlite.formulas.system_settings import FEATURES
 from koordlite.host import procfs, system_files
 from koordlite.host.bundle import Host
-from koordlite.host.journal.journal import Entry, FileEntry, OOMScoreFound
+from koordlite.host.journal.journal import Entry, FileEntry
 from koordlite.model.picture.groups import Found
 from koordlite.model.place import Place
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from koordlite.model.change import Change
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 
 
@@ -23,6 +24,13 @@ def modules() -> tuple[ModuleType, ...]:
 def classes() -> frozenset[type[Change]]:
     """The class of each kind."""
     return frozenset(each for module in modules() for each in vars(module).values() if _is_kind(each, module))
+
+
+@functools.cache
+def entry_types() -> tuple[type[Entry], ...]:
+    """The forms that kinds have of their own for entries in the undo journal, by name."""
+    found = {each for module in modules() for each in vars(module).values() if _is_form(each, module)}
+    return tuple(sorted(found, key=lambda form: form.__name__))
 
 
 @functools.cache
@@ -51,3 +59,7 @@ def _read(text: str) -> Iterator[Place]:
 
 def _is_kind(each: object, module: ModuleType) -> bool:
     return isinstance(each, type) and issubclass(each, Change) and each.__module__ == module.__name__
+
+
+def _is_form(each: object, module: ModuleType) -> bool:
+    return isinstance(each, type) and issubclass(each, Entry) and each.__module__ == module.__name__

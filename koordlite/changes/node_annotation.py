@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from koordlite.model.change import NodeChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.wire.objects import NodeObject
@@ -52,3 +53,17 @@ class NodeAnnotationChange(NodeChange):
     def stands(self, node: NodeObject) -> bool:
         """Whether the Node has this text."""
         return (node.metadata.annotations or {}).get(self.key) == self.value
+
+
+class NodeAnnotation(Entry, frozen=True, kw_only=True, tag="nodeAnnotation"):
+    """An annotation of the Node before us; None when there was none."""
+
+    dies_with_boot: ClassVar[bool] = False
+    key: str
+    previous: str | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The place as `NodeAnnotationChange` names it."""
+        return PLACE.place(self.key)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from koordlite.model.change import NodeChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
@@ -62,3 +63,17 @@ class NodeResourceChange(NodeChange):
             return Quantity.parse(text) == Quantity.of(self.value)
         except ValueError:
             return False
+
+
+class NodeResource(Entry, frozen=True, kw_only=True, tag="nodeResource"):
+    """An extended resource of the Node before us; None when the Node had none."""
+
+    dies_with_boot: ClassVar[bool] = False
+    resource: str
+    previous: int | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The place as `NodeResourceChange` names it."""
+        return PLACE.place(self.resource)

@@ -7,6 +7,7 @@ import re
 from typing import ClassVar
 
 from koordlite.model.change import KernelChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
@@ -39,3 +40,18 @@ class OOMScoreChange(KernelChange):
     def describe(self) -> str:
         """The value in one line."""
         return str(self.value)
+
+
+class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
+    """The oom_score_adj of a process before us; `start_time` tells it from a later process of the same id."""
+
+    pid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/PID/stat."""
+    value: int
+    strategy: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The place as `OOMScoreChange` names it."""
+        return PLACE.place(str(self.pid), str(self.start_time))

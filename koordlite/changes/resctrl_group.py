@@ -7,6 +7,7 @@ import re
 from typing import ClassVar
 
 from koordlite.model.change import ResctrlChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 from koordlite.resctrl.values import MON_GROUPS
 
@@ -38,3 +39,29 @@ class ResctrlGroupChange(ResctrlChange):
     def describe(self) -> str:
         """The value in one line."""
         return "made"
+
+
+class GroupMade(Entry, frozen=True, kw_only=True, tag="group"):
+    """A resctrl group that was not there before us; undone by removing it."""
+
+    group: str
+
+    @property
+    def strategy(self) -> str:
+        """One strategy alone programs resctrl."""
+        return "resctrl"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of resctrl."""
+        return (below_root(self.group),)
+
+    @property
+    def place(self) -> Place:
+        """The place as `ResctrlGroupChange` names it."""
+        return PLACE.place(self.group)
+
+
+def below_root(group: str) -> str:
+    """The group without the empty name of the root group: `/mon_groups/NAME` monitors the root."""
+    return group.removeprefix(f"{MON_GROUPS}")

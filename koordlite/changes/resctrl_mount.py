@@ -7,6 +7,7 @@ import re
 from typing import ClassVar
 
 from koordlite.model.change import ResctrlChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
@@ -33,3 +34,19 @@ class ResctrlMountChange(ResctrlChange):
     def describe(self) -> str:
         """The value in one line."""
         return "mounted"
+
+
+class MountMade(Entry, frozen=True, kw_only=True, tag="mount"):
+    """resctrl was not mounted before us; undone by unmounting it."""
+
+    point: str
+
+    @property
+    def strategy(self) -> str:
+        """One strategy alone programs resctrl."""
+        return "resctrl"
+
+    @property
+    def place(self) -> Place:
+        """The place as `ResctrlMountChange` names it."""
+        return PLACE.place()

@@ -6,8 +6,9 @@ import dataclasses
 import re
 from typing import ClassVar
 
-from koordlite.changes.resctrl_group import NAME
+from koordlite.changes.resctrl_group import NAME, below_root
 from koordlite.model.change import ResctrlChange
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 
 PLACE = PlaceKind(
@@ -49,3 +50,30 @@ class TasksChange(ResctrlChange):
     def describe(self) -> str:
         """The value in one line."""
         return f"{len(self.tids)} threads"
+
+
+class TasksMoved(Entry, frozen=True, kw_only=True, tag="task"):
+    """A thread and the resctrl group it was in; `start_time` tells it from a later thread of the same id."""
+
+    tid: int
+    start_time: int
+    """Ticks after boot, column 22 of /proc/TID/stat."""
+    group: str
+    """Where it was found; empty is the root group."""
+    into: str = ""
+    """Where we put it. A thread that another program has moved since is not put back."""
+
+    @property
+    def strategy(self) -> str:
+        """One strategy alone programs resctrl."""
+        return "resctrl"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of resctrl."""
+        return (below_root(self.group), below_root(self.into))
+
+    @property
+    def place(self) -> Place:
+        """One place a thread: threads of one group may have come from several."""
+        return THREAD.place(self.into, str(self.tid), str(self.start_time))

@@ -9,6 +9,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from koordlite.model.change import TopologyPart
+from koordlite.model.entry import Entry
 from koordlite.model.place import Place, PlaceKind
 from koordlite.model.wire.objects import NRTObject, Zone, ZoneResource
 
@@ -55,3 +56,18 @@ class ZoneResourceChange(TopologyPart):
         kept = [resource for resource in zone.resources or () if resource.name != self.resource]
         resources = sorted([*kept, *filter(None, [self.value])], key=lambda resource: resource.name)
         return structs.replace(zone, resources=tuple(resources))
+
+
+class ZoneAmount(Entry, frozen=True, kw_only=True, tag="zoneResource"):
+    """A resource of a zone of the node's NodeResourceTopology before us; None when the zone had none."""
+
+    dies_with_boot: ClassVar[bool] = False
+    zone: str
+    resource: str
+    previous: ZoneResource | None
+    strategy: str = ""
+
+    @property
+    def place(self) -> Place:
+        """The place as `ZoneResourceChange` names it."""
+        return PLACE.place(self.zone, self.resource)

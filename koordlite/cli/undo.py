@@ -16,7 +16,7 @@ from koordlite.host import bundle, procfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.host.journal import journal
-from koordlite.host.journal.journal import ClusterEntry, Journal
+from koordlite.host.journal.journal import Journal
 from koordlite.kube.kubelet import configz
 from koordlite.model import printable
 from koordlite.model.errors import ConfigError, InputError, Problem
@@ -63,7 +63,7 @@ def undo(args: argparse.Namespace) -> int:
         )
     print(printable.lines(f"{sum(step.ok for step in steps)} of {len(steps)} places restored"))
     tried = {step.place for step in steps}
-    left = sum(entry.place not in tried for entry in held.entries if isinstance(entry, ClusterEntry))
+    left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
     if left:
         print(
             printable.lines(

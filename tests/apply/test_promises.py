@@ -11,11 +11,10 @@ from emulated import Emulated
 from koordlite import apply, plan
 from koordlite.apply import Applier
 from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.node_annotation import NodeAnnotation, NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResource, NodeResourceChange
+from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
 from koordlite.changes.zones import ZonesChange
-from koordlite.host.journal.journal import NodeAnnotation, NodeResource, ZoneAmount
 from koordlite.model.change import Change, ClusterChange, NodeChange
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.run_state import RunState

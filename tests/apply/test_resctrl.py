@@ -11,8 +11,9 @@ from emulated import BOOT
 from resctrlnode import ROOT, EmulatedMounts, Node, Within
 
 from koordlite.apply import resctrl_undo
+from koordlite.changes.resctrl_tasks import TasksMoved
 from koordlite.host import bundle, procfs
-from koordlite.host.journal.journal import Journal, TasksMoved
+from koordlite.host.journal.journal import Journal
 
 
 @pytest.fixture

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from koordlite import cli
+from koordlite.changes.node_resource import NodeResource
 from koordlite.cli import machine as machines
 from koordlite.cli import times
-from koordlite.host.journal.journal import Journal, NodeResource
+from koordlite.host.journal.journal import Journal
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node
 from koordlite.model.quantity import Quantity

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import operator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from koordlite import changes
-from koordlite.changes import (
-    cgroup,
-    node_annotation,
-    node_resource,
-    oom_score,
-    resctrl_group,
-    resctrl_mount,
-    resctrl_tasks,
-    zone_resource,
-)
+from koordlite.changes import cgroup, resctrl_group
 from koordlite.host import beneath, state_folder
+from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.place import Place
-from koordlite.model.wire.objects import ZoneResource
 
 NAME = "journal.json"
 _VERSION = 1
+_RESCTRL = "resctrl/"
 
 
-class FileEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="file"):
+class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
     """A kernel file and the bytes found in it. For one resource of a schemata file, the line of that resource."""
 
     path: str
@@ -52,6 +46,13 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
         return self.text.encode("latin-1")
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """A cgroup, or a group of resctrl."""
+        if self.group.startswith(_RESCTRL):
+            return (resctrl_group.below_root(self.group.removeprefix(_RESCTRL)),)
+        return (self.group.removeprefix("io:"),)
+
+    @property
     def place(self) -> Place:
         """The place as `CgroupChange` and `SchemataChange` name it."""
         try:
@@ -61,110 +62,17 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
             return cgroup.PLACE.place(self.group, self.field)
 
 
-class GroupMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="group"):
-    """A resctrl group that was not there before us; undone by removing it."""
-
-    group: str
-
-    @property
-    def place(self) -> Place:
-        """The place as `ResctrlGroupChange` names it."""
-        return resctrl_group.PLACE.place(self.group)
-
-
-class TasksMoved(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="task"):
-    """A thread and the resctrl group it was in; `start_time` tells it from a later thread of the same id."""
-
-    tid: int
-    start_time: int
-    """Ticks after boot, column 22 of /proc/TID/stat."""
-    group: str
-    """Where it was found; empty is the root group."""
-    into: str = ""
-    """Where we put it. A thread that another program has moved since is not put back."""
-
-    @property
-    def place(self) -> Place:
-        """One place a thread: threads of one group may have come from several."""
-        return resctrl_tasks.THREAD.place(self.into, str(self.tid), str(self.start_time))
-
-
-class MountMade(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="mount"):
-    """resctrl was not mounted before us; undone by unmounting it."""
-
-    point: str
-
-    @property
-    def place(self) -> Place:
-        """The place as `ResctrlMountChange` names it."""
-        return resctrl_mount.PLACE.place()
-
-
-class OOMScoreFound(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="oomScore"):
-    """The oom_score_adj of a process before us; `start_time` tells it from a later process of the same id."""
-
-    pid: int
-    start_time: int
-    """Ticks after boot, column 22 of /proc/PID/stat."""
-    value: int
-    strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The place as `OOMScoreChange` names it."""
-        return oom_score.PLACE.place(str(self.pid), str(self.start_time))
-
-
-class NodeResource(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeResource"):
-    """An extended resource of the Node before us; None when the Node had none."""
-
-    resource: str
-    previous: int | None
-    strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The place as `NodeResourceChange` names it."""
-        return node_resource.PLACE.place(self.resource)
-
-
-class NodeAnnotation(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="nodeAnnotation"):
-    """An annotation of the Node before us; None when there was none."""
-
-    key: str
-    previous: str | None
-    strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The place as `NodeAnnotationChange` names it."""
-        return node_annotation.PLACE.place(self.key)
-
-
-class ZoneAmount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="zoneResource"):
-    """A resource of a zone of the node's NodeResourceTopology before us; None when the zone had none."""
-
-    zone: str
-    resource: str
-    previous: ZoneResource | None
-    strategy: str = ""
-
-    @property
-    def place(self) -> Place:
-        """The place as `ZoneResourceChange` names it."""
-        return zone_resource.PLACE.place(self.zone, self.resource)
-
-
-ClusterEntry = NodeResource | NodeAnnotation | ZoneAmount
-"""What a cluster has to take back."""
-Entry = FileEntry | GroupMade | TasksMoved | MountMade | OOMScoreFound | ClusterEntry
-_DIES_WITH_BOOT = (FileEntry, GroupMade, TasksMoved, MountMade, OOMScoreFound)
-
-
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     boot_id: str
     entries: tuple[Entry, ...]
+
+
+@functools.cache
+def _decoder(forms: tuple[type[Entry], ...]) -> msgspec.json.Decoder[Any]:
+    """Of a file with entries of these forms; the tag says which."""
+    entries = tuple[functools.reduce(operator.or_, forms), ...]  # type: ignore[misc, valid-type]
+    return msgspec.json.Decoder(msgspec.defstruct("Journal", [("entries", entries)], bases=(_Content,)))
 
 
 def load(path: Path, boot_id: str) -> tuple[Entry, ...]:
@@ -175,7 +83,7 @@ def load(path: Path, boot_id: str) -> tuple[Entry, ...]:
     content = _content(path)
     if content is None or content.boot_id == boot_id:
         return content.entries if content else ()
-    return tuple(entry for entry in content.entries if not isinstance(entry, _DIES_WITH_BOOT))
+    return tuple(entry for entry in content.entries if not entry.dies_with_boot)
 
 
 def boot_of(path: Path) -> str:
@@ -186,7 +94,7 @@ def boot_of(path: Path) -> str:
 
 def _content(path: Path) -> _Content | None:
     try:
-        content = msgspec.json.decode(state_folder.read(path), type=_Content)
+        content: _Content = _decoder((FileEntry, *changes.entry_types())).decode(state_folder.read(path))
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -202,27 +110,12 @@ def _content(path: Path) -> _Content | None:
 def _check(path: Path, entry: Entry) -> None:
     """What we write names nothing outside of its root. A journal that does was not written by us."""
     try:
-        for group in _groups(entry):
+        for group in entry.groups:
             beneath.group(group)
         if isinstance(entry, FileEntry):
             beneath.absolute(entry.path)
     except ValueError as error:
         raise JournalError(f"the undo journal {path} was not written by this program: {error}; {_HELP}") from error
-
-
-def _groups(entry: Entry) -> Iterator[str]:
-    """Groups the entry names, below their root; a monitoring group of resctrl's root has no group before it."""
-    match entry:
-        case FileEntry(group=group):
-            yield group.removeprefix("io:") if not group.startswith("resctrl/") else _resctrl(group[len("resctrl/") :])
-        case GroupMade(group=group):
-            yield _resctrl(group)
-        case TasksMoved(group=group, into=into):
-            yield from map(_resctrl, (group, into))
-
-
-def _resctrl(group: str) -> str:
-    return group.removeprefix("/mon_groups/")
 
 
 def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:

@@ -13,37 +13,13 @@ from pathlib import Path
 from types import TracebackType
 
 from koordlite.host.journal import file
-from koordlite.host.journal.file import (
-    ClusterEntry,
-    Entry,
-    FileEntry,
-    GroupMade,
-    MountMade,
-    NodeAnnotation,
-    NodeResource,
-    OOMScoreFound,
-    TasksMoved,
-    ZoneAmount,
-)
+from koordlite.host.journal.file import FileEntry
 from koordlite.host.journal.lock import Lock
+from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.place import Place
 
-__all__ = [
-    "ClusterEntry",
-    "Entry",
-    "FileEntry",
-    "GroupMade",
-    "Journal",
-    "MountMade",
-    "NodeAnnotation",
-    "NodeResource",
-    "OOMScoreFound",
-    "TasksMoved",
-    "ZoneAmount",
-    "is_emulated",
-    "read",
-]
+__all__ = ["Entry", "FileEntry", "Journal", "is_emulated", "read"]
 
 _VERSION_OF_A_NAME = 5
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

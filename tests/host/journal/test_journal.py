@@ -17,22 +17,15 @@ from hypothesis import strategies as some
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.node_annotation import NodeAnnotation, NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResource, NodeResourceChange
+from koordlite.changes.resctrl_group import GroupMade, ResctrlGroupChange
 from koordlite.changes.resctrl_schemata import SchemataChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes.resctrl_tasks import TasksMoved
+from koordlite.changes.zone_resource import ZoneAmount, ZoneResourceChange
 from koordlite.host import state_folder
 from koordlite.host.journal import file, journal
-from koordlite.host.journal.journal import (
-    FileEntry,
-    GroupMade,
-    Journal,
-    NodeAnnotation,
-    NodeResource,
-    TasksMoved,
-    ZoneAmount,
-)
+from koordlite.host.journal.journal import FileEntry, Journal
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import JournalError
 from koordlite.model.wire.objects import ZoneResource
@@ -174,7 +167,8 @@ def test_reading_needs_no_lock(tmp_path: Path) -> None:
 
 _AGENT = """
 import os, sys
-from koordlite.host.journal.journal import GroupMade, Journal
+from koordlite.changes.resctrl_group import GroupMade
+from koordlite.host.journal.journal import Journal
 held = Journal.open(sys.argv[1], boot_id="boot-1")
 held.record([GroupMade(group="BE")])
 print("ready", flush=True)
