@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import cast, get_args
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from koordlite.apply import block, ended, inherited, promises, resctrl, resctrl_undo, system, writer
+from koordlite.apply import ended, inherited, kinds, writer
 from koordlite.apply.evictions import Evictions
 from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.kind import Work
 from koordlite.apply.restore import restore
 from koordlite.apply.troubles import Troubles
-from koordlite.changes import cgroup, undo_journal
-from koordlite.changes.block_device import BlockChange
-from koordlite.changes.cgroup import CgroupChange
-from koordlite.changes.eviction import EvictPod
-from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.changes.oom_score import OOMScoreChange
-from koordlite.changes.resctrl_group import ResctrlGroupChange
-from koordlite.changes.resctrl_mount import ResctrlMountChange
-from koordlite.changes.resctrl_return import ResctrlReturn
-from koordlite.changes.system_file import SystemFileChange
-from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.changes import undo_journal
 from koordlite.host.bundle import Host
-from koordlite.host.cgroups.filesystem import Cgroups
-from koordlite.host.journal.journal import Entry, FileEntry, Journal
-from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.change import Change, ClusterChange, NodeChange, ResctrlChange
+from koordlite.host.journal.journal import Journal
+from koordlite.model.change import Change
+from koordlite.model.entry import Entry
 from koordlite.model.errors import JournalError
 from koordlite.model.picture.groups import Found
 from koordlite.model.picture.run_state import RunState
@@ -86,7 +75,7 @@ class Applier:
     def found(self) -> Mapping[Place, Found]:
         """What stood in cgroup files before us, by place."""
         if self._decoded[0] != self._journal.entries:
-            self._decoded = self._journal.entries, dict(_found_values(self._journal.entries, self._host.cgroups))
+            self._decoded = self._journal.entries, self._values_before()
         return self._decoded[1]
 
     def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
@@ -96,41 +85,39 @@ class Applier:
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is reported and does not stop the others; JournalError stops them
         all."""
-        due = self._due(plan, seen)
-        made = resctrl.about_to_be_made(self._host, due)
-        unread: dict[Place, AppliedStep] = {}
-        entries: list[Entry] = []
-        for change in due:
-            try:
-                entries += self._entries(change, plan.owners.get(change.place, ""), made, seen)
-            except (OSError, ValueError) as error:
-                # What cannot be read could not be put back, so it is not written either.
-                unread[change.place] = AppliedStep(change.place, change.describe(), False, writer.words(error))
-        moved = {c.group for c in due if isinstance(c, CgroupChange) and c.field == inherited.FIELD}
-        entries += inherited.left_behind(self._host, moved, seen, self._journal.by_place, self._lately)
+        work = Work(
+            self._host,
+            self._cluster,
+            self._journal,
+            seen,
+            self._foreign,
+            self._lately,
+            self.evictions,
+            ChainMap({}, dict(self._journal.by_place)),
+        )
+        due = self._due(plan, work)
+        entries, unread = _noted(due, plan, work)
         self._record(entries, seen)
-        able = [c for c in due if c.place not in unread]
-        done: list[AppliedStep] = []
-        for change in (c for c in able if not isinstance(c, ClusterChange | EvictPod)):
-            done.append(resctrl.without_group(change, done) or self._write(change))
-        done += self._let_go(able, done)
-        published = self._publish([c for c in able if isinstance(c, ClusterChange)], seen)
-        asked = self.evictions.take((c for c in able if isinstance(c, EvictPod)), time=seen.time)
-        steps = (*unread.values(), *done, *published, *asked)
+        able = [change for change in due if change.place not in unread]
+        for kind, run in kinds.runs(able):
+            for step in kind.carry_out(run, work):
+                work.done.append(step)
+        amounts = {change.place for change in able if kinds.of(change).is_amount}
+        self.last_sync |= {step.place: seen.time for step in work.done if step.ok and step.place in amounts}
+        steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
         self.troubles.note(steps)
         return steps
 
-    def _due(self, plan: Plan, seen: Snapshot) -> list[Change]:
-        """What does not stand already and nobody fights over. What a strategy tells of the Node waits together: an
-        annotation that follows an amount would else be written on its own at each tick of a fight."""
-        fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, seen.time)}
-        waiting = {plan.owners.get(c.place, "") for c in plan.steps if isinstance(c, NodeChange) and c.place in fought}
+    def _due(self, plan: Plan, work: Work) -> list[Change]:
+        """What does not stand already and nobody fights over."""
+        fought = {c.place for c in plan.steps if self._foreign.keep_off(c.place, work.seen.time)}
+        waiting = {plan.owners.get(c.place, "") for c in plan.steps if c.all_or_none and c.place in fought}
         return [
             c
             for c in plan.steps
             if c.place not in fought
-            and not (isinstance(c, NodeChange) and plan.owners.get(c.place) in waiting)
-            and not self._stands(c, seen)
+            and not (c.all_or_none and plan.owners.get(c.place) in waiting)
+            and not kinds.of(c).stands(c, work)
         ]
 
     def release(self, *, staying: Collection[str] = ()) -> tuple[AppliedStep, ...]:
@@ -160,118 +147,39 @@ class Applier:
             self._journal.record(entries, gone=gone)
             self._lately.keep(self._journal.places)
 
-    def _let_go(self, able: list[Change], done: list[AppliedStep]) -> list[AppliedStep]:
+    def _let_go(self, able: Sequence[Change], done: Sequence[AppliedStep]) -> list[AppliedStep]:
         """What is not ours any more leaves the journal.
 
         One that cannot be written lists it still, and it would be put back once more: no reason to stop the rest.
         """
+        steps = {step.place: step for step in done}
+        # What stands as found is not ours any more: what others make of it now is not ours to undo.
+        given_back = {c.place for c in able if c.gives_back and steps[c.place].ok}
+        disowned = {c.place for c in able if kinds.of(c).is_disowned(steps[c.place])}
+        self._keep_no_watch(given_back)
         try:
-            self._give_back([c for c in able if getattr(c, "gives_back", False)], done)
-            self._disown([c for c in able if isinstance(c, ResctrlGroupChange | ResctrlMountChange)], done)
+            self._journal.forget(given_back | disowned)
         except JournalError as error:
             return [AppliedStep(undo_journal.PLACE.place(), "without what was given back", False, str(error))]
         return []
 
-    def _give_back(self, changes: list[Change], done: list[AppliedStep]) -> None:
-        """What stands as found is not ours any more: what others make of it now is not ours to undo."""
-        refused = {step.place for step in done if not step.ok}
-        places = {change.place for change in changes} - refused
-        self._keep_no_watch(places)
-        self._journal.forget(places)
+    def _values_before(self) -> dict[Place, Found]:
+        values = ((e.place, kinds.of_entry(e).value_before(e, self._host)) for e in self._journal.entries)
+        return {place: value for place, value in values if value is not None}
 
-    def _disown(self, made: list[ResctrlGroupChange | ResctrlMountChange], done: list[AppliedStep]) -> None:
-        """What the kernel did not let us make is not ours: whoever makes such a group, or mounts, later keeps it."""
-        refused = {step.place for step in done if not step.ok or step.value == resctrl.THERE}
-        self._journal.forget({change.place for change in made} & refused)
 
-    def _return(self, change: ResctrlReturn) -> AppliedStep:
-        """What is undone leaves the journal: from then on the group is not ours."""
-        steps = resctrl_undo.undo(self._host, resctrl_undo.of_group(change, self._journal.entries), writer.words)
-        refused = [step for step in steps if not step.ok]
-        error = refused[0].error if refused else ""
+def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], dict[Place, AppliedStep]]:
+    """Entries for what stands where we are about to write, and the steps that are not taken: what cannot be read could
+    not be put back, so it is not written either."""
+    entries: list[Entry] = []
+    unread: dict[Place, AppliedStep] = {}
+    for change in due:
         try:
-            self._journal.forget({step.place for step in steps} - {step.place for step in refused})
-        except JournalError as unwritten:
-            error = error or str(unwritten)
-        return AppliedStep(change.place, change.describe(), not error, error)
-
-    def _write(self, change: Change) -> AppliedStep:
-        if isinstance(change, ResctrlReturn):
-            return self._return(change)
-        if isinstance(change, CgroupChange | BlockChange) and change.place not in self._journal.places:
-            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
-            return AppliedStep(change.place, writer.GONE)
-        if isinstance(change, BlockChange):
-            change = block.with_value(change, self._journal.by_place)
-        step = writer.write(self._host, change)
-        if isinstance(change, BlockChange) and step.ok:
-            self._foreign.wrote(change)
-        if isinstance(change, CgroupChange) and step.value == writer.GONE:
-            self._foreign.forget(change.place)
-        elif isinstance(change, CgroupChange) and step.ok:
-            value = self._host.cgroups.settled(change.field, change.value)
-            self._lately.wrote(change)
-            self._foreign.wrote(dataclasses.replace(change, value=value))
-        return step
-
-    def _entries(self, change: Change, strategy: str, made: set[str], seen: Snapshot) -> Iterator[Entry]:
-        """What stands where we are about to write for the first time; `made` are resctrl groups about to be made."""
-        if isinstance(change, ResctrlChange):
-            yield from resctrl.found(self._host, change, strategy, made=made, journal=self._journal.by_place)
-        elif isinstance(change, ClusterChange):
-            yield from promises.found(change, strategy, seen)
-        elif change.place not in self._journal.places and isinstance(change, BlockChange):
-            yield from block.entries(self._host, change, strategy)
-        elif change.place not in self._journal.places and isinstance(change, SystemFileChange | OOMScoreChange):
-            yield from system.entries(self._host, change, strategy)
-        elif change.place not in self._journal.places:
-            yield from self._found(change, strategy)
-
-    def _found(self, change: Change, strategy: str) -> Iterator[Entry]:
-        match change:
-            case CgroupChange(group, field, value):
-                yield from self._file(group, field, strategy)
-                if (
-                    field == "cpu.idle"
-                    and value
-                    and cgroup.PLACE.place(group, "cpu.shares") not in self._journal.places
-                ):
-                    # An idle group loses its shares, and does not get them back when it stops being idle.
-                    yield from self._file(group, "cpu.shares", strategy)
-
-    def _file(self, group: str, field: CgroupField, strategy: str) -> Iterator[FileEntry]:
-        raw = self._host.cgroups.read_present(group, field)
-        if raw is None:
-            return
-        if field == inherited.FIELD:
-            raw = inherited.found_before_us(self._host, group, raw, self._journal.by_place, self._lately)
-        self._host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
-        path, wall = self._host.cgroups.path(group, field), self._host.clock.wall()
-        yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
-
-    def _stands(self, change: Change, seen: Snapshot) -> bool:
-        cgroup = seen.cgroups.get(change.group) if isinstance(change, CgroupChange) else None
-        return isinstance(change, CgroupChange) and cgroup is not None and writer.stands(self._host, change, cgroup)
-
-    def _publish(self, changes: list[ClusterChange], seen: Snapshot) -> list[AppliedStep]:
-        started = self._host.clock.monotonic()
-        errors = promises.publish(self._cluster, changes)
-        self.last_sync |= {
-            c.place: seen.time
-            for c in changes
-            if isinstance(c, NodeResourceChange | ZoneResourceChange) and c.place not in errors
-        }
-        for change in (c for c in changes if isinstance(c, NodeChange)):
-            self._foreign.unsure(change.place) if change.place in errors else self._foreign.wrote(change)
-        seconds = self._host.clock.monotonic() - started
-        found = [(c, errors.get(c.place, "")) for c in changes]
-        return [AppliedStep(c.place, c.describe(), not error, error, seconds) for c, error in found]
-
-
-def _found_values(entries: Sequence[Entry], cgroups: Cgroups) -> Iterator[tuple[Place, Found]]:
-    """The values of cgroup files and kernel settings among the entries, with the strategy that wrote first."""
-    for entry in entries:
-        if isinstance(entry, FileEntry) and entry.field in get_args(CgroupField):
-            value = cgroups.decode(cast(CgroupField, entry.field), entry.raw)
-            yield entry.place, Found(value, entry.strategy)
-    yield from system.found_values(entries)
+            for entry in kinds.of(change).found(change, plan.owners.get(change.place, ""), work):
+                entries.append(entry)
+                work.noted.setdefault(entry.place, entry)
+        except (OSError, ValueError) as error:
+            unread[change.place] = AppliedStep(change.place, change.describe(), False, writer.words(error))
+    for kind, changes in kinds.by_kind(due).items():
+        entries += kind.found_besides(changes, work)
+    return entries, unread

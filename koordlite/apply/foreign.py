@@ -8,13 +8,9 @@ correction, so that two controllers never fight faster than that.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 
-from koordlite.changes.block_device import BlockChange
-from koordlite.changes.cgroup import CgroupChange, present
-from koordlite.formulas import blkio
-from koordlite.model.change import NodeChange
-from koordlite.model.picture.groups import Cgroup
+from koordlite.model.change import Change, Standing
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import ForeignWrite
@@ -33,77 +29,48 @@ class _Fight:
 
 
 class ForeignWriters:
-    """Remembers our last value of each cgroup file and each field of the Node we wrote."""
+    """Remembers our last value of each place where others write too (`Change.watched`)."""
 
     def __init__(self) -> None:
-        self._ours: dict[Place, CgroupChange] = {}
-        self._lines: dict[Place, BlockChange] = {}
-        self._promises: dict[Place, NodeChange] = {}
+        self._ours: dict[type[Change], dict[Place, Change]] = {}
+        self._looked_at: dict[type[Change], object] = {}
         self._fights: dict[Place, _Fight] = {}
-        self._looked_at: Mapping[str, Cgroup] | None = None
 
-    def wrote(self, change: CgroupChange | BlockChange | NodeChange) -> None:
+    def wrote(self, change: Change) -> None:
         """We wrote this value, or what the kernel makes of it."""
-        if isinstance(change, BlockChange):
-            self._lines[change.place] = change
-            return
-        if isinstance(change, NodeChange):
-            self._promises[change.place] = change
-            return
-        self._ours[change.place] = change
-        self._looked_at = None
+        if change.watched:
+            self._ours.setdefault(type(change), {})[change.place] = change
+            self._looked_at.pop(type(change), None)
 
     def unsure(self, place: Place) -> None:
-        """Whether our last write of this field of the Node was taken is not known: what stands there may be ours."""
-        self._promises.pop(place, None)
+        """Whether our last write was taken is not known: what stands there may be ours."""
+        for ours in self._ours.values():
+            ours.pop(place, None)
 
     def forget(self, place: Place) -> None:
-        """The file is not ours any more."""
-        self._ours.pop(place, None)
-        self._lines.pop(place, None)
-        self._promises.pop(place, None)
+        """The place is not ours any more."""
+        self.unsure(place)
         self._fights.pop(place, None)
 
     def check(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
-        """Files whose value is not the one we wrote last; each is reported once."""
-        found = [*self._changed_lines(seen), *self._changed_promises(seen)]
-        if seen.cgroups is self._looked_at:
-            return tuple(found)  # The same picture of all files as the last time.
-        self._looked_at = seen.cgroups
-        for place, change in list(self._ours.items()):
-            cgroup = seen.cgroups.get(change.group)
-            if cgroup is None:
-                self.forget(place)
-                continue
-            stands = present(cgroup, change.field)
-            if stands is not None and stands != change.value:
-                found.append(ForeignWrite(place, str(change.value), str(stands)))
-                self._note(place, seen.time)
-                del self._ours[place]
-        return tuple(found)
+        """Places whose value is not the one we wrote last; each is reported once."""
+        return tuple(write for kind, ours in self._ours.items() for write in self._compared(kind, ours, seen))
 
-    def _changed_lines(self, seen: Snapshot) -> Iterator[ForeignWrite]:
-        """The same of disks; a group nobody asks about any more is not looked at."""
-        for place, change in list(self._lines.items()):
-            held = seen.blocks.values.get(change.group, {}).get(change.field)
-            present = None if held is None else held.get(change.device, blkio.UNSET[change.field])
-            if present is not None and blkio.holds(present, change.value or ""):
+    def _compared(self, kind: type[Change], ours: dict[Place, Change], seen: Snapshot) -> Iterator[ForeignWrite]:
+        source = kind.source(seen)
+        if self._looked_at.get(kind) is source:
+            return
+        self._looked_at[kind] = source
+        for place, change in list(ours.items()):
+            found = change.compare(seen)
+            if found is Standing.OURS:
                 continue
-            del self._lines[place]
-            if present is not None:
+            del ours[place]
+            if found is Standing.GONE:
+                self._fights.pop(place, None)
+            elif isinstance(found, ForeignWrite):
                 self._note(place, seen.time)
-                yield ForeignWrite(place, change.value or "", present)
-
-    def _changed_promises(self, seen: Snapshot) -> Iterator[ForeignWrite]:
-        """The same of the Node: Koordinator's manager writes these fields too. A Node that is gone takes them along."""
-        for place, change in list(self._promises.items()):
-            present = change.held(seen)
-            if seen.node is not None and present == change.value:
-                continue
-            del self._promises[place]
-            if seen.node is not None:
-                self._note(place, seen.time)
-                yield ForeignWrite(place, _shown(change.value), _shown(present))
+                yield found
 
     def keep_off(self, place: Place, now: float) -> bool:
         """Whether a correction of this file has to wait."""
@@ -135,7 +102,3 @@ class ForeignWriters:
         # A fight that goes on for a day comes to exponents that no float holds.
         wait = 0.0 if fight.times == 1 else min(2.0 ** min(fight.times - 1, 10), MAX_BACK_OFF_SECONDS)
         fight.not_before = now + wait
-
-
-def _shown(value: int | str | None) -> str:
-    return "(absent)" if value is None else str(value)

@@ -33,9 +33,7 @@ Words = Callable[[OSError | ValueError], str]
 
 def is_ours(entry: Entry) -> bool:
     """Whether the entry is about resctrl."""
-    return isinstance(entry, GroupMade | TasksMoved | MountMade) or (
-        isinstance(entry, FileEntry) and entry.group.startswith(PREFIX)
-    )
+    return entry.place.kind.is_resctrl
 
 
 def of_group(change: ResctrlReturn, entries: Iterable[Entry]) -> list[Entry]:

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, get_args
 
-from koordlite.model.change import Change, KernelChange
+from koordlite.formulas import blkio
+from koordlite.model.change import Change, KernelChange, Standing
 from koordlite.model.picture.blocks import BlockField
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import ForeignWrite
 
 FIELDS: tuple[BlockField, ...] = get_args(BlockField)
 PLACE = PlaceKind(
@@ -29,6 +32,7 @@ class BlockChange(KernelChange):
 
     # A kernel weighs the use of a disk only once it has a cost model or a latency target.
     rank: ClassVar[int] = 20
+    watched: ClassVar[bool] = True
 
     group: str
     device: str
@@ -46,6 +50,21 @@ class BlockChange(KernelChange):
     def describe(self) -> str:
         """The value in one line."""
         return str(self.value)
+
+    @classmethod
+    def source(cls, seen: Snapshot) -> object:
+        """What groups have of disks."""
+        return seen.blocks
+
+    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+        """A disk without a line has what the kernel gives it."""
+        held = seen.blocks.values.get(self.group, {}).get(self.field)
+        if held is None:
+            return Standing.UNSEEN
+        present = held.get(self.device, blkio.UNSET[self.field])
+        if blkio.holds(present, self.value or ""):
+            return Standing.OURS
+        return ForeignWrite(self.place, self.value or "", present)
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, get_args
 
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.change import Change, KernelChange
+from koordlite.model.change import Change, KernelChange, Standing
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place, PlaceKind
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import ForeignWrite
 
 FIELDS: tuple[CgroupField, ...] = get_args(CgroupField)
 PLACE = PlaceKind(
@@ -36,6 +38,7 @@ class CgroupChange(KernelChange):
     """Give `field` of the cgroup `group` (path below the cgroup root, `kubepods/besteffort`) the `value`."""
 
     rank: ClassVar[int] = 10
+    watched: ClassVar[bool] = True
 
     group: str
     field: CgroupField
@@ -51,6 +54,21 @@ class CgroupChange(KernelChange):
     def describe(self) -> str:
         """The value in one line."""
         return str(self.value)
+
+    @classmethod
+    def source(cls, seen: Snapshot) -> object:
+        """The groups."""
+        return seen.cgroups
+
+    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+        """A group that is gone takes its values along."""
+        cgroup = seen.cgroups.get(self.group)
+        if cgroup is None:
+            return Standing.GONE
+        stands = present(cgroup, self.field)
+        if stands is None or stands == self.value:
+            return Standing.OURS
+        return ForeignWrite(self.place, str(self.value), str(stands))
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:

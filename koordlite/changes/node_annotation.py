@@ -27,7 +27,7 @@ PLACE = PlaceKind(
 class NodeAnnotationChange(NodeChange):
     """Give the annotation `key` of the Node the text `value`; None removes it."""
 
-    rank: ClassVar[int] = 41
+    rank: ClassVar[int] = 71
 
     key: str
     value: str | None
@@ -67,3 +67,11 @@ class NodeAnnotation(Entry, frozen=True, kw_only=True, tag="nodeAnnotation"):
     def place(self) -> Place:
         """The place as `NodeAnnotationChange` names it."""
         return PLACE.place(self.key)
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "(removed)" if self.previous is None else str(self.previous)
+
+    def undoing(self) -> NodeAnnotationChange:
+        """The change that puts it back."""
+        return NodeAnnotationChange(self.key, self.previous)

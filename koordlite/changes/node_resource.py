@@ -28,7 +28,7 @@ PLACE = PlaceKind(
 class NodeResourceChange(NodeChange):
     """Give the extended resource `resource` of the Node this amount in capacity and allocatable; None removes it."""
 
-    rank: ClassVar[int] = 40
+    rank: ClassVar[int] = 70
 
     resource: str
     value: int | None
@@ -77,3 +77,11 @@ class NodeResource(Entry, frozen=True, kw_only=True, tag="nodeResource"):
     def place(self) -> Place:
         """The place as `NodeResourceChange` names it."""
         return PLACE.place(self.resource)
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "(removed)" if self.previous is None else str(self.previous)
+
+    def undoing(self) -> NodeResourceChange:
+        """The change that puts it back."""
+        return NodeResourceChange(self.resource, self.previous)

@@ -55,3 +55,11 @@ class OOMScoreFound(Entry, frozen=True, kw_only=True, tag="oomScore"):
     def place(self) -> Place:
         """The place as `OOMScoreChange` names it."""
         return PLACE.place(str(self.pid), str(self.start_time))
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return str(self.value)
+
+    def undoing(self) -> OOMScoreChange:
+        """The change that puts it back."""
+        return OOMScoreChange(self.pid, self.start_time, self.value)

@@ -61,7 +61,11 @@ class GroupMade(Entry, frozen=True, kw_only=True, tag="group"):
         """The place as `ResctrlGroupChange` names it."""
         return PLACE.place(self.group)
 
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "(removed)"
+
 
 def below_root(group: str) -> str:
     """The group without the empty name of the root group: `/mon_groups/NAME` monitors the root."""
-    return group.removeprefix(f"{MON_GROUPS}")
+    return group.removeprefix(MON_GROUPS)

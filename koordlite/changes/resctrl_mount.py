@@ -50,3 +50,7 @@ class MountMade(Entry, frozen=True, kw_only=True, tag="mount"):
     def place(self) -> Place:
         """The place as `ResctrlMountChange` names it."""
         return PLACE.place()
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "(unmounted)"

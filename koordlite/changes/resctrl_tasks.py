@@ -77,3 +77,7 @@ class TasksMoved(Entry, frozen=True, kw_only=True, tag="task"):
     def place(self) -> Place:
         """One place a thread: threads of one group may have come from several."""
         return THREAD.place(self.into, str(self.tid), str(self.start_time))
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return self.group or "root group"

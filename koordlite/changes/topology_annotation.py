@@ -26,7 +26,7 @@ PLACE = PlaceKind(
 class TopologyChange(TopologyPart):
     """Give the annotation `key` of the node's NodeResourceTopology the JSON text `value`."""
 
-    rank: ClassVar[int] = 50
+    rank: ClassVar[int] = 80
 
     key: str
     value: str

@@ -26,7 +26,7 @@ PLACE = PlaceKind(
 class TopologyLabelChange(TopologyPart):
     """Give the label `key` of the node's NodeResourceTopology the `value`; None removes it."""
 
-    rank: ClassVar[int] = 50
+    rank: ClassVar[int] = 80
 
     key: str
     value: str | None

@@ -31,7 +31,7 @@ class ZoneResourceChange(TopologyPart):
     """
 
     # The zones have to be there before their resources.
-    rank: ClassVar[int] = 51
+    rank: ClassVar[int] = 81
 
     zone: str
     resource: str
@@ -71,3 +71,11 @@ class ZoneAmount(Entry, frozen=True, kw_only=True, tag="zoneResource"):
     def place(self) -> Place:
         """The place as `ZoneResourceChange` names it."""
         return PLACE.place(self.zone, self.resource)
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "(removed)" if self.previous is None else str(self.previous.allocatable)
+
+    def undoing(self) -> ZoneResourceChange:
+        """The change that puts it back."""
+        return ZoneResourceChange(self.zone, self.resource, self.previous)

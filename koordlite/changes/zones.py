@@ -27,7 +27,7 @@ PLACE = PlaceKind(
 class ZonesChange(TopologyPart):
     """Give the node's NodeResourceTopology these zones and policies; resources of other owners in a zone stay."""
 
-    rank: ClassVar[int] = 50
+    rank: ClassVar[int] = 80
 
     zones: tuple[Zone, ...]
     policies: tuple[str, ...]

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 from koordlite import reflex
 from koordlite.apply.foreign import ForeignWriters
-from koordlite.changes.block_device import BlockChange
-from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.record.moment import Moment
@@ -83,7 +81,7 @@ def _note(moment: Moment, others: ForeignWriters) -> None:
     """Tell what we wrote."""
     done = {step.place for step in moment.applied if step.ok}
     for change in (change for decision in moment.decisions for change in decision.changes):
-        if isinstance(change, CgroupChange | BlockChange) and change.place in done:
+        if change.place in done:
             if change.gives_back:
                 others.forget(change.place)
             else:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import ForeignWrite
 from koordlite.model.wire.objects import NodeObject, NRTObject
+
+
+class Standing(enum.Enum):
+    """What a picture shows of a value of ours that nobody else has changed."""
+
+    OURS = enum.auto()
+    """It is ours, or this picture does not tell."""
+    UNSEEN = enum.auto()
+    """Nobody looks there any more: what is there later cannot be compared."""
+    GONE = enum.auto()
+    """What had the value is gone."""
 
 
 class Change:
@@ -17,6 +30,10 @@ class Change:
     __slots__ = ()
     rank: ClassVar[int]
     """Changes of a lower rank are made first; those of one rank in the order of `in_order`."""
+    watched: ClassVar[bool] = False
+    """Whether `compare` tells who else writes there."""
+    all_or_none: ClassVar[bool] = False
+    """Whether changes of this sort that one strategy wants wait for each other while somebody fights over one."""
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
@@ -32,6 +49,15 @@ class Change:
     def place(self) -> Place:
         """What is changed, for messages and for finding two writers of one file."""
         raise NotImplementedError
+
+    @classmethod
+    def source(cls, seen: Snapshot) -> object:
+        """The part of the picture that `compare` reads: as long as it is the same object, so is the answer."""
+        return seen
+
+    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+        """What became of this value, which we wrote last, by the picture."""
+        return Standing.OURS
 
     @property
     def gives_back(self) -> bool:
@@ -58,9 +84,12 @@ class ClusterChange(Change):
 
 
 class NodeChange(ClusterChange):
-    """A change of the Node."""
+    """A change of the Node. Koordinator's manager writes these fields too."""
 
     __slots__ = ()
+    watched: ClassVar[bool] = True
+    # An annotation that follows an amount would else be written on its own at each tick of a fight.
+    all_or_none: ClassVar[bool] = True
 
     @property
     def amounts(self) -> Mapping[str, int | None]:
@@ -81,6 +110,13 @@ class NodeChange(ClusterChange):
         """What the Node in the picture holds there."""
         raise NotImplementedError
 
+    def compare(self, seen: Snapshot) -> ForeignWrite | Standing:
+        """A Node that is gone takes its fields along."""
+        if seen.node is None:
+            return Standing.UNSEEN
+        present = self.held(seen)
+        return Standing.OURS if present == self.value else ForeignWrite(self.place, _shown(self.value), _shown(present))
+
     def stands(self, node: NodeObject) -> bool:
         """Whether the Node holds it already."""
         raise NotImplementedError
@@ -94,3 +130,7 @@ class TopologyPart(ClusterChange):
     def onto(self, topology: NRTObject) -> NRTObject:
         """`topology` after the change."""
         raise NotImplementedError
+
+
+def _shown(value: int | str | None) -> str:
+    return "(absent)" if value is None else str(value)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from koordlite.model.change import Change
 from koordlite.model.place import Place
 
 
@@ -29,4 +30,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     @property
     def place(self) -> Place:
         """The place as the change of its kind names it."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        raise NotImplementedError
+
+    def undoing(self) -> Change:
+        """The change that puts it back, where one change does."""
         raise NotImplementedError

@@ -61,6 +61,10 @@ class FileEntry(Entry, frozen=True, kw_only=True, tag="file"):
             # A field that an earlier version wrote and this one does not know.
             return cgroup.PLACE.place(self.group, self.field)
 
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return self.text.strip() or "(empty)"
+
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int

@@ -9,6 +9,7 @@ import msgspec
 
 from koordlite import plan
 from koordlite.apply import writer
+from koordlite.apply.kinds import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.clock import RealClock
 from koordlite.formulas import system_settings
@@ -64,7 +65,7 @@ def update(given: Any, expect: Any) -> tuple[Any, Any]:
     except ValueError:
         return {"updated": False, "error": True}, expect
     host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
-    step = writer.write(host, CgroupChange(machine.GROUP, field, value))
+    step = cgroup.KIND.put(host, CgroupChange(machine.GROUP, field, value))
     return {"updated": step.ok and step.value != writer.GONE, "error": not step.ok}, expect
 
 
@@ -81,14 +82,14 @@ def different(given: Any, expect: Any) -> tuple[Any, Any]:
         due = not _stands(host, change, seen.state(machine.GROUP, [field] if field in NUMBERS else []))
     except (OSError, ValueError):
         return {"written": False, "error": True}, expect
-    step = writer.write(host, change) if due else None
+    step = cgroup.KIND.put(host, change) if due else None
     return {"written": bool(memory.written), "error": bool(step and not step.ok)}, expect
 
 
 def _stands(host: bundle.Host, change: CgroupChange, present: Cgroup) -> bool:
     """Sets and quotas are compared by the rules that want them."""
     values = {"cpuset.cpus": present.cpuset, "cpu.quota": present.quota_us}
-    return writer.stands(host, change, present) or values.get(change.field) == change.value
+    return cgroup.stands(host, change, present) or values.get(change.field) == change.value
 
 
 @adapter("executor.merge_update")

@@ -1,0 +1,139 @@
+"""What the applier, `restore` and their reports ask of a kind of change. Each kind answers in a module of its own in
+`koordlite.apply.kinds`; what it is without a machine is in its module in `koordlite.changes`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from koordlite.apply import writer
+from koordlite.apply.evictions import Evictions
+from koordlite.apply.exclusive import ExclusiveCPUs
+from koordlite.apply.foreign import ForeignWriters
+from koordlite.apply.inherited import Lately
+from koordlite.host.bundle import Host
+from koordlite.host.journal.journal import Journal
+from koordlite.model.change import Change
+from koordlite.model.entry import Entry
+from koordlite.model.picture.groups import Found
+from koordlite.model.place import Place, PlaceKind
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.ports import Cluster
+
+C = TypeVar("C", bound=Change)
+E = TypeVar("E", bound=Entry)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Work:
+    """One round of the applier."""
+
+    host: Host
+    cluster: Cluster
+    journal: Journal
+    seen: Snapshot
+    foreign: ForeignWriters
+    lately: Lately
+    evictions: Evictions
+    noted: MutableMapping[Place, Entry]
+    """The entries of the journal, and those that this round adds."""
+    done: list[AppliedStep] = dataclasses.field(default_factory=list)
+    """The steps taken so far."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Undoing:
+    """One restore."""
+
+    host: Host
+    cluster: Cluster | None
+    """None: what the cluster has to take back stays in the journal."""
+    held: ExclusiveCPUs
+
+
+class Kind(Generic[C, E]):
+    """One kind: `C` its change, `E` what the journal keeps of what was found. Changes of a kind whose writes are never
+    journaled (evictions, descriptions) have no entries, and nothing of them is undone."""
+
+    change: type[C]
+    places: tuple[PlaceKind, ...]
+    """Where its changes and its entries are; no other kind has these."""
+    carried_out_with: str = ""
+    """Changes of kinds with the same word here are carried out in one go; empty for a kind on its own."""
+    undone_with: str = ""
+    """The same of entries that are undone."""
+    undo_rank: ClassVar[int] = 30
+    """What has a lower one is undone first."""
+    is_amount: ClassVar[bool] = False
+    """Whether the picture shows when it was last written (`RunState.last_sync`)."""
+
+    # ── there ──
+
+    def stands(self, change: C, work: Work) -> bool:
+        """Whether the value is there already, so that there is nothing to do."""
+        return False
+
+    def found(self, change: C, strategy: str, work: Work) -> Iterable[E]:
+        """What stands where `change` is about to write, if it is not noted. OSError or ValueError when it cannot be
+        read or could not be put back: then it is not written either."""
+        return ()
+
+    def found_besides(self, changes: Sequence[C], work: Work) -> Iterable[E]:
+        """What else has to be noted before `changes` are carried out."""
+        return ()
+
+    def carry_out(self, changes: Sequence[C], work: Work) -> Iterator[AppliedStep]:
+        """Take the steps, each of which says what became of it."""
+        for change in changes:
+            yield self.write(change, work)
+
+    def write(self, change: C, work: Work) -> AppliedStep:
+        """Carry out one change in a round."""
+        return self.put(work.host, change)
+
+    def put(self, host: Host, change: C) -> AppliedStep:
+        """Write a value, there or back."""
+        return writer.attempt(host, change, lambda: self.set(host, change))
+
+    def set(self, host: Host, change: C) -> str:
+        """Write it and say what was written; OSError or ValueError when it is refused."""
+        raise NotImplementedError
+
+    def is_disowned(self, step: AppliedStep) -> bool:
+        """Whether the step left nothing of ours, so that its entry has to go."""
+        return False
+
+    # ── the journal ──
+
+    def value_before(self, entry: E, host: Host) -> Found | None:
+        """What strategies are told of it; None when they are told nothing."""
+        return None
+
+    def has_ended(self, entry: E, host: Host, seen: Snapshot) -> bool:
+        """Whether what had the value is gone, and with it all that could be put back."""
+        return False
+
+    def kept_by(self, entry: E) -> Collection[str]:
+        """The strategies that go on with it: as long as one of them enforces, a start does not undo it."""
+        return (entry.strategy,)
+
+    # ── back ──
+
+    def undo(self, entries: Sequence[E], back: Undoing) -> Iterable[AppliedStep]:
+        """Put back what was found: one step for each entry, and for whatever else came back."""
+        return [self._put_back(entry, back.host) for entry in entries]
+
+    def _put_back(self, entry: E, host: Host) -> AppliedStep:
+        change = entry.undoing()
+        assert isinstance(change, self.change), "a kind undoes its own changes"
+        return self.put(host, change)
+
+    def present(self, entry: E, host: Host) -> str | None:
+        """What stands there at this moment, in one line; None when it is gone."""
+        return "ours"
+
+    def to_put_back(self, entries: Sequence[E], back: Undoing) -> Mapping[Place, str]:
+        """What `undo` would put back, in one line each."""
+        return {entry.place: entry.describe() for entry in entries}

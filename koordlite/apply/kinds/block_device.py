@@ -1,0 +1,91 @@
+"""What a cgroup has of one disk. One entry a disk and field."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import cast
+
+from koordlite.apply import writer
+from koordlite.apply.kind import Kind, Work
+from koordlite.changes.block_device import PLACE, BlockChange
+from koordlite.formulas.blkio import UNSET
+from koordlite.host.block import files
+from koordlite.host.bundle import Host
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import FileEntry
+from koordlite.model.picture.blocks import BlockField
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
+
+
+class BlockDevice(Kind[BlockChange, FileEntry]):
+    """A disk without a line has what the kernel gives it."""
+
+    change = BlockChange
+    places = (PLACE,)
+    undo_rank = 20
+
+    def found(self, change: BlockChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+        """The line of the disk."""
+        host = work.host
+        if change.place in work.noted:
+            return
+        found = files.read(host.files, host.cgroups, change.group, change.field)
+        if found is not None:
+            yield FileEntry.of(
+                path=files.path(host.cgroups, change.group, change.field),
+                group=f"io:{change.group}",
+                field=f"{change.device}/{change.field}",
+                raw=found.get(change.device, UNSET[change.field]).encode(),
+                found_at=host.clock.wall(),
+                strategy=strategy,
+            )
+
+    def write(self, change: BlockChange, work: Work) -> AppliedStep:
+        """With the value that was found, where the change asks for that."""
+        entry = work.journal.by_place.get(change.place)
+        if entry is None:
+            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
+            return AppliedStep(change.place, writer.GONE)
+        if change.value is None and isinstance(entry, FileEntry):
+            change = dataclasses.replace(change, value=entry.text)
+        step = self.put(work.host, change)
+        if step.ok:
+            work.foreign.wrote(change)
+        return step
+
+    def put(self, host: Host, change: BlockChange) -> AppliedStep:
+        """A group that vanished is no error."""
+
+        def gone(error: OSError) -> bool:
+            return vanished(error) and not host.cgroups.exists(change.group)
+
+        return writer.attempt(host, change, lambda: self.set(host, change), gone=gone)
+
+    def set(self, host: Host, change: BlockChange) -> str:
+        """One line."""
+        line = change.device, change.value or UNSET[change.field]
+        files.write(host.files, host.cgroups, change.group, change.field, line)
+        return change.describe()
+
+    def has_ended(self, entry: FileEntry, host: Host, seen: Snapshot) -> bool:
+        """With its group."""
+        return not host.cgroups.exists(_undoing(entry).group)
+
+    def _put_back(self, entry: FileEntry, host: Host) -> AppliedStep:
+        return self.put(host, _undoing(entry))
+
+    def present(self, entry: FileEntry, host: Host) -> str | None:
+        """The line of the disk."""
+        change = _undoing(entry)
+        found = files.read(host.files, host.cgroups, change.group, change.field)
+        return None if found is None else found.get(change.device, UNSET[change.field])
+
+
+def _undoing(entry: FileEntry) -> BlockChange:
+    group, device, field = entry.place.parts
+    return BlockChange(group, device, cast(BlockField, field), entry.text, gives_back=True)
+
+
+KIND = BlockDevice()

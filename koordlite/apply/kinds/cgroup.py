@@ -1,0 +1,248 @@
+"""A value of a cgroup: every state on the way back is as legal as on the way there."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+from koordlite import plan
+from koordlite.apply import inherited, writer
+from koordlite.apply.exclusive import ExclusiveCPUs
+from koordlite.apply.kind import Kind, Undoing, Work
+from koordlite.changes.cgroup import FIELDS, PLACE, CgroupChange
+from koordlite.host import sysfs
+from koordlite.host.bundle import Host
+from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.host.journal.journal import FileEntry
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.groups import Cgroup, Found
+from koordlite.model.place import Place
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
+
+_SETS = ("cpuSuppress", "cpusetPools")
+"""Whose sets may be copied into a group when it is made."""
+
+
+class CgroupValue(Kind[CgroupChange, FileEntry]):
+    """A file of a group; the entry has the very bytes that were found."""
+
+    change = CgroupChange
+    places = (PLACE,)
+    undo_rank = 10
+
+    def stands(self, change: CgroupChange, work: Work) -> bool:
+        """As the picture shows it."""
+        cgroup = work.seen.cgroups.get(change.group)
+        return cgroup is not None and stands(work.host, change, cgroup)
+
+    def found(self, change: CgroupChange, strategy: str, work: Work) -> Iterator[FileEntry]:
+        """The bytes of the file."""
+        if change.place in work.noted:
+            return
+        yield from _file(change.group, change.field, strategy, work)
+        if change.field == "cpu.idle" and change.value and PLACE.place(change.group, "cpu.shares") not in work.noted:
+            # An idle group loses its shares, and does not get them back when it stops being idle.
+            yield from _file(change.group, "cpu.shares", strategy, work)
+
+    def found_besides(self, changes: Sequence[CgroupChange], work: Work) -> Iterator[FileEntry]:
+        """Groups that copied a set of ours."""
+        moved = {change.group for change in changes if change.field == inherited.FIELD}
+        return inherited.left_behind(work.host, moved, work.seen, work.journal.by_place, work.lately)
+
+    def write(self, change: CgroupChange, work: Work) -> AppliedStep:
+        """What the kernel makes of the value is ours from then on."""
+        if change.place not in work.journal.places:
+            # It was gone when it was to be read. Were it back this moment, nobody could put it back later.
+            return AppliedStep(change.place, writer.GONE)
+        step = self.put(work.host, change)
+        if step.value == writer.GONE:
+            work.foreign.forget(change.place)
+        elif step.ok:
+            work.lately.wrote(change)
+            settled = work.host.cgroups.settled(change.field, change.value)
+            work.foreign.wrote(dataclasses.replace(change, value=settled))
+        return step
+
+    def put(self, host: Host, change: CgroupChange) -> AppliedStep:
+        """A group that vanished is no error; one that only lacks the file is there, and the refusal stands."""
+
+        def gone(error: OSError) -> bool:
+            return vanished(error) and not host.cgroups.exists(change.group)
+
+        return writer.attempt(host, change, lambda: self.set(host, change), gone=gone)
+
+    def set(self, host: Host, change: CgroupChange) -> str:
+        """An empty set means the parent's CPUs on v2, but no kernel takes it while the group has tasks: all possible
+        CPUs mean the same."""
+        try:
+            host.cgroups.write(change.group, change.field, change.value)
+        except OSError as error:
+            if not isinstance(change.value, CPUSet) or change.value or error.errno != errno.ENOSPC:
+                raise
+            everything = sysfs.possible(host.files)
+            host.cgroups.write(change.group, change.field, everything)
+            return str(everything)
+        return change.describe()
+
+    def value_before(self, entry: FileEntry, host: Host) -> Found | None:
+        """The value; None for a field that an earlier version wrote and this one does not know."""
+        if entry.field not in FIELDS:
+            return None
+        return Found(host.cgroups.decode(entry.field, entry.raw), entry.strategy)
+
+    def has_ended(self, entry: FileEntry, host: Host, seen: Snapshot) -> bool:
+        """With its group. A file that is there but cannot be read is not gone."""
+        if entry.group in seen.cgroups or entry.field not in FIELDS:
+            return False
+        try:
+            host.cgroups.read_raw(entry.group, entry.field)
+        except OSError as error:
+            return vanished(error)
+        return False
+
+    def kept_by(self, entry: FileEntry) -> Collection[str]:
+        """A set that was copied from one of ours when its group was made goes with those."""
+        return (entry.strategy,) if entry.strategy else _SETS
+
+    def undo(self, entries: Sequence[FileEntry], back: Undoing) -> Iterable[AppliedStep]:
+        """In legal order, with what copied a set of ours."""
+        return _undo(back.host, entries, back.held)
+
+    def present(self, entry: FileEntry, host: Host) -> str | None:
+        """The text of the file."""
+        return host.cgroups.read_raw(entry.group, entry.field).decode().strip()
+
+    def to_put_back(self, entries: Sequence[FileEntry], back: Undoing) -> Mapping[Place, str]:
+        """Without what kubelet has given away."""
+        present, _ = _states(back.host, entries)
+        less = {c.place: str(c.value) for c in _less_than_found(back.host, entries, present, back.held)}
+        return {entry.place: less.get(entry.place) or entry.describe() for entry in entries}
+
+
+KIND = CgroupValue()
+
+
+def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
+    """Whether a number is there already, as far as the kernel keeps it: v2 rounds shares to weights."""
+    if change.gives_back or change.field not in NUMBERS:
+        return False
+    try:
+        wanted = host.cgroups.settled(change.field, change.value)
+    except ValueError:
+        return False  # No value of this field: the write says so.
+    return present.values.get(change.field) == wanted
+
+
+def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator[FileEntry]:
+    host = work.host
+    raw = host.cgroups.read_present(group, field)
+    if raw is None:
+        return
+    if field == inherited.FIELD:
+        raw = inherited.found_before_us(host, group, raw, work.journal.by_place, work.lately)
+    host.cgroups.decode(field, raw)  # ValueError: what is no value of the field could not be put back.
+    path, wall = host.cgroups.path(group, field), host.clock.wall()
+    yield FileEntry.of(path=path, group=group, field=field, raw=raw, found_at=wall, strategy=strategy)
+
+
+def _undo(host: Host, entries: Sequence[FileEntry], held: ExclusiveCPUs) -> list[AppliedStep]:
+    """Values back in legal order. The last write of each file is of the very bytes that were found, unless kubelet has
+    given away CPUs of them."""
+    present, unread = _states(host, entries)
+    found = {entry.place: entry for entry in entries}
+    less = {change.place: change for change in _less_than_found(host, entries, present, held)}
+    wanted, sets = list[CgroupChange](), dict[str, FileEntry]()
+    for entry in (e for e in entries if e.group in present):
+        try:
+            wanted.append(less.get(entry.place) or _change(host, entry))
+        except ValueError as error:
+            unread[entry.group] = writer.words(error)
+            continue
+        if entry.field == inherited.FIELD:
+            sets[entry.group] = entry
+    for change, state in inherited.copies(host, sets, dict(present)):
+        value = held.put_back(change.group, cast(CPUSet, change.value), state.cpuset)
+        wanted.append(dataclasses.replace(change, value=value))
+        present[change.group] = state
+    steps = plan.order(wanted, present)
+    final = {change.place: change for change in steps}
+    done = [
+        _final(host, found[c.place])
+        if final[c.place] is c and c.place in found and c.place not in less
+        else KIND.put(host, c)
+        for c in steps
+        if isinstance(c, CgroupChange)
+    ]
+    return [*done, *(_untouched(e, present, unread) for place, e in found.items() if place not in final)]
+
+
+def _less_than_found(
+    host: Host, entries: Iterable[FileEntry], present: Mapping[str, Cgroup], held: ExclusiveCPUs
+) -> Iterator[CgroupChange]:
+    """Sets of containers that do not come back whole: kubelet has given some of their CPUs to others alone."""
+    for entry in entries:
+        if entry.field != inherited.FIELD or entry.group not in present:
+            continue
+        try:
+            found = cast(CPUSet, host.cgroups.decode(inherited.FIELD, entry.raw))
+        except ValueError:
+            continue  # Reported where it is to be put back.
+        value = held.put_back(entry.group, found, present[entry.group].cpuset)
+        if value != found:
+            yield CgroupChange(entry.group, inherited.FIELD, value)
+
+
+def _untouched(entry: FileEntry, present: Container[str], unread: Mapping[str, str]) -> AppliedStep:
+    """The step of an entry that asked for no write."""
+    if entry.group in unread:
+        return AppliedStep(entry.place, entry.describe(), False, unread[entry.group])
+    return AppliedStep(entry.place, "already so" if entry.group in present else writer.GONE)
+
+
+def _change(host: Host, entry: FileEntry) -> CgroupChange:
+    field = cast(CgroupField, entry.field)
+    return CgroupChange(entry.group, field, host.cgroups.decode(field, entry.raw))
+
+
+def _final(host: Host, entry: FileEntry) -> AppliedStep:
+    if entry.field == "cpu.shares" and entry.raw.strip() == b"0":
+        # v2 prints weight 0 for an idle group, and takes none: idle again, it has the same share.
+        return AppliedStep(entry.place, "idle as it was found")
+    try:
+        host.cgroups.write_raw(entry.group, entry.field, entry.raw.rstrip(b"\n") or b"\n")
+    except OSError as error:
+        if error.errno == errno.ENOSPC and not entry.raw.strip():
+            return _inherit(host, entry)
+        if vanished(error):
+            return AppliedStep(entry.place, writer.GONE)
+        return AppliedStep(entry.place, entry.describe(), False, writer.words(error))
+    return AppliedStep(entry.place, entry.describe())
+
+
+def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
+    """No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same CPUs,
+    those of its parent, also when some go offline or come back."""
+    everything = sysfs.possible(host.files)
+    step = KIND.put(host, CgroupChange(entry.group, "cpuset.cpus", everything))
+    return dataclasses.replace(step, value=f"{everything} (inherits; the kernel takes no empty set here)")
+
+
+def _states(host: Host, entries: Iterable[FileEntry]) -> tuple[dict[str, Cgroup], dict[str, str]]:
+    """Present values of the groups that are still there: of their sets, quotas and whatever is to come back; and the
+    kernel's words about groups that cannot be read, which must not keep the others from being put back."""
+    fields: dict[str, list[str]] = {}
+    for entry in entries:
+        fields.setdefault(entry.group, []).append(entry.field)
+    present, unread = dict[str, Cgroup](), dict[str, str]()
+    for group, named in fields.items():
+        try:
+            present[group] = host.cgroups.state(group, NUMBERS.keys() & set(named))
+        except (OSError, ValueError) as error:
+            if not isinstance(error, OSError) or not vanished(error):
+                unread[group] = writer.words(error)
+    return present, unread
