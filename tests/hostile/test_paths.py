@@ -89,13 +89,16 @@ def test_on_real_cgroups_nothing_outside_the_tree_is_written(kubepods: Tree, ker
     assert kubepods.cpus(kubepods.qos("BestEffort")) == {int(first)}
 
 
-def test_the_kernel_follows_no_link_out_of_the_file_system() -> None:
+def test_the_kernel_follows_no_link_out_of_the_file_system(tmp_path: Path) -> None:
     if not beneath._has_openat2():
         pytest.skip("this kernel has no openat2")
+    outside = tmp_path / "outside"
+    outside.write_text("theirs")
     # /proc/self/root is a link to /, out of /proc.
     with pytest.raises(OSError, match=r"cross-device link|symbolic links") as refused:
-        RealFiles().write("/proc/self/root/etc/hostname", b"x")
+        RealFiles().write(f"/proc/self/root{outside}", b"x")
     assert refused.value.errno in (errno.EXDEV, errno.ELOOP)
+    assert outside.read_text() == "theirs"
 
 
 FILE = {"kind": "file", "path": "/sys/fs/cgroup/cpuset/kubepods/cpuset.cpus", "group": "kubepods"}
