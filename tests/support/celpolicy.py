@@ -1,0 +1,91 @@
+"""Admission policies evaluated by cel-python, as a stand-in for the API server's CEL.
+
+What Kubernetes' CEL has and cel-python has not comes from here: `JSONPatch{…}`, `jsonpatch.escapeKey`, `quantity`,
+`indexOf` and `join`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from typing import Any
+
+import celpy
+from celpy import celtypes
+
+from koordlite.model.quantity import NANO, Quantity
+
+
+def _compare(left: Any, right: Any) -> celtypes.IntType:
+    one, other = Quantity.parse(left), Quantity.parse(right)
+    return celtypes.IntType((one > other) - (one < other))
+
+
+def _quantity(text: Any) -> Any:
+    Quantity.parse(text)
+    return text
+
+
+_FUNCTIONS = {
+    "asApproximateFloat": lambda text: celtypes.DoubleType(Quantity.parse(text).nano / NANO),
+    "compareTo": _compare,
+    "escapeKey": lambda _, key: celtypes.StringType(key.replace("~", "~0").replace("/", "~1")),
+    "indexOf": lambda items, item: celtypes.IntType(list(items).index(item)),
+    "join": lambda items, between: celtypes.StringType(between.join(items)),
+    "quantity": _quantity,
+    "sign": lambda text: _compare(text, "0"),
+}
+_ENVIRONMENT = celpy.Environment(annotations={"JSONPatch": celtypes.MessageType})
+
+
+@functools.cache
+def _program(expression: str) -> Any:
+    return _ENVIRONMENT.program(_ENVIRONMENT.compile(expression), functions=_FUNCTIONS)
+
+
+def variables(spec: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The objects of a request in the form of CEL, and the policy's variables."""
+    held = {name: celpy.json_to_cel(value) for name, value in known.items()}
+    held["jsonpatch"] = celtypes.StringType("")
+    found = held["variables"] = celtypes.MapType()
+    for each in spec.get("variables", ()):
+        found[celtypes.StringType(each["name"])] = evaluated(each["expression"], held)
+    return held
+
+
+def evaluated(expression: str, held: dict[str, Any]) -> Any:
+    """The value of one expression; celpy.CELEvalError when it has none."""
+    return _program(expression).evaluate(held)
+
+
+def mutated(spec: dict[str, Any], pod: dict[str, Any], **known: Any) -> dict[str, Any]:
+    """The pod after the policy's mutations, each of which sees what the one before made."""
+    for mutation in spec["mutations"]:
+        held = variables(spec, {"object": pod, **known})
+        operations = json.loads(json.dumps(evaluated(mutation["jsonPatch"]["expression"], held)))
+        pod = patched(pod, operations)
+    return pod
+
+
+def refusals(spec: dict[str, Any], obj: dict[str, Any]) -> list[str]:
+    """Messages of the validations that do not hold."""
+    held = variables(spec, {"object": obj})
+    return [each["message"] for each in spec["validations"] if not evaluated(each["expression"], held)]
+
+
+def patched(document: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
+    """A JSON patch of `add` and `remove`; KeyError where a path is not there."""
+    made = copy.deepcopy(document)
+    for operation in operations:
+        *parents, last = [each.replace("~1", "/").replace("~0", "~") for each in operation["path"].split("/")[1:]]
+        place: Any = made
+        for key in parents:
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        if operation["op"] == "add":
+            place[last] = operation["value"]
+        elif operation["op"] == "remove":
+            del place[last]
+        else:
+            raise ValueError(f"unknown operation {operation['op']}")
+    return made
