@@ -259,6 +259,13 @@ def test_what_a_limit_range_adds_after_the_translation_does_not_replace_it():
     assert made["spec"]["containers"][0]["resources"]["requests"] == {keys.BATCH_CPU: "2000"}
 
 
+def test_a_pod_cannot_choose_the_resources_by_an_annotation_of_its_own():
+    pod = copy.deepcopy(POD)
+    pod["metadata"]["annotations"] = {f"{OURS}resources": "example.com/gpu-"}
+    made = admitted(pod, [BATCH], {"metadata": {}}, CLASSES, resources_first=False)
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {keys.BATCH_CPU: "2000"}
+
+
 def test_the_number_of_the_old_class_goes_with_it():
     made = celpolicy.mutated(PROFILES, _as_typed(POD), params=BATCH, namespaceObject={"metadata": {}})
     assert "priority" not in made["spec"]
