@@ -27,10 +27,10 @@ PLACE = PlaceKind(
 
 
 UNLIMITED = -1
-_UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED}
+_UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED, "memory.limit": UNLIMITED}
 """What a kernel has where nobody wrote; 0 for the others."""
 _BY_LEVEL = ("memory.high", "memory.low", "memory.min")
-_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", *_BY_LEVEL})
+_IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", *_BY_LEVEL})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class CgroupChange(KernelChange):
         return (
             *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
             *_move_bandwidth(files, cgroups),
+            *(step for way in _passes(files, "memory.limit", cgroups) for step in way),
             *(step for field in _BY_LEVEL for step in _move_levels(files, field, cgroups)),
             *_others(files),
         )

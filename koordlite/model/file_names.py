@@ -12,6 +12,7 @@ CGROUP: Mapping[str, tuple[str, ...]] = {
     **{field: (field,) for field in get_args(CgroupField)},
     "cpu.quota": ("cpu.cfs_quota_us", "cpu.max"),
     "cpu.shares": ("cpu.shares", "cpu.weight"),
+    "memory.limit": ("memory.limit_in_bytes", "memory.max"),
     "cpu.burst": ("cpu.cfs_burst_us", "cpu.max.burst"),
 }
 """Field → its files. Most fields are called after their file."""

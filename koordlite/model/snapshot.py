@@ -14,7 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.blocks import Blocks
-from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryPlace, PodGroups, Process
+from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.pressure import Pressure
@@ -80,6 +80,8 @@ class Snapshot:
     """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)
     """By group of containers with a promise; some seconds old."""
+    memory_held: Mapping[str, MemoryHeld] = dataclasses.field(default_factory=dict)
+    """By group, of those for which a strategy asks (`memory_held`), at this instant."""
     remembered: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     """By strategy name: the last `Decision.remember`."""
     evicted: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,7 +26,7 @@ from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
-from koordlite.observe import blocks, glance, memory_places, numa, pressure, resctrl_groups, system, wants
+from koordlite.observe import blocks, glance, memory_held, memory_places, numa, pressure, resctrl_groups, system, wants
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.places import Places
@@ -42,8 +43,8 @@ class _Held:
     """Where the machine holds values of ours: there is looked also when nothing names or asks for them any more."""
 
     groups: frozenset[str]
-    fields: frozenset[str]
-    """Of `groups`."""
+    fields: Mapping[str, frozenset[str]]
+    """By group."""
     settings: bool
     """Settings of the kernel."""
     scores: bool
@@ -54,10 +55,17 @@ class _Held:
         files = [place for place in found if place.kind is cgroup.PLACE]
         return cls(
             groups=frozenset(place.part("cgroup") for place in files),
-            fields=frozenset(place.part("field") for place in files),
+            fields={
+                group: frozenset(place.part("field") for place in theirs)
+                for group, theirs in itertools.groupby(sorted(files, key=_group), _group)
+            },
             settings=any(place.kind is system_file.PLACE for place in found),
             scores=any(place.kind is oom_score.PLACE for place in found),
         )
+
+
+def _group(place: Place) -> str:
+    return place.part("cgroup")
 
 
 Recall = Callable[[float, Collection[str]], RunState]
@@ -112,12 +120,14 @@ class Observer:
         hosts = same("hosts", groups)
         wanted = self._wanted(known.slo, known.pods)
         held = self._unchanged.of("held", (run.found,), lambda: _Held.of(run.found))
-        cgroups = self._places.states((*hosts.values(), *held.groups), fields=wanted.fields(held.fields))
+        fields_of = self._unchanged.of("fields", (wanted, pods, held), lambda: wanted.fields_of(pods, held.fields))
+        others = (*hosts.values(), *held.groups)
+        cgroups = self._places.states(others, fields=wanted.fields, fields_of=fields_of)
         limit = _best_effort_limit(cgroups.get(self._cgroups.layout.besteffort))
         self._sample(known, pods, hosts, wanted=wanted, best_effort_limit=limit)
         subjects = resctrl_groups.Subjects(known.slo, known.pods, pods, hosts, run.ours)
         resctrl = same("resctrl", self._resctrl.read(subjects))
-        return Snapshot(
+        seen = Snapshot(
             time=self._clock.monotonic(),
             taken_at=rfc3339(self._clock.wall()),
             node=known.node,
@@ -160,6 +170,15 @@ class Observer:
             watches=view.watches,
             problems=(*known.problems, *self._sampler.problems, *self._good.problems),
         )
+        return self._with_memory_held(seen, wanted)
+
+    def _with_memory_held(self, seen: Snapshot, wanted: wants.Wants) -> Snapshot:
+        """Of the few groups whose memory limit is about to fall: to ask for them again costs nothing while pods and
+        groups stay the same."""
+        inputs = (wanted, seen.pods, seen.places, seen.cgroups)
+        groups = self._unchanged.of("memory asked for", inputs, lambda: wants.memory_held(seen, wanted))
+        found = self._unchanged.same("memory held", memory_held.look(self._cgroups, groups))
+        return dataclasses.replace(seen, memory_held=found)
 
     def observe_surge(self, seen: Snapshot, use: FreshUse, recall: Recall) -> Snapshot:
         """The picture of a round before its time: `seen` with the CPU use of `use`, and with the limits of best effort

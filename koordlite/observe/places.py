@@ -7,7 +7,7 @@ was not there, and otherwise in turns (docs/design.md, "What a tick looks at").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model import keys
@@ -25,6 +25,7 @@ AT_LEAST_FOLDERS = 16
 _Children = Mapping[str, None]
 """Groups in their order, to be found quickly: a full node has hundreds in one folder."""
 _NO_CHILDREN: _Children = {}
+_NONE: Mapping[str, Set[str]] = {}
 
 
 class Places:
@@ -33,6 +34,10 @@ class Places:
     def __init__(self, cgroups: Cgroups) -> None:
         self._cgroups = cgroups
         self._fields: tuple[str, ...] = ()
+        self._supported: tuple[str, ...] = ()
+        self._common: Set[str] = frozenset()
+        self._fields_of: Mapping[str, Set[str]] = {}
+        self._own_fields: Mapping[str, tuple[str, ...]] = {}
         self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
         self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
         self._known: dict[str, tuple[Pod, _Children, PodGroups]] = {}
@@ -68,20 +73,37 @@ class Places:
             self._found = {uid: place for uid, (_, _, place) in self._known.items()}
         return self._found
 
-    def states(self, others: Iterable[str] = (), *, fields: Iterable[str] = ()) -> dict[str, Cgroup]:
+    def states(
+        self, others: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
+    ) -> dict[str, Cgroup]:
         """Present values of kubelet's own groups, of the whole besteffort tree (also pods we do not know), of the
-        groups of the pods that were found and of `others`, with `fields` besides sets and quotas. A group that vanishes
-        meanwhile is left out."""
-        supported = self._cgroups.supported(fields)
-        if supported != self._fields:
-            self._fields = supported
-            self._limits.clear()
+        groups of the pods that were found and of `others`, with `fields` besides sets and quotas, and in the groups of
+        `fields_of` these as well. A group that vanishes meanwhile is left out."""
+        self._ask_for(fields, fields_of)
         if not self._stands:
             self._groups = tuple(dict.fromkeys(self._all_groups()))
             self._folders.end()
         states = self._limits.all((*self._groups, *others))
         self._limits.end()
         return states
+
+    def _ask_for(self, fields: Set[str], fields_of: Mapping[str, Set[str]]) -> None:
+        """What is read of each group. Kubelet's own groups show all there is: whether the kernel has a file at all."""
+        supported = self._cgroups.supported(sorted(frozenset(fields).union(*fields_of.values())))
+        if supported == self._supported and fields_of is self._fields_of and fields == self._common:
+            return
+        layout = self._cgroups.layout
+        before, common = self._own_fields, tuple(each for each in supported if each in fields)
+        own = {
+            group: tuple(each for each in supported if each in fields or each in more)
+            for group, more in fields_of.items()
+        } | dict.fromkeys((layout.kubepods, layout.burstable, layout.besteffort), supported)
+        if common != self._fields:
+            self._limits.clear()
+        else:
+            self._limits.forget(g for g in before.keys() | own.keys() if before.get(g, common) != own.get(g, common))
+        self._supported, self._fields_of, self._common = supported, fields_of, fields
+        self._fields, self._own_fields = common, own
 
     def _all_groups(self) -> Iterator[str]:
         layout = self._cgroups.layout
@@ -146,7 +168,7 @@ class Places:
 
     def _state(self, group: str) -> Cgroup | None:
         try:
-            return self._cgroups.state(group, self._fields)
+            return self._cgroups.state(group, self._own_fields.get(group, self._fields))
         except (OSError, ValueError):
             return None
 

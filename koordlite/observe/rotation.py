@@ -72,6 +72,11 @@ class Rotation(Generic[T]):
             self.again(name)
         return {name: kept[name] for name in wanted if name in kept}
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Take none of these from memory."""
+        for name in names:
+            self._kept.pop(name, None)
+
     def clear(self) -> None:
         """Take nothing from memory."""
         self._kept.clear()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from koordlite.host.cgroups.fields import NUMBERS
+from koordlite.model.picture.groups import PodGroups
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import Strategy
 from koordlite.unchanged import Unchanged
 
@@ -22,17 +24,31 @@ class Wants:
 
     reads: frozenset[str] = frozenset()
     """Everything named by `Strategy.reads`."""
+    pod_reads: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    """By pod uid: what `Strategy.pod_reads` names."""
     windows: tuple[int, ...] = ()
     """Lengths of `Snapshot.windows` in seconds."""
     throttling: frozenset[str] = frozenset()
     """Uids of the pods of which each container's use and throttling are asked for."""
     percentiles: tuple[tuple[int, int], ...] = ()
     """Seconds and percent of `Snapshot.percentiles`."""
+    memory_held: tuple[Callable[[Snapshot], Iterable[str]], ...] = ()
+    """Each says which groups it wants in `Snapshot.memory_held`."""
 
-    def fields(self, ours: Set[str]) -> tuple[str, ...]:
-        """Cgroup files to be found in `Cgroup.values`: those asked for, and those of which some hold values of `ours`
-        that may have to be given back."""
-        return tuple(sorted((self.reads | ours) & NUMBERS.keys()))
+    @property
+    def fields(self) -> frozenset[str]:
+        """Cgroup files to be found in `Cgroup.values` of every group."""
+        return self.reads & NUMBERS.keys()
+
+    def fields_of(self, places: Mapping[str, PodGroups], ours: Mapping[str, Set[str]]) -> Mapping[str, frozenset[str]]:
+        """By group, those that are to be found there besides: what is asked for of its pod, and what holds values of
+        `ours` that may have to be given back."""
+        found = {group: frozenset(fields) & NUMBERS.keys() for group, fields in ours.items()}
+        for uid, fields in self.pod_reads.items():
+            place = places.get(uid)
+            for group in (place.group, *place.containers.values()) if place else ():
+                found[group] = found.get(group, frozenset()) | (fields & NUMBERS.keys())
+        return found
 
 
 LOG = logging.getLogger(__name__)
@@ -58,14 +74,23 @@ def of(strategies: Iterable[Strategy]) -> Asked:
     return lambda slo, pods: unchanged.of("wants", (slo, pods), lambda: _all(asked, slo, pods))
 
 
-def _all(asked: Iterable[Strategy], slo: SLO, pods: Pods) -> Wants:
+def _all(asked: Sequence[Strategy], slo: SLO, pods: Pods) -> Wants:
     each = [_one(strategy, slo, pods) for strategy in asked]
     return Wants(
         reads=frozenset().union(*(one.reads for one in each)),
+        pod_reads=_joined(one.pod_reads for one in each),
         windows=tuple(sorted(set().union(*(one.windows for one in each)))),
         throttling=frozenset().union(*(one.throttling for one in each)),
         percentiles=tuple(sorted(set().union(*(one.percentiles for one in each)))),
+        memory_held=tuple(strategy.memory_held for strategy in asked if strategy.memory_held),
     )
+
+
+def _joined(each: Iterable[Mapping[str, frozenset[str]]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for one in each:
+        found |= {uid: fields | found.get(uid, frozenset()) for uid, fields in one.items()}
+    return found
 
 
 def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Wants:
@@ -73,6 +98,7 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Wants:
     try:
         return Wants(
             reads=frozenset(strategy.reads(slo, pods)),
+            pod_reads={uid: frozenset(fields) for uid, fields in strategy.pod_reads(slo, pods).items()},
             windows=tuple(strategy.windows(slo, pods)),
             throttling=frozenset(strategy.throttling(slo, pods)),
             percentiles=tuple(strategy.percentiles(slo)),
@@ -80,3 +106,14 @@ def _one(strategy: Strategy, slo: SLO, pods: Pods) -> Wants:
     except Exception:
         LOG.exception("strategy %s cannot say what it wants to see", strategy.name)
         return Wants()
+
+
+def memory_held(seen: Snapshot, wanted: Wants) -> tuple[str, ...]:
+    """The groups that strategies ask for. One that fails here gets none, and the loop goes on."""
+    found: dict[str, None] = {}
+    for groups_of in wanted.memory_held:
+        try:
+            found |= dict.fromkeys(groups_of(seen))
+        except Exception:
+            LOG.exception("%s cannot say whose memory it wants to see", groups_of.__module__)
+    return tuple(found)

@@ -39,6 +39,10 @@ SENTENCES = {
 Asked = Callable[[SLO, Sequence[Pod]], Iterable[str]]
 
 
+def _no_pod(_slo: SLO, _pods: Sequence[Pod]) -> Mapping[str, Iterable[str]]:
+    return {}
+
+
 class SurgeEdge(Protocol):
     """See `Strategy.surge_edge_milli`."""
 
@@ -83,8 +87,13 @@ class Strategy:
     reads: Asked = _nobody
     """Optional in a module: which values besides set and quota it wants to see in `Cgroup.values`, or `oom_score_adj`,
     or `system/NAME`, for these settings and pods. What it wrote is seen as long as it is in the journal."""
+    pod_reads: Callable[[SLO, Sequence[Pod]], Mapping[str, Iterable[str]]] = _no_pod
+    """Optional in a module: as `reads`, by uid of the only pods of which it wants to see them, containers and all."""
     throttling: Asked = _nobody
     """Optional in a module: uids of the pods of which it wants use and throttling of each container."""
+    memory_held: Callable[[Snapshot], Iterable[str]] | None = None
+    """Optional in a module: groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The
+    answer may depend on nothing but pods, places, cgroups and page size."""
     windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = _nobody
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
@@ -218,7 +227,9 @@ def _load(name: str) -> Strategy:
         monitor_seconds=getattr(module, "monitor_seconds", _never),
         formerly=getattr(module, "FORMERLY", ""),
         reads=getattr(module, "reads", _nobody),
+        pod_reads=getattr(module, "pod_reads", _no_pod),
         throttling=getattr(module, "throttling", _nobody),
+        memory_held=getattr(module, "memory_held", None),
         windows=getattr(module, "windows", _nobody),
         percentiles=getattr(module, "percentiles", _nothing),
         sentences=getattr(module, "SENTENCES", {}),

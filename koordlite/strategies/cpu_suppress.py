@@ -294,7 +294,9 @@ def _quotas_below(seen: Snapshot, limit_us: int) -> Iterator[CgroupChange]:
     for group in _tree(seen)[1:]:
         present = seen.cgroups[group].quota_us
         place = cgroup.PLACE.place(group, "cpu.quota")
-        found = seen.found[place].value if place in seen.found else present
+        mine = place in seen.found and seen.found[place].strategy == NAME
+        # What another strategy wrote is lowered like what kubelet wrote; it raises it again itself.
+        found = seen.found[place].value if mine else present
         if present is None or not isinstance(found, int) or found == UNLIMITED:
             continue
         wanted = found if limit_us == UNLIMITED else min(found, limit_us)

@@ -7,6 +7,7 @@ from typing import Any
 from koordlite.model.errors import KoordliteError
 from tests.conformance import (
     apiserver_deviations,
+    batch_deviations,
     descheduler_deviations,
     eviction_deviations,
     limit_deviations,
@@ -20,6 +21,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     *eviction_deviations.DEVIATIONS,
     *offer_deviations.DEVIATIONS,
     *limit_deviations.DEVIATIONS,
+    *batch_deviations.DEVIATIONS,
     *machine_deviations.DEVIATIONS,
     *descheduler_deviations.DEVIATIONS,
     *apiserver_deviations.DEVIATIONS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 _SCHEDULER = "a scheduler's work, and there is none here"
 _KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
 _SIGNED = "a format of other reporters that nothing here writes or reads"
-_BATCH_GROUPS = "what the cgroups of batch pods hold is left to kubelet here"
 _NO_REPORTER = "the node's NodeMetric is read here and never written, so it has no windows that begin"
 
 REASONS: dict[str, str] = {
@@ -38,10 +37,6 @@ REASONS: dict[str, str] = {
             *("numaplacement.encode", "numaplacement.unpack_metadata"),
         ),
         _SIGNED,
-    ),
-    **dict.fromkeys(
-        (*("MilliCPUToShares", "BatchResource", "parseRuleForNodeSLO", "parseRuleForNodeMeta"),),
-        _BATCH_GROUPS,
     ),
     "nodemetric.cold_start": _NO_REPORTER,
 }

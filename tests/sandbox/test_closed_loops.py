@@ -254,3 +254,100 @@ def test_a_rank_lets_batch_work_give_way(tmp_path: Path, shape: str, enable: boo
     node.live(node.settings(), 20)
     web = node.workload("web")
     assert (web.used_us > 0.95 * web.wanted_us) is enable
+
+
+# ── batch resources ──
+
+
+BATCH_FILES = ("cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max")
+
+
+def batch_files(node: Node) -> dict[str, bytes]:
+    """The files of pods and containers that batch resources are written to."""
+    files = node.sandbox.files
+    names = (path for path in files.paths("/sys/fs") if path.rpartition("/")[2] in BATCH_FILES)
+    return {path: files.read(path) for path in names}
+
+
+def batch(node: Node, name: str, cpu: int, **more: Any) -> None:
+    """A greedy BE pod with as much batch-cpu, requested and as its limit, and 1 GiB of batch-memory."""
+    amounts = {"kubernetes.io/batch-cpu": str(cpu), "kubernetes.io/batch-memory": "1Gi"}
+    node.work(name, "BE", requests=amounts, limits=amounts, **{"cpu": "greedy", **more})
+
+
+@pytest.fixture(params=["small", "arm"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
+    """cgroup v1 with driver cgroupfs, and v2 with driver systemd."""
+    return Node(request.param, tmp_path)
+
+
+def test_batch_pods_run_within_what_they_asked_for(either: Node) -> None:
+    batch(either, "one", 500)
+    batch(either, "two", 1500)
+    either.live(either.settings(), 20)
+    used = {name: either.sandbox.stats(f"uid-{name}").used_milli for name in ("one", "two")}
+    assert 450 <= used["one"] <= 510 and 1400 <= used["two"] <= 1510
+
+
+def test_batch_pods_share_a_full_node_by_their_requests(small: Node) -> None:
+    """Four CPUs for two greedy pods that have no limit."""
+    for name, cpu in (("one", "1000"), ("two", "3000")):
+        small.work(name, "BE", cpu="greedy", requests={"kubernetes.io/batch-cpu": cpu})
+    small.raw_slo({})
+    small.live(small.settings(), 20)
+    used = [small.sandbox.stats(f"uid-{name}").used_milli for name in ("one", "two")]
+    assert used[1] / used[0] == pytest.approx(3, rel=0.1)
+
+
+def test_batch_values_come_within_one_tick_then_nothing_is_written_and_all_goes_back(either: Node) -> None:
+    batch(either, "one", 500)
+    either.cluster.view()
+    found = batch_files(either)
+    with either.journal() as journal:
+        agent = either.agent(journal)
+        either.ticks(agent, 1)
+        assert any(value != found[path] for path, value in batch_files(either).items())
+        batch(either, "late", 700)
+        first, *rest = either.ticks(agent, 6)
+        late = [step for step in first.applied if "late" in str(step.place) and "cpuset" not in str(step.place)]
+        assert len(late) == 6 and all(step.ok for step in late)
+        assert not [step for tick in rest for step in tick.applied if "pod" in str(step.place)]
+        either.remove("late")
+        either.ticks(agent, 2)
+        agent.put_back()
+    assert batch_files(either) == found
+
+
+def test_batch_observed_writes_nothing(either: Node) -> None:
+    batch(either, "one", 500)
+    either.cluster.view()
+    found = batch_files(either)
+    with either.journal() as journal:
+        (tick,) = either.ticks(either.agent(journal, "observe"), 1)
+    assert batch_files(either) == found
+    assert [d.verdict for d in tick.decisions if d.reason == "BatchResources"] == ["set"]
+
+
+def test_a_memory_limit_waits_until_the_pod_fits_and_kills_nobody(either: Node) -> None:
+    batch(either, "one", 500, memory="steps(0:1500Mi,10:500Mi)")
+    ticks = either.live(either.settings(), 20)
+    reasons = [{d.reason for d in tick.decisions} for tick in ticks]
+    assert "MemoryLimitBelowUse" in reasons[1] and "MemoryLimitBelowUse" not in reasons[-1]
+    assert either.restarts() == 0
+    limits = {v for path, v in batch_files(either).items() if "memory" in path and v.strip() == b"1073741824"}
+    assert limits
+
+
+def test_batch_quotas_make_way_for_the_policy_cfs_quota_and_come_back(either: Node) -> None:
+    batch(either, "one", 1500)
+    with either.journal() as journal:
+        agent = either.agent(journal)
+        for policy in ("cpuset", "cfsQuota", "cpuset"):
+            either.slo(policy=policy, resctrl=False)
+            steps = [step for tick in either.ticks(agent, 15) for step in tick.applied]
+            assert not [step for step in steps if not step.ok and "quota" in str(step.place)]
+            host = either.host().cgroups
+            group = host.layout.besteffort
+            pod = f"{group}/{host.children(group)[0]}"
+            quotas = (host.state(group).quota_us, host.state(pod).quota_us)
+            assert (quotas[0] == -1, quotas[1]) == ((True, 150_000) if policy == "cpuset" else (False, -1))

@@ -66,6 +66,9 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
             work.lately.wrote(change)
             settled = work.host.cgroups.settled(change.field, change.value)
             work.foreign.wrote(dataclasses.replace(change, value=settled))
+            if change.field == "cpu.idle":
+                # The kernel itself changes the shares of a group that becomes idle or stops being idle.
+                work.foreign.unsure(PLACE.place(change.group, "cpu.shares"))
         return step
 
     def put(self, host: Host, change: CgroupChange) -> AppliedStep:

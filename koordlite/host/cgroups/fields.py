@@ -9,36 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, shares_of_weight, weight_of_shares
+
 UNLIMITED = -1
 UNLIMITED_BYTES = 9223372036854771712
 """What v1 prints for no limit on memory: the greatest number of pages, in bytes."""
 _MAX_INT64 = (1 << 63) - 1
-MIN_SHARES, MAX_SHARES = 2, 262_144
-MIN_WEIGHT, MAX_WEIGHT = 1, 10_000
 _MAX_BURST_US = 100_000_000
 
 _Parse = Callable[[bytes], int]
 _Print = Callable[[int], bytes]
-
-
-def weight_of_shares(shares: int) -> int:
-    """v2's cpu.weight for v1's cpu.shares: 1 + (shares - 2) × 9999 / 262142, rounded down; ValueError beyond the range.
-
-    Source: runc, and Koordinator `ConvertCPUSharesToWeight`.
-    """
-    if not MIN_SHARES <= shares <= MAX_SHARES:
-        raise ValueError(f"{shares} are no shares: {MIN_SHARES} to {MAX_SHARES} are")
-    return 1 + (shares - MIN_SHARES) * (MAX_WEIGHT - MIN_WEIGHT) // (MAX_SHARES - MIN_SHARES)
-
-
-def shares_of_weight(weight: int) -> int:
-    """v1's cpu.shares for v2's cpu.weight: 2 + (weight - 1) × 262142 / 9999, rounded down; not the exact inverse.
-
-    ValueError beyond the range. Source: Koordinator `ConvertCPUWeightToShares`.
-    """
-    if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        raise ValueError(f"{weight} is no weight: {MIN_WEIGHT} to {MAX_WEIGHT} is")
-    return MIN_SHARES + (weight - MIN_WEIGHT) * (MAX_SHARES - MIN_SHARES) // (MAX_WEIGHT - MIN_WEIGHT)
 
 
 def _parse_weight(raw: bytes) -> int:
@@ -110,6 +90,15 @@ NUMBERS: Mapping[str, Number] = {
     "memory.min": _protection("memory.min"),
     "memory.low": _protection("memory.low"),
     "memory.high": _protection("memory.high"),
+    "memory.limit": Number(
+        v1=("memory", "memory.limit_in_bytes"),
+        v2="memory.max",
+        minimum=UNLIMITED,
+        maximum=_MAX_INT64,
+        parse_v1=parse_bytes,
+        parse_v2=parse_bytes,
+        print_v2=lambda value: b"max" if value == UNLIMITED else b"%d" % value,
+    ),
     "memory.wmark_ratio": _plain("memory", "memory.wmark_ratio", 0, 100),
     "memory.wmark_scale_factor": _plain("memory", "memory.wmark_scale_factor", 1, 1000),
     "memory.wmark_min_adj": _plain("memory", "memory.wmark_min_adj", -25, 50),

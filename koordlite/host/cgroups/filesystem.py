@@ -6,14 +6,14 @@ import errno
 import functools
 from collections.abc import Iterable, Mapping
 
-from koordlite.host import beneath
+from koordlite.host import beneath, kernel_number
 from koordlite.host.cgroups import mounts as cgroup_mounts
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups import versions
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import HardwareAbsent
-from koordlite.model.picture.groups import Cgroup, Layout
+from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.ports import Files
 
@@ -132,6 +132,11 @@ class Cgroups:
     def memory(self, group: str) -> int:
         """Bytes the group and those below it hold without page cache."""
         return self._version.working_memory(self.read_raw(group, "memory.stat"))
+
+    def memory_held(self, group: str) -> MemoryHeld:
+        """All memory charged to the group and those below it, page cache and all."""
+        cache = self._version.file_cache(self.read_raw(group, "memory.stat"))
+        return MemoryHeld(kernel_number.parse(self.read_raw(group, "memory.current")), cache)
 
     def threads(self, group: str) -> tuple[int, ...]:
         """Threads in the group and in all groups below it: a container may divide itself further."""

@@ -50,6 +50,7 @@ _V2: Mapping[str, tuple[str, str]] = {
     **{field: ("", number.v2) for field, number in NUMBERS.items()},
 }
 _ANONYMOUS_MEMORY = (b"inactive_anon", b"active_anon", b"unevictable")
+_FILE_CACHE = (b"inactive_file", b"active_file")
 _TOTAL_ANONYMOUS = tuple(b"total_" + name for name in _ANONYMOUS_MEMORY)
 
 
@@ -147,6 +148,11 @@ class Version:
         """
         names = _TOTAL_ANONYMOUS if self.number == 1 else _ANONYMOUS_MEMORY
         return sum([_counter(raw, name) for name in names])
+
+    def file_cache(self, raw: bytes) -> int:
+        """inactive_file + active_file of `memory.stat`: bytes of page cache, with the groups below."""
+        prefix = b"total_" if self.number == 1 else b""
+        return sum([_counter(raw, prefix + name) for name in _FILE_CACHE])
 
 
 def keyed(raw: bytes) -> dict[str, str]:

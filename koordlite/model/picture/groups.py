@@ -58,6 +58,20 @@ class MemoryPlace:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class MemoryHeld:
+    """Memory charged to a group and to those below it, in bytes."""
+
+    total: int
+    file_cache: int
+    """Of `total`: what the kernel gives up first when a limit asks for it."""
+
+    @property
+    def fixed(self) -> int:
+        """What a limit cannot take away without ending a process, as there may be no swap."""
+        return max(self.total - self.file_cache, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Process:
     """A process of a container and its place in the queue of the OOM killer."""
 

@@ -10,7 +10,7 @@ from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.pod import qos, resource_spec
-from koordlite.model.pod.values import ContainerInfo, Pod, ResourceStatus
+from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
 from koordlite.model.resources import add_resources, parse_resources
@@ -22,7 +22,7 @@ and recorded."""
 MOST_PROBLEMS = 10
 """So many problems of one pod are listed; of the others only their number."""
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
-DECISIVE_NOTES = (keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
+DECISIVE_NOTES = (keys.EXTENDED_RESOURCE_SPEC, keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
 """Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
 
 
@@ -46,7 +46,9 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         priority=obj.spec.priority,
         sub_priority=_sub_priority(name, labels.get(keys.PRIORITY), problems),
         requests=effective_requests(obj.spec, name, problems),
+        overhead=parse_resources(obj.spec.overhead, name, "spec.overhead", []),
         containers=_containers(obj, name, problems),
+        extended_resources=_extended_resources(name, notes.get(keys.EXTENDED_RESOURCE_SPEC), problems),
         resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems, machine),
         resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
@@ -157,6 +159,23 @@ def _resource_status(owner: str, text: str | None, problems: list[Problem], mach
         do = "the pod is treated as one without pinned CPUs; the scheduler writes this annotation"
         problems.append(Problem(owner, keys.RESOURCE_STATUS, text, str(error), do))
         return ResourceStatus()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ExtendedText:
+    containers: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+
+
+def _extended_resources(owner: str, text: str | None, problems: list[Problem]) -> Mapping[str, Amounts]:
+    """By container name; what cannot be read counts as absent, as in Koordinator `GetExtendedResourceSpec`."""
+    if not text:
+        return {}
+    try:
+        return given.decode(_ExtendedText, text).containers
+    except ValueError as error:
+        do = "the resources of the pod's spec count; Koordinator's webhook writes this annotation"
+        problems.append(Problem(owner, keys.EXTENDED_RESOURCE_SPEC, text, str(error), do))
+        return {}
 
 
 def _sub_priority(owner: str, text: str | None, problems: list[Problem]) -> int:

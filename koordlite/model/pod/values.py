@@ -31,6 +31,14 @@ class ResourceStatus:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Amounts:
+    """Requests and limits by resource name."""
+
+    requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    limits: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ContainerInfo:
     """One container: its id as the runtime prints it (`containerd://…`, empty before it was made) and what it asks."""
 
@@ -60,7 +68,11 @@ class Pod:
     """Order among pods of one priority class, from label `koordinator.sh/priority`."""
     requests: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
     """Effective request by resource name, as the scheduler counts it."""
+    overhead: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """What the runtime itself needs for the pod (`spec.overhead`); it is part of `requests`."""
     containers: tuple[ContainerInfo, ...] = ()
+    extended_resources: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    """Batch resources by container name, from annotation `node.koordinator.sh/extended-resource-spec`."""
     resource_status: ResourceStatus = ResourceStatus()
     resource_spec: ResourceSpec = resource_spec.NO_PREFERENCE
     numa_policy: str = ""

@@ -181,7 +181,14 @@ def _limit(group: Group) -> str:
 
 
 def _set_limit(group: Group, data: bytes) -> None:
-    group.memory_limit = rules.memory_amount(data)
+    """EBUSY when more is held than can be reclaimed, as `mem_cgroup_resize_max`: what was reclaimed is gone."""
+    limit = rules.memory_amount(data)
+    if limit != UNLIMITED:
+        for each in group.walk():
+            each.cache -= min(each.cache, max(0, group.anon_below + group.cache_below - limit))
+        if group.anon_below > limit:
+            raise refusal(errno.EBUSY)
+    group.memory_limit = limit
 
 
 def _memory_stat(group: Group) -> str:

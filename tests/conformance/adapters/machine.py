@@ -16,7 +16,7 @@ from koordlite.host.cgroups import fields
 from koordlite.host.cgroups import names as cgroup_names
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
-from koordlite.model import keys
+from koordlite.model import cgroup_fields, keys
 from koordlite.model.picture.groups import Cgroup, Layout
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
@@ -166,12 +166,12 @@ def usage_v2(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("parse.shares_to_weight")
 def weight(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: fields.weight_of_shares(int(given["input"])), expect["value"]), expect
+    return attempt(lambda: cgroup_fields.weight_of_shares(int(given["input"])), expect["value"]), expect
 
 
 @adapter("parse.weight_to_shares")
 def shares_again(given: Any, expect: Any) -> tuple[Any, Any]:
-    return attempt(lambda: fields.shares_of_weight(given["input"]), None), expect
+    return attempt(lambda: cgroup_fields.shares_of_weight(given["input"]), None), expect
 
 
 @adapter("parse.throttled_ratio")

@@ -65,7 +65,7 @@ def quota(given: Any, expect: Any) -> tuple[Any, Any]:
     before, status = given["beRootQuotaBefore"], given.get("policyStatusBefore")
     groups = {BE: Cgroup(CPUSet([0]), CPUSet([0]), before)}
     ours = frozenset() if status == "recovered" else frozenset({changes.parse(f"{BE}/cpu.quota")})
-    seen = _snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
+    seen = snapshot(cgroups=groups, ours=ours, slo=SLO(threshold=Threshold(enable=False)))
     found = _after(seen, RULE.answer(seen, cpu_suppress.Config()))[BE].quota_us
     return found, expect["beRootQuotaAfter"]
 
@@ -134,7 +134,7 @@ def reserved_milli(seen: node.Node) -> int:
 
 def by_static_policy(given: Any) -> CPUSet:
     """What the besteffort group holds after a round under kubelet's static policy."""
-    seen = _snapshot(
+    seen = snapshot(
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
         pods=tuple(map(shapes.pod_of, given.get("pods") or [])),
         cgroups={BE: _group(given["beRootCPUSetFileBefore"], UNLIMITED)},
@@ -151,7 +151,7 @@ def applied(given: Any, expect: Any) -> tuple[Any, Any]:
     """The sets of the QoS group, a pod and a container once a target is in force; the order is the plan's business."""
     target, before = CPUSet(given["targetBECPUs"]), given["oldFileContentAllLevels"]
     groups = {"beRootCPUSet": BE, "podCPUSet": f"{BE}/pod1", "containerCPUSet": f"{BE}/pod1/main"}
-    seen = _snapshot(
+    seen = snapshot(
         topology=Topology(tuple(shapes.cpus(given.get("processors") or [])), ()),
         cgroups={group: _group(before, UNLIMITED) for group in groups.values()},
         kubelet=Kubelet(cpu_manager_policy=given["kubeletCPUManagerPolicy"]),
@@ -173,7 +173,7 @@ def _picture(given: Any) -> Snapshot:
     below = [group for place in places.values() for group in (place.group, *place.containers.values())]
     groups = {BE: _group(before, quota_before)} | {group: _group(before, UNLIMITED) for group in below}
     apps = given.get("hostApplications") or []
-    return _snapshot(
+    return snapshot(
         node=shapes.node_of(given["node"]),
         slo=SLO(threshold=_threshold(given), host_applications=tuple(map(application, apps))),
         topology=Topology(tuple(shapes.cpus(given["processors"])), ()),
@@ -222,7 +222,7 @@ def _group(text: str, quota_us: int) -> Cgroup:
     return Cgroup(cpus, cpus, quota_us)
 
 
-def _snapshot(**given: Any) -> Snapshot:
+def snapshot(**given: Any) -> Snapshot:
     empty: dict[str, Any] = {
         "time": 0.0,
         "taken_at": "",

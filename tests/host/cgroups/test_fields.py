@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.host.cgroups import fields
 from koordlite.host.cgroups.fields import NUMBERS, UNLIMITED
 from koordlite.host.cgroups.versions import WRITABLE, Version
+from koordlite.model import cgroup_fields
 
 V1, V2 = Version(1), Version(2)
 
@@ -76,4 +76,4 @@ def test_shares_settle_after_one_pass_through_a_weight(shares: int) -> None:
 
 @given(weight=some.integers(1, 10_000))
 def test_a_weight_gives_allowed_shares(weight: int) -> None:
-    assert NUMBERS["cpu.shares"].allows(fields.shares_of_weight(weight))
+    assert NUMBERS["cpu.shares"].allows(cgroup_fields.shares_of_weight(weight))

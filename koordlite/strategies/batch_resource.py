@@ -1,0 +1,299 @@
+"""Give best-effort pods the shares, the CPU quota and the memory limit that their batch resources stand for.
+
+Kubelet does not know batch-cpu and batch-memory: to it such a pod asks for nothing. Source: Koordinator hook
+BatchResource.
+
+Who owns a file that others write too: the quota of the besteffort group is cpuSuppress's. While the policy is cfsQuota
+pods have no quota below it, and on cgroup v1 none has more than the group has. An idle pod (cpuIdentity) takes no
+shares until it wakes up. The quota of a pod with pinned CPUs outside the besteffort group is cpusetPools'. cpuBurst
+leaves BE pods alone, and memoryQos writes other files: min, low and high.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.formulas import batch_resource
+from koordlite.formulas.batch_resource import UNLIMITED, Asked, Values
+from koordlite.model import keys
+from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares
+from koordlite.model.decision import Decision
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Amounts, ContainerInfo, Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
+
+NAME = "batchResource"
+LIMIT: CgroupField = "memory.limit"
+_FIELDS: tuple[CgroupField, ...] = ("cpu.shares", "cpu.quota", LIMIT)
+_BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `batchResource`. What is asked for stands in the pods."""
+
+    limit_below_use: bool = False
+    """Write a memory limit also where a container already holds more than that, page cache aside: on cgroup v2 the
+    kernel then ends one of its processes at once, on v1 it refuses."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A pod's group or a container's, what it asks for and what it gets."""
+
+    name: str
+    group: str
+    asked: Asked
+    values: Values
+
+
+def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
+    """What is written, of the BE pods with batch resources."""
+    return {pod.uid: ("cpu.shares", LIMIT) for pod in pods if _concerns(pod)}
+
+
+def memory_held(seen: Snapshot) -> Iterator[str]:
+    """Groups whose memory limit is to fall."""
+    for pod in seen.pods:
+        if _concerns(pod) and pod.uid in seen.places:
+            yield from (part.group for part in _parts(seen, pod) if _limit_falls(seen, part))
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each BE pod with batch resources, one for each memory limit that waits, one for what is given
+    back."""
+    wanted: set[tuple[str, str]] = set()
+    for pod in seen.pods:
+        if not _concerns(pod) or pod.uid not in seen.places:
+            continue
+        parts = _parts(seen, pod)
+        wanted |= {(part.group, field) for part in parts for field in _fields(seen, pod)}
+        yield _decided(seen, pod, parts, config)
+        yield from (d for part in parts for d in _memory_notes(seen, pod, part, config))
+    yield _released(seen, wanted)
+
+
+def _concerns(pod: Pod) -> bool:
+    """Whether it is labelled BE and asks for batch resources."""
+    return pod.raw_qos is QoSClass.BE and pod.active and any(recorded(pod, each) for each in pod.containers)
+
+
+def recorded(pod: Pod, container: ContainerInfo) -> Amounts | None:
+    """The batch resources of a container: its own, else those of the annotation; None where it has none."""
+    if any(name in container.requests or name in container.limits for name in _BATCH):
+        return Amounts(container.requests, container.limits)
+    noted = pod.extended_resources.get(container.name)
+    return noted if noted and any(name in noted.requests or name in noted.limits for name in _BATCH) else None
+
+
+def _asked(amounts: Amounts, native: Amounts) -> Asked:
+    """Batch amounts; where one is missing the native one counts, which kubelet has written."""
+    return Asked(
+        request_milli=_amount(amounts.requests, keys.BATCH_CPU) or _milli(native.requests),
+        limit_milli=_amount(amounts.limits, keys.BATCH_CPU) or _milli(native.limits),
+        limit_bytes=_amount(amounts.limits, keys.BATCH_MEMORY) or _amount(native.limits, "memory"),
+    )
+
+
+def _amount(amounts: Mapping[str, Quantity], name: str) -> int:
+    """Whole units, rounded up, as Koordinator takes them: batch-cpu counts millicores."""
+    return max(amounts[name].value, 0) if name in amounts else 0
+
+
+def _milli(amounts: Mapping[str, Quantity]) -> int:
+    return max(amounts["cpu"].milli, 0) if "cpu" in amounts else 0
+
+
+def _parts(seen: Snapshot, pod: Pod) -> tuple[_Part, ...]:
+    """The pod, and those of its containers that have batch resources and a group."""
+    asked = {c.name: _asked(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
+    overhead = Amounts(pod.overhead, pod.overhead)
+    of_pod = batch_resource.of_pod(((asked[c.name], c.one_shot) for c in pod.containers), _asked(overhead, overhead))
+    place = seen.places[pod.uid]
+    parts = [_part(seen, pod, "pod", place.group, of_pod)]
+    for container in pod.containers:
+        group = place.containers.get(container.name, "")
+        if group in seen.cgroups and recorded(pod, container):
+            parts.append(_part(seen, pod, container.name, group, asked[container.name]))
+    return tuple(part for part in parts if part.group in seen.cgroups)
+
+
+def _part(seen: Snapshot, pod: Pod, name: str, group: str, asked: Asked) -> _Part:
+    period_us = seen.cgroups[group].period_us if group in seen.cgroups else Cgroup().period_us
+    found = batch_resource.values(
+        asked, period_us=period_us, ratio=seen.notes.cpu_normalization or 1.0, quota_off=quota_off(seen.slo)
+    )
+    limit_bytes = found.limit_bytes
+    if limit_bytes > 0:
+        # The kernel keeps whole pages; otherwise what stands there would never be what was asked for.
+        limit_bytes = max(limit_bytes // seen.page_bytes * seen.page_bytes, seen.page_bytes)
+    quota_us = _within_best_effort(seen, group, found.quota_us)
+    return _Part(
+        name=name,
+        group=group,
+        asked=asked,
+        values=dataclasses.replace(found, limit_bytes=limit_bytes, quota_us=quota_us),
+    )
+
+
+def quota_off(slo: SLO) -> bool:
+    """Under the policy cfsQuota the besteffort group itself is limited. Source: Koordinator `parseRuleForNodeSLO`."""
+    threshold = slo.threshold
+    return threshold.enable and threshold.cpu_suppress_policy == "cfsQuota"
+
+
+def _within_best_effort(seen: Snapshot, group: str, quota_us: int) -> int:
+    """cgroup v1 refuses a quota above that of a group higher up."""
+    root = seen.layout.besteffort
+    above = seen.cgroups.get(root, Cgroup()).quota_us
+    inside = seen.layout.version == 1 and group.startswith(f"{root}/")
+    if not inside or above in (None, UNLIMITED) or quota_us == UNLIMITED:
+        return quota_us
+    return min(quota_us, above)
+
+
+def _fields(seen: Snapshot, pod: Pod) -> tuple[CgroupField, ...]:
+    """The files of the pod that this strategy owns."""
+    pinned = bool(pod.resource_status.cpuset) and pod.kube_qos is not KubeQoS.BEST_EFFORT
+    return tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
+
+
+def _decided(seen: Snapshot, pod: Pod, parts: Sequence[_Part], config: Config) -> Decision:
+    changes = tuple(
+        change for part in parts for field in _fields(seen, pod) for change in _change(seen, part, field, config)
+    )
+    evidence = _evidence(seen, parts)
+    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
+
+
+def _evidence(seen: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float | str]:
+    """The numbers of the pod, then each container in one text."""
+    whole = parts[0]
+    ratio = seen.notes.cpu_normalization or 1.0
+    found: dict[str, int | float | str] = {"batch_cpu": whole.asked.request_milli, "shares": whole.values.shares}
+    if whole.asked.limit_milli and quota_off(seen.slo):
+        found["policy"] = seen.slo.threshold.cpu_suppress_policy
+    elif whole.asked.limit_milli:
+        found |= {"batch_cpu_limit": whole.asked.limit_milli, **({"normalization_ratio": ratio} if ratio > 1 else {})}
+        found["quota_us"] = whole.values.quota_us
+    if whole.values.limit_bytes > 0:
+        found["limit_bytes"] = whole.values.limit_bytes
+    found["containers"] = "; ".join(_shown(part) for part in parts[1:])
+    idle = [part.name for part in parts if _idle(seen, part.group)]
+    if idle:
+        found["idle"] = ", ".join(idle)
+    return found
+
+
+def _shown(part: _Part) -> str:
+    quota = "no quota" if part.values.quota_us == UNLIMITED else f"quota {part.values.quota_us} µs"
+    memory = "no memory limit" if part.values.limit_bytes == UNLIMITED else f"memory limit {part.values.limit_bytes} B"
+    return f"{part.name} {part.asked.request_milli}m → {part.values.shares} shares, {quota}, {memory}"
+
+
+def _change(seen: Snapshot, part: _Part, field: CgroupField, config: Config) -> Iterator[CgroupChange]:
+    """The change if it is one, and may be made; a value that is back where it was found is not ours any more."""
+    present = cgroup.present(seen.cgroups[part.group], field)
+    if field == "cpu.shares":
+        value = part.values.shares
+        stands = present is None or _idle(seen, part.group) or present == _kept(seen, value)
+    elif field == "cpu.quota":
+        value = part.values.quota_us
+        stands = present is None or present == value
+    else:
+        value = part.values.limit_bytes
+        stands = present is None or present == value or _waits(seen, part, config)
+    if not stands:
+        place = cgroup.PLACE.place(part.group, field)
+        yield CgroupChange(
+            part.group, field, value, gives_back=place in seen.found and seen.found[place].value == value
+        )
+
+
+def _kept(seen: Snapshot, shares: int) -> int:
+    """What is read after shares were written: v2 keeps a coarser weight."""
+    return shares if seen.layout.version == 1 else shares_of_weight(weight_of_shares(shares))
+
+
+def _idle(seen: Snapshot, group: str) -> bool:
+    """The kernel takes no shares for an idle group."""
+    return seen.cgroups[group].values.get("cpu.idle") == 1
+
+
+def _limit_falls(seen: Snapshot, part: _Part) -> bool:
+    present, wanted = seen.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
+    return present is not None and wanted != UNLIMITED and (present == UNLIMITED or wanted < present)
+
+
+def _waits(seen: Snapshot, part: _Part, config: Config) -> bool:
+    """Whether the limit is not written now: it would end a process at once, or nobody knows whether it would."""
+    if config.limit_below_use or not _limit_falls(seen, part):
+        return False
+    held = seen.memory_held.get(part.group)
+    return held is None or held.fixed > part.values.limit_bytes
+
+
+def _memory_notes(seen: Snapshot, pod: Pod, part: _Part, config: Config) -> Iterator[Decision]:
+    """A limit below what is in use is never written without a word."""
+    held, subject = seen.memory_held.get(part.group), f"pod/{pod.key}"
+    if not _limit_falls(seen, part):
+        return
+    named: dict[str, int | str] = {"of": part.name, "limit_bytes": part.values.limit_bytes}
+    if held is None:
+        yield Decision(subject, "hold", "MemoryUseUnknown", named)
+    elif held.total > part.values.limit_bytes:
+        numbers = {**named, "used_bytes": held.total, "cache_bytes": held.file_cache}
+        if held.fixed <= part.values.limit_bytes:
+            yield Decision(subject, "shrink", "MemoryLimitReclaims", numbers)
+        elif config.limit_below_use:
+            yield Decision(subject, "shrink", "MemoryLimitKills", numbers)
+        else:
+            yield Decision(subject, "hold", "MemoryLimitBelowUse", numbers)
+
+
+def _released(seen: Snapshot, wanted: set[tuple[str, str]]) -> Decision:
+    """What no pod asks for any more gets back what stood there before us; an idle group takes its shares later."""
+    changes = tuple(
+        CgroupChange(group, field, found.value, gives_back=True)
+        for place, found in seen.found.items()
+        if found.strategy == NAME
+        for group, name in ((place.part("cgroup"), place.part("field")),)
+        for field in _FIELDS
+        if field == name and (group, field) not in wanted and group in seen.cgroups
+        if field != "cpu.shares" or not _idle(seen, group)
+    )
+    if changes:
+        return Decision("node", "release", "BatchResourcesReleased", {"files": len(changes)}, changes)
+    return Decision("node", "hold", "BatchResourcesOn" if wanted else "BatchResourcesOff")
+
+
+SENTENCES = {
+    "BatchResources": (
+        "batch-cpu {batch_cpu} × 1024 / 1000 = {shares} shares"
+        "[; limit {batch_cpu_limit} × 100 ms / 1000][ / {normalization_ratio}][ = quota {quota_us}]"
+        "[; no quota, the policy is {policy}]"
+        "[; memory limit {limit_bytes}][; {containers}][; idle, so shares wait: {idle}]"
+    ),
+    "MemoryLimitReclaims": (
+        "the memory limit {limit_bytes} of {of} is below its {used_bytes} in use: page cache of {cache_bytes} shrinks"
+    ),
+    "MemoryLimitBelowUse": (
+        "the memory limit {limit_bytes} of {of} is not written: {used_bytes} are in use, {cache_bytes} of them page "
+        "cache, so a process would be killed at once"
+    ),
+    "MemoryLimitKills": (
+        "the memory limit {limit_bytes} of {of} is below its {used_bytes} in use, {cache_bytes} of them page cache; "
+        "limitBelowUse allows it"
+    ),
+    "MemoryUseUnknown": "the memory limit {limit_bytes} of {of} is not written: what it uses cannot be read",
+    "BatchResourcesReleased": "{files} files are restored to the values found",
+    "BatchResourcesOn": "best-effort pods have what their batch resources stand for",
+    "BatchResourcesOff": "no best-effort pod asks for batch resources",
+}

@@ -1,0 +1,115 @@
+"""Batch resources of BE pods: shares, quota and memory limit of the pod and its containers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from koordlite.formulas import batch_resource as formula
+from koordlite.formulas import burst
+from koordlite.model import keys
+from koordlite.model.cgroup_fields import weight_of_shares
+from koordlite.model.errors import InputError
+from koordlite.model.picture import node_notes
+from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld, PodGroups
+from koordlite.model.picture.node_notes import NodeNotes
+from koordlite.model.pod.values import Amounts
+from koordlite.model.slo import config as slo_config
+from koordlite.model.slo.settings import SLO
+from koordlite.strategies import batch_resource as strategy
+from tests.conformance.adapters import adapter, shapes, suppress_rounds
+
+BE = "kubepods/besteffort"
+POD = f"{BE}/pod"
+_NAMES = {"cpu.quota": "cfsQuota", "memory.limit": "memoryLimit"}
+_NOTHING_LIKE_IT = Cgroup(quota_us=7, values={"cpu.shares": 1, "memory.limit": 7})
+"""Whatever is decided has to be written."""
+
+
+@adapter("MilliCPUToShares")
+def shares(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = formula.shares(given["milliCPU"])
+    return {"cpuShares": found, "cpuWeightV2": weight_of_shares(found)}, expect
+
+
+@adapter("MilliCPUToQuota")
+def quota(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"cfsQuota": burst.base_quota(limit_milli=given["milliCPU"])}, expect
+
+
+@adapter("BatchResource")
+def values(given: Any, expect: Any) -> tuple[Any, Any]:
+    """What the strategy writes, by container; a name that the pod does not have gets nothing."""
+    spec = given["pod"]["spec"]
+    names = [each["name"] for each in (*spec.get("initContainers", ()), *spec["containers"])]
+    groups = {name: f"{POD}/{name}" for name in names}
+    pod = shapes.pod_of({**given["pod"], "status": {"phase": "Running"}})
+    seen = suppress_rounds.snapshot(
+        slo=SLO(),
+        pods=(pod,),
+        layout=Layout(1, "cgroupfs", "kubepods", "kubepods/burstable", BE),
+        places={pod.uid: PodGroups(POD, groups)},
+        cgroups=dict.fromkeys((POD, *groups.values()), _NOTHING_LIKE_IT),
+        memory_held={group: MemoryHeld(0, 0) for group in (POD, *groups.values())},
+        notes=NodeNotes(cpu_normalization=given.get("cpuNormalizationRatio")),
+        page_bytes=1,
+    )
+    found: dict[str, dict[str, int]] = {}
+    for change in (c for d in strategy.decide(seen, strategy.Config()) for c in d.changes):
+        found.setdefault(change.group, {}).update(_written(change.field, change.value))
+    containers = {name: found.get(group, {}) for name, group in groups.items()}
+    return {"pod": found.get(POD, {}), "containers": containers}, expect
+
+
+def _written(field: str, value: Any) -> dict[str, int]:
+    if field == "cpu.shares":
+        return {"cpuShares": value, "cpuWeightV2": weight_of_shares(value)}
+    return {_NAMES[field]: value}
+
+
+@adapter("extendedResourceSpecMutatingPod")
+def annotation(given: Any, expect: Any) -> tuple[Any, Any]:
+    """What Koordinator's webhook has written reads as what the containers of the pod ask for."""
+    metadata = {**given["pod"]["metadata"], "annotations": None}
+    spec = given["pod"]["spec"]
+    bare = {"containers": [{"name": each["name"]} for each in spec["containers"]]}
+    noted = {**metadata, "annotations": expect.get("annotations")}
+    return _recorded({"metadata": metadata, "spec": spec}), _recorded({"metadata": noted, "spec": bare})
+
+
+def _recorded(pod: Any) -> dict[str, Any]:
+    """Batch limits and requests by container; a limit is a request as well."""
+    read = shapes.pod_of(pod)
+    found = ((each.name, strategy.recorded(read, each)) for each in read.containers)
+    return {name: _batch(amounts) for name, amounts in found if amounts}
+
+
+def _batch(amounts: Amounts) -> list[dict[str, int]]:
+    both = ({**amounts.limits, **amounts.requests}, amounts.limits)
+    return [{name: each[name].value for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in each} for each in both]
+
+
+@adapter("parseRuleForNodeSLO")
+def quota_enabled(given: Any, expect: Any) -> tuple[Any, Any]:
+    """Whether pods get a quota; ratio and updates are Koordinator's own bookkeeping."""
+    section = given["nodeSLOSpec"].get("resourceUsedThresholdWithBE")
+    text = json.dumps({"clusterStrategy": section or {}})
+    slo = slo_config.effective({"resource-threshold-config": text}, labels={}, annotations={})
+    return {"cfsQuotaEnabled": not strategy.quota_off(slo)}, {"cfsQuotaEnabled": expect["cfsQuotaEnabled"]}
+
+
+@adapter("parseRuleForNodeMeta")
+def ratios(given: Any, expect: Any) -> tuple[Any, Any]:
+    """The ratio after each text; a text that cannot be read keeps the last one. -1 is none."""
+    notes, steps = NodeNotes(), []
+    for text in given["sequence"]:
+        before, error = notes, False
+        try:
+            node_notes.parse_normalization(text, "node")
+        except InputError:
+            error = True
+        notes = node_notes.parse({keys.CPU_NORMALIZATION_RATIO: text}, "node", last=notes, problems=[])
+        ratio = notes.cpu_normalization
+        step = {"ratio": -1 if ratio is None else ratio, "updated": notes != before}
+        steps.append({"error": True, **step} if error else step)
+    return {"steps": steps}, expect
