@@ -66,6 +66,10 @@ class Manifests:
         asked = {"cpu": cpu, "memory": "16Mi"}
         amounts = {"requests": asked} if pod.kube_qos != "BestEffort" else {}
         amounts |= {"limits": asked} if pod.pinned else {}
+        if pod.batch:
+            cpu_memory = zip(("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"), pod.batch, strict=True)
+            batch = {name: str(value) for name, value in cpu_memory}
+            amounts = {"requests": batch, "limits": batch}
         containers = [{"name": name, "image": "test", "resources": amounts} for name in pod.containers]
         statuses = [
             {"name": name, "containerID": f"{RUNTIME}://{pod.container_id(name)}", "state": {"running": {}}}

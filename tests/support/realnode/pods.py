@@ -20,6 +20,9 @@ class Pod:
     pinned: str = ""
     """CPU list promised by the resource-status annotation."""
 
+    batch: tuple[int, int] | None = None
+    """batch-cpu and batch-memory that each container requests and is limited to."""
+
     @property
     def uid(self) -> str:
         """A uid with dashes, as the API server makes them."""
