@@ -184,7 +184,7 @@ def _evidence(seen: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float |
         found |= {"batch_cpu_limit": whole.asked.limit_milli, **({"normalization_ratio": ratio} if ratio > 1 else {})}
         found["quota_us"] = whole.values.quota_us
     if whole.values.limit_bytes > 0:
-        found["limit_bytes"] = whole.values.limit_bytes
+        found["memory_limit_bytes"] = whole.values.limit_bytes
     found["containers"] = "; ".join(_shown(part) for part in parts[1:])
     idle = [part.name for part in parts if _idle(seen, part.group)]
     if idle:
@@ -245,7 +245,7 @@ def _memory_notes(seen: Snapshot, pod: Pod, part: _Part, config: Config) -> Iter
     held, subject = seen.memory_held.get(part.group), f"pod/{pod.key}"
     if not _limit_falls(seen, part):
         return
-    named: dict[str, int | str] = {"of": part.name, "limit_bytes": part.values.limit_bytes}
+    named: dict[str, int | str] = {"of": part.name, "memory_limit_bytes": part.values.limit_bytes}
     if held is None:
         yield Decision(subject, "hold", "MemoryUseUnknown", named)
     elif held.total > part.values.limit_bytes:
@@ -279,20 +279,21 @@ SENTENCES = {
         "batch-cpu {batch_cpu} × 1024 / 1000 = {shares} shares"
         "[; limit {batch_cpu_limit} × 100 ms / 1000][ / {normalization_ratio}][ = quota {quota_us}]"
         "[; no quota, the policy is {policy}]"
-        "[; memory limit {limit_bytes}][; {containers}][; idle, so shares wait: {idle}]"
+        "[; memory limit {memory_limit_bytes}][; idle, so shares wait: {idle}]"
     ),
     "MemoryLimitReclaims": (
-        "the memory limit {limit_bytes} of {of} is below its {used_bytes} in use: page cache of {cache_bytes} shrinks"
+        "the memory limit {memory_limit_bytes} of {of} is below its {used_bytes} in use: page cache of "
+        "{cache_bytes} shrinks"
     ),
     "MemoryLimitBelowUse": (
-        "the memory limit {limit_bytes} of {of} is not written: {used_bytes} are in use, {cache_bytes} of them page "
-        "cache, so a process would be killed at once"
+        "the memory limit {memory_limit_bytes} of {of} is not written: {used_bytes} are in use, {cache_bytes} of "
+        "them page cache, so a process would be killed at once"
     ),
     "MemoryLimitKills": (
-        "the memory limit {limit_bytes} of {of} is below its {used_bytes} in use, {cache_bytes} of them page cache; "
-        "limitBelowUse allows it"
+        "the memory limit {memory_limit_bytes} of {of} is below its {used_bytes} in use, {cache_bytes} of them page "
+        "cache; limitBelowUse allows it"
     ),
-    "MemoryUseUnknown": "the memory limit {limit_bytes} of {of} is not written: what it uses cannot be read",
+    "MemoryUseUnknown": "the memory limit {memory_limit_bytes} of {of} is not written: what it uses cannot be read",
     "BatchResourcesReleased": "{files} files are restored to the values found",
     "BatchResourcesOn": "best-effort pods have what their batch resources stand for",
     "BatchResourcesOff": "no best-effort pod asks for batch resources",

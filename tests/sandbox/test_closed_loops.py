@@ -11,6 +11,7 @@ from emulated import Emulated
 
 from koordlite.agent import Agent
 from koordlite.config import Settings
+from koordlite.report.explain import pod as explain_pod
 from koordlite.report.tick import Tick
 from koordlite.sandbox.load.workloads import Workload
 
@@ -326,6 +327,9 @@ def test_batch_observed_writes_nothing(either: Node) -> None:
         (tick,) = either.ticks(either.agent(journal, "observe"), 1)
     assert batch_files(either) == found
     assert [d.verdict for d in tick.decisions if d.reason == "BatchResources"] == ["set"]
+    explained = explain_pod.text("ns/one", tick)
+    assert "batch-cpu 500 × 1024 / 1000 = 512 shares; limit 500 × 100 ms / 1000 = quota 50 ms" in explained
+    assert "memory limit: 1.0 GiB" in explained
 
 
 def test_a_memory_limit_waits_until_the_pod_fits_and_kills_nobody(either: Node) -> None:

@@ -305,9 +305,10 @@ def test_an_idle_group_gets_its_shares_back_when_it_wakes_up(build: Any, node: A
 def test_the_sentence_has_the_formula(node: Any) -> None:
     pod = decide(node(notes=NodeNotes(cpu_normalization=1.25)))[0]
     assert sentence(pod) == (
-        "batch-cpu 500 × 1024 / 1000 = 512 shares; limit 1000 × 100 ms / 1000 / 1.25 = quota 80 ms; memory limit "
-        "1.0 GiB; main 500m → 512 shares, quota 80000 µs, memory limit 1073741824 B"
+        "batch-cpu 500 × 1024 / 1000 = 512 shares; limit 1000 × 100 ms / 1000 / 1.25 = quota 80 ms; "
+        "memory limit 1.0 GiB"
     )
+    assert pod.evidence["containers"] == "main 500m → 512 shares, quota 80000 µs, memory limit 1073741824 B"
 
 
 # ── properties ──
