@@ -82,18 +82,4 @@ _RULES = (
     (_known_containers, "batch-known-containers: an entry for a container that the pod does not have counts nothing"),
     (_limit_is_request, "batch-limit-is-request: a limit without a request is a request as well"),
 )
-DEVIATIONS = (
-    *(Deviation(("BatchResource",), applies, rule) for applies, rule in _RULES),
-    Deviation(
-        ("extendedResourceSpecMutatingPod",),
-        lambda given, wanted, found: given["operation"] != "CREATE" and wanted == {} and bool(found),
-        "batch-spec-wins: the amounts of the pod's spec count on every way, the annotation's where it has none",
-    ),
-    Deviation(
-        ("extendedResourceSpecMutatingPod",),
-        lambda given, wanted, found: (
-            given["pod"]["metadata"]["annotations"][keys.EXTENDED_RESOURCE_SPEC] == "{" and bool(found)
-        ),
-        "batch-bad-annotation: an annotation that cannot be read is a problem, and the spec counts",
-    ),
-)
+DEVIATIONS = tuple(Deviation(("BatchResource",), applies, rule) for applies, rule in _RULES)

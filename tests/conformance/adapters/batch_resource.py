@@ -13,7 +13,6 @@ from koordlite.model.errors import InputError
 from koordlite.model.picture import node_notes
 from koordlite.model.picture.groups import Cgroup, Layout, MemoryHeld, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes
-from koordlite.model.pod.values import Amounts
 from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.strategies import batch_resource as strategy
@@ -65,28 +64,6 @@ def _written(field: str, value: Any) -> dict[str, int]:
     if field == "cpu.shares":
         return {"cpuShares": value, "cpuWeightV2": weight_of_shares(value)}
     return {_NAMES[field]: value}
-
-
-@adapter("extendedResourceSpecMutatingPod")
-def annotation(given: Any, expect: Any) -> tuple[Any, Any]:
-    """What Koordinator's webhook has written reads as what the containers of the pod ask for."""
-    metadata = {**given["pod"]["metadata"], "annotations": None}
-    spec = given["pod"]["spec"]
-    bare = {"containers": [{"name": each["name"]} for each in spec["containers"]]}
-    noted = {**metadata, "annotations": expect.get("annotations")}
-    return _recorded({"metadata": metadata, "spec": spec}), _recorded({"metadata": noted, "spec": bare})
-
-
-def _recorded(pod: Any) -> dict[str, Any]:
-    """Batch limits and requests by container; a limit is a request as well."""
-    read = shapes.pod_of(pod)
-    found = ((each.name, strategy.recorded(read, each)) for each in read.containers)
-    return {name: _batch(amounts) for name, amounts in found if amounts}
-
-
-def _batch(amounts: Amounts) -> list[dict[str, int]]:
-    both = ({**amounts.limits, **amounts.requests}, amounts.limits)
-    return [{name: each[name].value for name in (keys.BATCH_CPU, keys.BATCH_MEMORY) if name in each} for each in both]
 
 
 @adapter("parseRuleForNodeSLO")
