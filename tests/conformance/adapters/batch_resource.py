@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from koordlite.formulas import batch_resource as formula
-from koordlite.formulas import burst
 from koordlite.model import keys
 from koordlite.model.cgroup_fields import weight_of_shares
 from koordlite.model.errors import InputError
@@ -29,11 +28,6 @@ _NOTHING_LIKE_IT = Cgroup(quota_us=7, values={"cpu.shares": 1, "memory.limit": 7
 def shares(given: Any, expect: Any) -> tuple[Any, Any]:
     found = formula.shares(given["milliCPU"])
     return {"cpuShares": found, "cpuWeightV2": weight_of_shares(found)}, expect
-
-
-@adapter("MilliCPUToQuota")
-def quota(given: Any, expect: Any) -> tuple[Any, Any]:
-    return {"cfsQuota": burst.base_quota(limit_milli=given["milliCPU"])}, expect
 
 
 @adapter("BatchResource")
