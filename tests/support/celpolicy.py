@@ -62,8 +62,10 @@ def evaluated(expression: str, held: dict[str, Any]) -> Any:
 def mutated(spec: dict[str, Any], pod: dict[str, Any], **known: Any) -> dict[str, Any]:
     """The pod after the policy's mutations, each of which sees what the one before made."""
     for mutation in spec["mutations"]:
-        held = variables(spec, {"object": pod, **known})
-        operations = json.loads(json.dumps(evaluated(mutation["jsonPatch"]["expression"], held)))
+        expression = mutation["jsonPatch"]["expression"]
+        # As in the API server, a variable that nothing asks for is not worked out.
+        held = variables(spec if "variables." in expression else {}, {"object": pod, **known})
+        operations = json.loads(json.dumps(evaluated(expression, held)))
         pod = patched(pod, operations)
     return pod
 
