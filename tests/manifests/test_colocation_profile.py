@@ -88,7 +88,8 @@ def comparable(pod: Object) -> Object:
     """Without our annotations and without empty maps; amounts as numbers, JSON as what it says."""
     made = amounts_as_numbers(pod)
     notes = {key: value for key, value in (made["metadata"].get("annotations") or {}).items() if OURS not in key}
-    if keys.EXTENDED_RESOURCE_SPEC in notes:
+    # "{" is how a random pod may bring it; no profile took that pod.
+    if notes.get(keys.EXTENDED_RESOURCE_SPEC, "{") != "{":
         notes[keys.EXTENDED_RESOURCE_SPEC] = json.loads(notes[keys.EXTENDED_RESOURCE_SPEC])
         for entry in notes[keys.EXTENDED_RESOURCE_SPEC].get("containers", {}).values():
             entry |= {which: amounts_as_numbers({"spec": {"overhead": entry[which]}})["spec"] for which in entry}
