@@ -236,7 +236,7 @@ def test_a_pods_own_group_comes_changes_and_goes_with_its_annotation(
     node = make()
     node.classes("beClass")
     node.wish(json.dumps({"llc": {"schemata": {"range": [0, 50]}}}))
-    agent = node.run(2, journal)
+    agent = node.run(2, journal, node.agent(journal, pods_beyond_class=True))
     own = "koordlet-uid-crunch"
     assert node.schemata(own)["L3"] == {0: 0x3F, 1: 0x3F}
     assert node.tasks(own) == set(node.tids)
