@@ -31,7 +31,7 @@ from descheduler.picture.cluster import (
     View,
 )
 from descheduler.picture.pods import PodView
-from koordlite.formulas.numa import Severity
+from koordlite.formulas.topology.numa import Severity
 from koordlite.model import duration
 
 __all__ = [

@@ -1,8 +1,9 @@
 """What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
 
-No round runs without need. The last tick says up to which use of all others its limit is right (`formulas.reaction`,
-"upper edge"); when one sample suspects that it is above, and a measurement finds it so, a round comes before its time.
-Where the kernel allows short pressure triggers there are no samples at all until threads wait for CPU.
+No round runs without need. The last tick says up to which use of all others its limit is right
+(`formulas.cpu.reaction`, "upper edge"); when one sample suspects that it is above, and a measurement finds it so, a
+round comes before its time. Where the kernel allows short pressure triggers there are no samples at all until threads
+wait for CPU.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from koordlite.formulas import reaction
+from koordlite.formulas.cpu import reaction
 from koordlite.host import sentinel
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Iterable, Mapping
 
 from descheduler.framework import NodeView, PodView
-from koordlite.formulas import numa, numa_fit, reservation
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.topology import numa, numa_fit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 

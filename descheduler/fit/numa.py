@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import VOLCANO_POLICY, PodView
-from koordlite.formulas import numa_fit
+from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources

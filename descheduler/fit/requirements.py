@@ -15,7 +15,7 @@ from descheduler.fit.pod_anti_affinity import PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
 from descheduler.picture.pods import anti_affinity_terms
-from koordlite.formulas import numa_fit
+from koordlite.formulas.topology import numa_fit
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 

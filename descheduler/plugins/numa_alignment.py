@@ -23,7 +23,7 @@ from descheduler.framework import (
     too_young,
 )
 from descheduler.rules import numa_wording
-from koordlite.formulas import numa
+from koordlite.formulas.topology import numa
 from koordlite.model import duration, nrt
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.settings import bounded, duration_text

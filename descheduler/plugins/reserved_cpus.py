@@ -25,7 +25,7 @@ from descheduler.framework import (
 from descheduler.picture import amounts
 from descheduler.picture.pods import least_important_first
 from descheduler.rules import overcommit
-from koordlite.formulas import numa
+from koordlite.formulas.topology import numa
 from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import ContainerPlacement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.formulas import numa
+from koordlite.formulas.topology import numa
 from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.topology import Topology
 

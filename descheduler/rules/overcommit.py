@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from descheduler.framework import NodeView, PodView
-from koordlite.formulas import reservation
+from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
 
 NanoAmounts = Mapping[str, int]

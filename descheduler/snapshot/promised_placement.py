@@ -7,7 +7,8 @@ import msgspec
 from descheduler.framework import VOLCANO_POLICY, NodeView, PodView, ReservedCPUs
 from descheduler.snapshot import crane
 from descheduler.snapshot.report import Report
-from koordlite.formulas import numa_fit, reservation
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.topology import numa_fit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc

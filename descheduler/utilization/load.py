@@ -12,7 +12,7 @@ from descheduler.picture import amounts
 from descheduler.picture.amounts import Amounts
 from descheduler.utilization import classify
 from descheduler.utilization.load_args import Pool
-from koordlite.formulas import reservation
+from koordlite.formulas.allocatable import reservation
 from koordlite.model import keys
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.resources import parse_resources

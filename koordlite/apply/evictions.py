@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from koordlite.apply import writer
 from koordlite.changes.eviction import EvictPod
-from koordlite.formulas.evict_walk import LEAVING_SECONDS
+from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
 from koordlite.model.errors import EvictionRefused
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.ports import Clock, Cluster

@@ -105,7 +105,7 @@ def _reservation_problems(text: str, owner: str) -> Iterable[Problem]:
 
 def _refused_pods(folder: pathlib.Path, name: str | None) -> Iterable[str]:
     """Pods that run here but that Koordinator's webhook would refuse in a cluster."""
-    from koordlite.formulas import admission
+    from koordlite.formulas.admission import admission
     from koordlite.model.pod import pod_reader
 
     for obj in ManifestCluster(folder, node_name=name, clock=RealClock()).view().pods:

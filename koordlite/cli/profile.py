@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from koordlite.formulas import colocation_profile as rules
-from koordlite.formulas.colocation_profile import FieldChange, PriorityClassValue
+from koordlite.formulas.admission import colocation_profile as rules
+from koordlite.formulas.admission.colocation_profile import FieldChange, PriorityClassValue
 from koordlite.kube.folder import manifest_files
 from koordlite.model import colocation_profile, printable
 from koordlite.model.colocation_profile import Profile

@@ -44,8 +44,8 @@ def served(machine: Machine, settings: Settings, *, folder: str) -> Iterator[Lis
 @contextlib.contextmanager
 def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -> Iterator[Listener]:
     from koordlite.http.server import Server
-    from koordlite.report.endpoints import Endpoints
     from koordlite.report.past import Past
+    from koordlite.report.web.endpoints import Endpoints
 
     metrics = _metrics(machine.remote, settings.http)
     endpoints = Endpoints(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from koordlite.formulas import burst
+from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES
 
 UNLIMITED = -1

@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-from koordlite.formulas import reaction
+from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.host.cgroups.versions import Version
 from koordlite.host.files import RealFiles

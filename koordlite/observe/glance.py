@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas import reaction
+from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.picture.usage import Usage, Use

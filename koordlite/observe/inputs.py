@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from koordlite.formulas import cpu_assignments, pools, reservation
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.cpu import cpu_assignments, pools
 from koordlite.model import cpuset, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet

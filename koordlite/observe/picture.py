@@ -10,7 +10,8 @@ import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from koordlite.changes import cgroup, oom_score, system_file
-from koordlite.formulas import host_place, measured
+from koordlite.formulas import measured
+from koordlite.formulas.cpu import host_place
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys

@@ -1,8 +1,8 @@
 """How far a node is above the threshold above which best effort is limited.
 
-Best effort gets whole CPUs: its budget is rounded up (`formulas.suppress`, Koordinator `calculateBESuppressCPU`), so a
-node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that points to a limit
-that came too late or could not be low enough.
+Best effort gets whole CPUs: its budget is rounded up (`formulas.cpu.suppress`, Koordinator `calculateBESuppressCPU`),
+so a node that is full is above its threshold by less than one CPU, by the rule. Only what is beyond that points to a
+limit that came too late or could not be low enough.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What best-effort pods may request on this node and in its NUMA zones: batch-cpu and batch-memory, and publish it.
 
-The formulas are `formulas.allocatable.batch` and `formulas.numa_shares.batch`; usage is a mean over the window the
-ConfigMap asks for. Every term stands in the decisions' evidence under the formula's own name.
+The formulas are `formulas.allocatable.allocatable.batch` and `formulas.allocatable.numa_shares.batch`; usage is a
+mean over the window the ConfigMap asks for. Every term stands in the decisions' evidence under the formula's own
+name.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.formulas import allocatable, node_sync, numa_shares
-from koordlite.formulas.allocatable import Terms
-from koordlite.formulas.numa_shares import MILLI, ZoneTerms
+from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
+from koordlite.formulas.allocatable.allocatable import Terms
+from koordlite.formulas.allocatable.numa_shares import MILLI, ZoneTerms
 from koordlite.model import keys
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import burst, ceilings
-from koordlite.formulas.burst import Move, State
-from koordlite.formulas.burst_tokens import Ledger
+from koordlite.formulas import ceilings
+from koordlite.formulas.cpu import burst
+from koordlite.formulas.cpu.burst import Move, State
+from koordlite.formulas.cpu.burst_tokens import Ledger
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.keys import CPU_BURST

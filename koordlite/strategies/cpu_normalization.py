@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.formulas import normalization
+from koordlite.formulas.allocatable import normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings

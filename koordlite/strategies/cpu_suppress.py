@@ -1,6 +1,6 @@
 """Hold best-effort pods inside the CPU that everything else leaves free: by cpuset or by quota.
 
-The formula is `formulas.suppress.be_cpu_budget`; `shared.be_budget` finds its terms. This file decides what follows
+The formula is `formulas.cpu.suppress.be_cpu_budget`; `shared.be_budget` finds its terms. This file decides what follows
 from it: which CPUs or how much quota, when to wait, and when to give everything back. Source: Koordinator
 `suppressBECPU`; what differs is in docs/compatibility.md.
 """
@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import cpu_select, measured, pools, reaction, suppress
+from koordlite.formulas import measured
+from koordlite.formulas.cpu import cpu_select, pools, reaction, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import CPULimit, Decision, Verdict
@@ -97,7 +98,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 def surge_edge_milli(seen: NodeSnapshot, limit: CPULimit, *, band_percent: float) -> int | None:
     """Use of everything but best effort above which `limit`, in force since `seen`, is too high; None when it cannot
-    shrink. Source: `formulas.reaction.upper_edge_milli`."""
+    shrink. Source: `formulas.cpu.reaction.upper_edge_milli`."""
     others = seen.usage.others_milli
     least = suppress.MIN_QUOTA_US * 1000 // suppress.PERIOD_US if limit.by_quota else suppress.MIN_CPUS * 1000
     if others is None or limit.limit_milli <= least:

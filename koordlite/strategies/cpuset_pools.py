@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.formulas import cpu_assignments, host_place, pools, topology_diff
+from koordlite.formulas.cpu import cpu_assignments, host_place, pools
+from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.change import Change

@@ -6,9 +6,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator
 
-from koordlite.formulas import evict_config, evict_order, evict_release
-from koordlite.formulas.evict_order import Candidates, Excess
-from koordlite.formulas.evict_walk import Task
+from koordlite.formulas.eviction import evict_config, evict_order, evict_release
+from koordlite.formulas.eviction.evict_order import Candidates, Excess
+from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.settings import EvictionSettings, bounded

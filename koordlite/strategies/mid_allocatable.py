@@ -1,7 +1,7 @@
 """What pods of priority mid may request on this node: mid-cpu and mid-memory, worked out and published.
 
-The formula is `formulas.mid.mid`. Nothing on the node predicts what prod pods will leave unused of their requests, so
-that term is 0: outside static mode a share of what prod pods did not request is offered.
+The formula is `formulas.allocatable.mid.mid`. Nothing on the node predicts what prod pods will leave unused of their
+requests, so that term is 0: outside static mode a share of what prod pods did not request is offered.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.formulas import allocatable, mid
-from koordlite.formulas.mid import Terms
+from koordlite.formulas.allocatable import allocatable, mid
+from koordlite.formulas.allocatable.mid import Terms
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Use

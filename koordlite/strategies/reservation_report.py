@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.formulas import topology_diff
+from koordlite.formulas.topology import topology_diff
 from koordlite.model import keys, nrt
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings

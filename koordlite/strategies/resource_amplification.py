@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.changes.node_annotation import NodeAnnotationChange
-from koordlite.formulas import node_sync, normalization
+from koordlite.formulas.allocatable import node_sync, normalization
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings

@@ -16,7 +16,8 @@ from koordlite.changes import cgroup
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.topology_label import TopologyLabelChange
 from koordlite.changes.zones import ZonesChange
-from koordlite.formulas import reservation, topology_diff, zones
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.topology import topology_diff, zones
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet

@@ -18,10 +18,10 @@ from koordlite.model.status.pause import Pause
 from koordlite.observe import Observer
 from koordlite.observe.picture import Recall
 from koordlite.report import health
-from koordlite.report.endpoints import Endpoints
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.terminal import status
 from koordlite.report.tick import Tick
+from koordlite.report.web.endpoints import Endpoints
 from koordlite.wake import Wake, Waker
 
 Make = Callable[[str], Emulated]

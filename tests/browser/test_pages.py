@@ -18,10 +18,10 @@ from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
 from koordlite.http.server import Ask
-from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History
 from koordlite.report.json.answer import Answer
 from koordlite.report.past import Past
+from koordlite.report.web.endpoints import Endpoints
 
 pytestmark = pytest.mark.xdist_group("browser")
 WIDTHS = [pytest.param(390, id="phone"), pytest.param(1280, id="desktop")]

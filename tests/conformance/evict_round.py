@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
-from koordlite.formulas import evict_config
+from koordlite.formulas.eviction import evict_config
 from koordlite.model.pod import eviction
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import evict_config
+from koordlite.formulas.eviction import evict_config
 from koordlite.model.slo.settings import Threshold
 from tests.conformance import evict_round
 from tests.conformance.adapters import evict_util, shapes

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from koordlite.formulas.numa_fit import Amounts, Zones, counted_by_zone, is_native, without
+from koordlite.formulas.topology.numa_fit import Amounts, Zones, counted_by_zone, is_native, without
 from koordlite.model.quantity import NANO, Quantity
 
 _ZERO = Quantity(0)

@@ -11,7 +11,7 @@ from reasonwords import Module
 SOURCES = (
     "koordlite/strategies/*.py",
     "koordlite/agent.py",
-    "koordlite/formulas/numa.py",
+    "koordlite/formulas/topology/numa.py",
     "koordlite/strategies/shared/*.py",
     "descheduler/framework.py",
     "descheduler/cycle/*.py",

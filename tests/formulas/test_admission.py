@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordlite.formulas import admission
+from koordlite.formulas.admission import admission
 from koordlite.model import keys
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod

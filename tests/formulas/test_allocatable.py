@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import allocatable
-from koordlite.formulas.allocatable import Sums
+from koordlite.formulas.allocatable import allocatable
+from koordlite.formulas.allocatable.allocatable import Sums
 from koordlite.model.node import Node
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use

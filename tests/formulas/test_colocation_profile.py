@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from koordlite.formulas import colocation_profile as rules
-from koordlite.formulas.colocation_profile import Admission, PriorityClassValue
+from koordlite.formulas.admission import colocation_profile as rules
+from koordlite.formulas.admission.colocation_profile import Admission, PriorityClassValue
 from koordlite.model import colocation_profile, keys
 from koordlite.model.errors import InputError
 

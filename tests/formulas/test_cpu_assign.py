@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import cpu_assign
+from koordlite.formulas.cpu import cpu_assign
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import cpu_select
+from koordlite.formulas.cpu import cpu_select
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 

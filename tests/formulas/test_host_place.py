@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.formulas import host_place
-from koordlite.formulas.pools import Pool
+from koordlite.formulas.cpu import host_place
+from koordlite.formulas.cpu.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import QoSClass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import node_sync
+from koordlite.formulas.allocatable import node_sync
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import Zone, ZoneResource

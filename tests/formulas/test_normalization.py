@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import normalization
+from koordlite.formulas.allocatable import normalization
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.slo.settings import CPUNormalization, RatioModel, ResourceAmplification
 

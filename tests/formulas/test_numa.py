@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import numa
+from koordlite.formulas.topology import numa
 from koordlite.model import nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU, NUMANode, Topology

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import numa_fit
+from koordlite.formulas.topology import numa_fit
 from koordlite.model.quantity import Quantity
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import allocatable, numa_shares
-from koordlite.formulas.allocatable import NOTHING
+from koordlite.formulas.allocatable import allocatable, numa_shares
+from koordlite.formulas.allocatable.allocatable import NOTHING
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus

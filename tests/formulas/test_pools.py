@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas import pools
-from koordlite.formulas.pools import Pool
+from koordlite.formulas.cpu import pools
+from koordlite.formulas.cpu.pools import Pool
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.node import SystemQoS
 from koordlite.model.picture.kubelet import PodCPUs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import reservation
+from koordlite.formulas.allocatable import reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, parse_reservation
 from koordlite.model.quantity import Quantity

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import suppress
+from koordlite.formulas.cpu import suppress
 
 
 @pytest.mark.parametrize(

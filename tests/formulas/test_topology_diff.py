@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas import topology_diff
-from koordlite.formulas.topology_diff import Report
+from koordlite.formulas.topology import topology_diff
+from koordlite.formulas.topology.topology_diff import Report
 from koordlite.model import keys
 from koordlite.model.picture.published import Published
 from koordlite.model.wire.objects import Zone, ZoneResource

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from koordlite.formulas import zones
+from koordlite.formulas.topology import zones
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import NUMANode

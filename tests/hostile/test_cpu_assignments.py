@@ -11,7 +11,7 @@ from emulated import Emulated
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from koordlite.formulas import cpu_assignments
+from koordlite.formulas.cpu import cpu_assignments
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.pod.qos import KubeQoS, QoSClass

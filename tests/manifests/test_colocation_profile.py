@@ -20,8 +20,8 @@ pytest.importorskip("celpy", reason="no CEL interpreter is installed (cel-python
 
 import celpolicy
 
-from koordlite.formulas import colocation_profile as rules
-from koordlite.formulas.colocation_profile import PriorityClassValue
+from koordlite.formulas.admission import colocation_profile as rules
+from koordlite.formulas.admission.colocation_profile import PriorityClassValue
 from koordlite.model import colocation_profile, keys
 from koordlite.model.errors import InputError
 from tests.conformance.adapters.colocation_profile import amounts_as_numbers, priority_classes

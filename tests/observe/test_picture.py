@@ -9,7 +9,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite import changes
-from koordlite.formulas import host_place
+from koordlite.formulas.cpu import host_place
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Found

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordlite.formulas import evict_walk
-from koordlite.formulas.evict_walk import Task
+from koordlite.formulas.eviction import evict_walk
+from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS

@@ -14,12 +14,12 @@ from realnode.waiting import until
 
 from koordlite.http.server import Server
 from koordlite.model.errors import ConfigError
-from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import History
 from koordlite.report.json.answer import Answer
 from koordlite.report.metrics.collector import Metrics
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
+from koordlite.report.web.endpoints import Endpoints
 
 
 class Watch:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.formulas import burst
-from koordlite.formulas.burst_tokens import Ledger
+from koordlite.formulas.cpu import burst
+from koordlite.formulas.cpu.burst_tokens import Ledger
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups
 from koordlite.model.picture.node_notes import NodeNotes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.formulas import cpu_assign
+from koordlite.formulas.cpu import cpu_assign
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from koordlite.formulas import allocatable
+from koordlite.formulas.allocatable import allocatable
 from koordlite.model import cpuset, keys
 from koordlite.model.picture.usage import Use
 from koordlite.model.snapshot import Snapshot

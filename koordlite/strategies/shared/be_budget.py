@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from koordlite.formulas import reservation, suppress
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.cpu import suppress
 from koordlite.model.picture.usage import Use
 from koordlite.model.snapshot import NodeSnapshot, Snapshot, gives_way
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.formulas import evict_config, evict_order, evict_walk
-from koordlite.formulas.evict_order import Candidates
-from koordlite.formulas.evict_walk import Amounts, Task, Walk
+from koordlite.formulas.eviction import evict_config, evict_order, evict_walk
+from koordlite.formulas.eviction.evict_order import Candidates
+from koordlite.formulas.eviction.evict_walk import Amounts, Task, Walk
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod

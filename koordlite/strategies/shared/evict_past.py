@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 
-from koordlite.formulas.evict_walk import LEAVING_SECONDS
+from koordlite.formulas.eviction.evict_walk import LEAVING_SECONDS
 from koordlite.model.snapshot import Snapshot
 
 _STARTED, _EVICTED, _GRANTED = "started", "evicted", "granted"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from koordlite.formulas import evict_order, evict_release
-from koordlite.formulas.evict_order import Candidates, Excess
-from koordlite.formulas.evict_walk import Task
+from koordlite.formulas.eviction import evict_order, evict_release
+from koordlite.formulas.eviction.evict_order import Candidates, Excess
+from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.pod.values import Pod

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.formulas import node_sync
+from koordlite.formulas.allocatable import node_sync
 from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.model.snapshot import NodeSnapshot, Snapshot

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from koordlite.changes.zone_resource import ZoneResourceChange
-from koordlite.formulas import allocatable, node_sync, numa_shares
-from koordlite.formulas.allocatable import BATCH_AND_BELOW
+from koordlite.formulas.allocatable import allocatable, node_sync, numa_shares
+from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW
 from koordlite.model import keys
 from koordlite.model.picture import node_notes
 from koordlite.model.picture.usage import Use

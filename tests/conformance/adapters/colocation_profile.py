@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koordlite.formulas import colocation_profile
-from koordlite.formulas.colocation_profile import PriorityClassValue
+from koordlite.formulas.admission import colocation_profile
+from koordlite.formulas.admission.colocation_profile import PriorityClassValue
 from koordlite.model import colocation_profile as profiles
 from koordlite.model import keys
 from koordlite.model.errors import InputError

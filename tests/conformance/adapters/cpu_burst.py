@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from koordlite import changes
-from koordlite.formulas import burst
+from koordlite.formulas.cpu import burst
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Cgroup, Found, Layout, PodGroups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import host_place, pools
+from koordlite.formulas.cpu import host_place, pools
 from koordlite.host.cgroups import names
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet

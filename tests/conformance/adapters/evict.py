@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from koordlite.changes.eviction import EvictPod
-from koordlite.formulas import evict_config, evict_order, evict_release
-from koordlite.formulas.evict_order import Excess
+from koordlite.formulas.eviction import evict_config, evict_order, evict_release
+from koordlite.formulas.eviction.evict_order import Excess
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import ResolvedReservation, SystemQoS

@@ -7,8 +7,8 @@ from typing import Any
 
 from koordlite.apply.evictions import Evictions
 from koordlite.changes.eviction import EvictPod
-from koordlite.formulas import evict_walk
-from koordlite.formulas.evict_walk import Task
+from koordlite.formulas.eviction import evict_walk
+from koordlite.formulas.eviction.evict_walk import Task
 from koordlite.model import keys
 from koordlite.model.change import ClusterChange
 from koordlite.model.errors import EvictionRefused

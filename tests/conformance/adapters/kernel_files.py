@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from koordlite.formulas import allocatable
+from koordlite.formulas.allocatable import allocatable
 from koordlite.host import numa_memory, procfs, psi
 from koordlite.host.cgroups import fields, versions
 from koordlite.host.cgroups import names as cgroup_names

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas import host_place, measured
+from koordlite.formulas import measured
+from koordlite.formulas.cpu import host_place
 from koordlite.host import procfs
 from koordlite.host.cgroups import fields
 from koordlite.host.cgroups import names as cgroup_names

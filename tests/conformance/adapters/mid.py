@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import mid
+from koordlite.formulas.allocatable import mid
 from koordlite.model import keys
 from tests.conformance.adapters import adapter, node_metric, prepared, shapes
 from tests.conformance.adapters.node_metric import Case

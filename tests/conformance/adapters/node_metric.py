@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from koordlite.formulas import allocatable, node_sync
+from koordlite.formulas.allocatable import allocatable, node_sync
 from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS

@@ -7,7 +7,7 @@ from typing import Any
 
 from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.snapshot import assemble, files
-from koordlite.formulas import reservation
+from koordlite.formulas.allocatable import reservation
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError
 from tests.conformance.adapters import adapter, shapes

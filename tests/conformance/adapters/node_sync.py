@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import node_sync, normalization
+from koordlite.formulas.allocatable import node_sync, normalization
 from koordlite.model import keys
 from koordlite.model.node import Node
 from koordlite.model.picture import node_notes

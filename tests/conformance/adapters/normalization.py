@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas import normalization
+from koordlite.formulas.allocatable import normalization
 from koordlite.model import keys, nrt
 from koordlite.model.errors import InputError
 from koordlite.model.node import Node

@@ -12,7 +12,8 @@ from koordlite import strategies
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.topology_label import TopologyLabelChange
 from koordlite.changes.zones import ZonesChange
-from koordlite.formulas import pools, topology_diff, zones
+from koordlite.formulas.cpu import pools
+from koordlite.formulas.topology import topology_diff, zones
 from koordlite.kube.folder.published import Published
 from koordlite.kube.kubelet import configz
 from koordlite.model import keys, node, nrt, snapshot

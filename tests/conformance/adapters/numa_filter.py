@@ -8,7 +8,7 @@ from typing import Any
 from descheduler.fit import numa
 from descheduler.fit.free_capacity import FreeCapacity
 from descheduler.snapshot import topology_manager
-from koordlite.formulas import numa_fit
+from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from tests.conformance import numa_zones

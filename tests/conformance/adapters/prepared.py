@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.formulas import node_sync
+from koordlite.formulas.allocatable import node_sync
 from koordlite.kube.folder.published import Published
 from koordlite.model import keys
 from koordlite.model.picture import node_notes

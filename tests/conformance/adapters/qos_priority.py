@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import admission
+from koordlite.formulas.admission import admission
 from koordlite.model.pod.values import Pod
 from tests.conformance.adapters import adapter, shapes
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koordlite.formulas import cpu_assign, reservation
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.cpu import cpu_assign
 from koordlite.kube.kubelet import configz
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas import reservation as reservations
-from koordlite.formulas.pools import Pool, Pools
+from koordlite.formulas.allocatable import reservation as reservations
+from koordlite.formulas.cpu.pools import Pool, Pools
 from koordlite.model import node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordlite.formulas import cpu_select, suppress
+from koordlite.formulas.cpu import cpu_select, suppress
 from koordlite.model import cpuset
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError

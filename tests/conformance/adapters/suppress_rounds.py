@@ -8,7 +8,8 @@ from typing import Any
 
 from koordlite import changes
 from koordlite.changes.cgroup import CgroupChange
-from koordlite.formulas import reservation, suppress
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.cpu import suppress
 from koordlite.model import keys, node
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from koordlite.formulas import pools
+from koordlite.formulas.cpu import pools
 from koordlite.model import keys, node
 from koordlite.model.errors import InputError
 from koordlite.model.node import SystemQoS

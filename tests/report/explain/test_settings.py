@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 from koordlite.model import keys
 from koordlite.model.slo import config
 from koordlite.model.slo.settings import SLO, GoodDocument
-from koordlite.report.endpoints import Endpoints
 from koordlite.report.explain import settings
 from koordlite.report.explain.subject import explain
 from koordlite.report.json.run_report import encode, state
 from koordlite.report.tick import Tick
+from koordlite.report.web.endpoints import Endpoints
 
 DATA = {
     "colocation-config": json.dumps(

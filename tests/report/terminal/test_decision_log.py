@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from koordlite.model.decision import Decision, Verdict
-from koordlite.report.endpoints import Endpoints
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import MOST_PODS, DecisionLog, Levels
+from koordlite.report.web.endpoints import Endpoints
 
 STRATEGIES = ("cpuSuppress", "memoryEvict")
 

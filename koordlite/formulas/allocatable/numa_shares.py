@@ -11,8 +11,8 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from koordlite.formulas import allocatable
-from koordlite.formulas.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
+from koordlite.formulas.allocatable import allocatable
+from koordlite.formulas.allocatable.allocatable import BATCH_AND_BELOW, NOTHING, Sums, Terms
 from koordlite.model import nrt
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.values import Pod

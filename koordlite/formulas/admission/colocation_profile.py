@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from koordlite.formulas import strategic_merge
+from koordlite.formulas.admission import strategic_merge
 from koordlite.model import keys, label_selectors
 from koordlite.model.colocation_profile import SKIP_RESOURCES, Profile
 from koordlite.model.errors import InputError, Problem

@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 
-from koordlite.formulas import cpu_keep
+from koordlite.formulas.cpu import cpu_keep
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.topology import CPU
 

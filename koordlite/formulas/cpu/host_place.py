@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlite.formulas import pools
+from koordlite.formulas.cpu import pools
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Layout
 from koordlite.model.pod.qos import QoSClass

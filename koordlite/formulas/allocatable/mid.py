@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from koordlite.formulas import allocatable
+from koordlite.formulas.allocatable import allocatable
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass
 from koordlite.model.pod.values import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from koordlite.formulas import cpu_assign
+from koordlite.formulas.cpu import cpu_assign
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, ResolvedReservation

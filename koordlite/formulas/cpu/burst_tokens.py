@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koordlite.formulas import burst
-from koordlite.formulas.burst import Tokens
+from koordlite.formulas.cpu import burst
+from koordlite.formulas.cpu.burst import Tokens
 
 _PARTS = ("left", "capacity", "period", "time")
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Collection, Iterable, Mapping
 
-from koordlite.formulas import reservation
+from koordlite.formulas.allocatable import reservation
 from koordlite.model.node import Node
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.usage import Use

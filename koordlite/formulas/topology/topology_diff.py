@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 
-from koordlite.formulas import zones
+from koordlite.formulas.topology import zones
 from koordlite.model import keys
 from koordlite.model.picture.published import Published
 from koordlite.model.quantity import Quantity

@@ -1,0 +1,1 @@
+"""What Koordinator's webhook does to pods, and which it refuses."""

@@ -1,0 +1,1 @@
+"""How much has to be released, and which pods go."""

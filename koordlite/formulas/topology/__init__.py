@@ -1,0 +1,1 @@
+"""NUMA: violations, fit, and the zones that are published."""
