@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from descheduler.history.memory import CycleMemory
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import CycleResult, Tell
+    from koordlite.http.certificate import Certificate
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger("descheduler")
@@ -61,6 +62,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--token-audience", metavar="NAME", default="", help="with --listen: accept only tokens bound to this audience"
+    )
+    command.add_argument(
+        "--tls-cert-file",
+        metavar="FILE",
+        default="",
+        help="with --listen: serve HTTPS with this certificate (PEM, with its chain); read again when it is replaced",
+    )
+    command.add_argument(
+        "--tls-private-key-file",
+        metavar="FILE",
+        default="",
+        help="key of that certificate. Default: it is in the same file",
     )
     command.add_argument(
         "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
@@ -248,7 +261,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
         if interval and args.listen != "off":
-            listeners.append(stack.enter_context(_served(args.listen, interval, pictures.api, args.token_audience)))
+            listeners.append(stack.enter_context(_served(args, interval, pictures.api)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
 
@@ -260,7 +273,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
 
 
 @contextlib.contextmanager
-def _served(listen: str, interval: float, api: Api | None, audience: str = "") -> Iterator[Tell]:
+def _served(args: argparse.Namespace, interval: float, api: Api | None) -> Iterator[Tell]:
     """Beyond loopback a token is needed for all but health, and the API server is asked whose it is."""
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
@@ -269,19 +282,22 @@ def _served(listen: str, interval: float, api: Api | None, audience: str = "") -
     from koordlite.http.guard import Guard, is_loopback
     from koordlite.http.server import Server
 
-    address, _, port = listen.rpartition(":")
+    address, _, port = args.listen.rpartition(":")
     address = address.strip("[]")
     if not port.isdigit():
-        raise InputError(Problem("command line", "--listen", listen, "no port", "write ADDRESS:PORT, or off"))
+        raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
+    certificate, exposed = _certificate(args), not is_loopback(address)
+    if exposed and certificate is None:
+        LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
     metrics = Metrics()
     endpoints = Endpoints(metrics.registry, interval_seconds=interval, monotonic=RealClock().monotonic)
     try:
-        guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, audience) if api else None)
-        server = Server(address, int(port), endpoints.answer, guard=guard)
+        guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
+        server = Server(address, int(port), endpoints.answer, guard=guard, certificate=certificate)
     except ConfigError as error:
         why = error.problems[0].why
         do = "choose another port, 0 for any free one, or off"
-        raise InputError(Problem("command line", "--listen", listen, why, do)) from error
+        raise InputError(Problem("command line", "--listen", args.listen, why, do)) from error
 
     def tell(result: CycleResult) -> None:
         metrics.observe(result)
@@ -293,6 +309,19 @@ def _served(listen: str, interval: float, api: Api | None, audience: str = "") -
         yield tell
     finally:
         server.close()
+
+
+def _certificate(args: argparse.Namespace) -> Certificate | None:
+    """InputError when it cannot be used, or a key is named without it."""
+    from koordlite.http.certificate import Certificate
+
+    if args.tls_cert_file:
+        return Certificate(args.tls_cert_file, args.tls_private_key_file, setting=("command line", "--tls-cert-file"))
+    if args.tls_private_key_file:
+        do = "name the certificate with --tls-cert-file, or leave both out for plain HTTP"
+        problem = Problem("command line", "--tls-private-key-file", args.tls_private_key_file, "no certificate", do)
+        raise InputError(problem)
+    return None
 
 
 @contextlib.contextmanager

@@ -151,6 +151,10 @@ def _run(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--http-address", metavar="ADDRESS", help="HTTP address (default: loopback; others need a token)"
     )
+    command.add_argument("--tls-cert-file", metavar="FILE", help="serve HTTPS with this certificate (http.tlsCertFile)")
+    command.add_argument(
+        "--tls-private-key-file", metavar="FILE", help="its key (default: in the same file; http.tlsKeyFile)"
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="no live view, log problems only")
 
 

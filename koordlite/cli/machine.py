@@ -61,7 +61,12 @@ def settings(args: argparse.Namespace) -> Settings:
         "on_stop": getattr(args, "on_stop", None),
     }
     agent = dataclasses.replace(chosen.agent, **{key: value for key, value in given.items() if value is not None})
-    named = {"port": getattr(args, "port", None), "address": getattr(args, "http_address", None)}
+    named = {
+        "port": getattr(args, "port", None),
+        "address": getattr(args, "http_address", None),
+        "tls_cert_file": getattr(args, "tls_cert_file", None),
+        "tls_key_file": getattr(args, "tls_private_key_file", None),
+    }
     http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
     _check(args, {"--interval": (agent, "interval_seconds"), "--port": (http, "port")})

@@ -20,7 +20,15 @@ _Stamp = tuple[tuple[int, int, int], ...]
 class Certificate:
     """A certificate with its key. ConfigError from the constructor when they cannot be used."""
 
-    def __init__(self, certificate_file: str, key_file: str, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        certificate_file: str,
+        key_file: str,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        setting: tuple[str, str] = ("koordlite.yaml", "http.tlsCertFile"),
+    ) -> None:
+        """`key_file` empty: the key is in `certificate_file`. `setting` is for errors: where the files were named."""
         self._files, self._now = (certificate_file, key_file or certificate_file), now
         self._lock = threading.Lock()
         try:
@@ -28,7 +36,7 @@ class Certificate:
         except (OSError, ValueError) as error:
             names = " and ".join(dict.fromkeys(self._files))
             do = "name a certificate and its key in PEM format, or leave both out for plain HTTP"
-            raise ConfigError(Problem("koordlite.yaml", "http.tlsCertFile", names, str(error), do)) from error
+            raise ConfigError(Problem(*setting, names, str(error), do)) from error
         self._checked = now()
 
     def context(self) -> ssl.SSLContext:

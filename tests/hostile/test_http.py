@@ -6,12 +6,12 @@ import contextlib
 import logging
 import pathlib
 import socket
-import subprocess
 import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
+from self_signed import certificate
 
 from koordlite.http import connections as limits
 from koordlite.http.answers import Answer, Plain
@@ -109,11 +109,7 @@ def test_a_request_that_comes_byte_by_byte_has_a_deadline(start: Start, monkeypa
 
 def test_so_has_a_handshake(start: Start, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.5)
-    cert, key = str(tmp_path / "a.crt"), str(tmp_path / "a.key")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=a"]
-    subprocess.run(command, check=True, capture_output=True)
-    server = start(certificate=Certificate(cert, key))
+    server = start(certificate=Certificate(*certificate(tmp_path, "a")))
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as made:
         made.sendall(b"\x16\x03\x01\x10\x00")  # A handshake record of 4 KiB, which then comes byte by byte.
         made.settimeout(0.02)
@@ -174,9 +170,11 @@ def test_who_names_this_machine_is_answered(start: Start, host: str | None) -> N
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_the_deschedulers_server_is_guarded_alike(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    from descheduler import cli
     from descheduler.cli import run
 
-    with caplog.at_level(logging.INFO), run._served(f"{address}:0", 60.0, None):
+    args = cli.parser().parse_args(["run", "--listen", f"{address}:0"])
+    with caplog.at_level(logging.INFO), run._served(args, 60.0, None):
         port = int(caplog.messages[-1].rpartition(":")[2])
         server = types.SimpleNamespace(port=port)
         if address == "127.0.0.1":

@@ -8,13 +8,13 @@ import http.client
 import pathlib
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from self_signed import certificate
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import CHECK_SECONDS, Certificate
@@ -171,15 +171,6 @@ def raw_or_nothing(server: Server) -> bytes:
     with contextlib.suppress(OSError):
         return raw(server, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return b""
-
-
-def certificate(folder: pathlib.Path, name: str) -> tuple[str, str]:
-    """A self-signed certificate for 127.0.0.1."""
-    cert, key = str(folder / f"{name}.crt"), str(folder / f"{name}.key")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", key, "-out", cert, "-days", "2", "-subj", f"/CN={name}", "-addext"]
-    subprocess.run([*command, "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    return cert, key
 
 
 def secured(server: Server, trusted: str) -> int:

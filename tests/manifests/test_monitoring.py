@@ -1,0 +1,98 @@
+"""How Prometheus asks: both sides name the same token, and with components/metrics-tls the same certificate."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+
+from descheduler import cli as descheduler_cli
+from koordlite import cli, config
+from koordlite.cli import machine
+
+MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
+WORKLOADS = [("DaemonSet", "koordlite"), ("Deployment", "descheduler")]
+BASES = ["overlays/observe", "overlays/enforce"]
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+def pod(objects, find, kind, name):
+    return find(objects, kind, name)["spec"]["template"]["spec"]
+
+
+def audiences(objects, find):
+    """What tokens must be bound to, by program."""
+    maps = [item for item in objects if item["kind"] == "ConfigMap" and "koordlite.yaml" in item["data"]]
+    (held,) = [yaml.safe_load(item["data"]["koordlite.yaml"]) for item in maps]
+    _, *words = pod(objects, find, "Deployment", "descheduler")["containers"][0]["command"]
+    return held["http"]["tokenAudience"], descheduler_cli.parser().parse_args(words).token_audience
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_token_of_prometheus_is_bound_to_what_both_programs_accept(render, find, base):
+    prometheus = yaml.safe_load((MANIFESTS / "monitoring/prometheus.yaml").read_text())["spec"]
+    (volume,), (mount,) = prometheus["volumes"], prometheus["volumeMounts"]
+    (token,) = [source["serviceAccountToken"] for source in volume["projected"]["sources"]]
+    assert volume["name"] == mount["name"]
+    assert set(audiences(render(base), find)) == {token["audience"]}
+    monitors = [item for item in render("monitoring") if item["kind"] == "ServiceMonitor"]
+    assert {item["metadata"]["name"] for item in monitors} == {name for _, name in WORKLOADS}
+    files = {endpoint["bearerTokenFile"] for item in monitors for endpoint in item["spec"]["endpoints"]}
+    assert files == {f"{mount['mountPath']}/{token['path']}"}
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize(("kind", "name"), WORKLOADS)
+def test_with_tls_programs_probes_and_prometheus_agree(render, find, base, kind, name):
+    objects = render(base, "metrics-tls")
+    found = pod(objects, find, kind, name)
+    container = found["containers"][0]
+    assert {container[probe]["httpGet"]["scheme"] for probe in PROBES} == {"HTTPS"}
+    (volume,) = [each for each in found["volumes"] if "secret" in each]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
+    assert mount["readOnly"]
+    assert volume["secret"]["secretName"] == f"{name}-tls"
+    _, *words = container["command"]
+    assert certificate_files(name, words) == (f"{mount['mountPath']}/tls.crt", f"{mount['mountPath']}/tls.key")
+    (endpoint,) = find(render("monitoring", "metrics-tls"), "ServiceMonitor", name)["spec"]["endpoints"]
+    namespace = find(objects, "Service", name)["metadata"]["namespace"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": f"{name}-tls", "key": "ca.crt"}},
+        "serverName": f"{name}.{namespace}.svc",
+    }
+
+
+def certificate_files(name: str, words: list[str]) -> tuple[str, str]:
+    """Certificate and key that a command serves with, by its own reading of its options."""
+    if name == "descheduler":
+        args = descheduler_cli.parser().parse_args(words)
+        return args.tls_cert_file, args.tls_private_key_file
+    words[words.index("--config") + 1] = str(MANIFESTS / "agent/koordlite.yaml")
+    http = machine.settings(cli.parser().parse_args(words)).http
+    return http.tls_cert_file, http.tls_key_file
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_without_the_component_both_sides_speak_plain_http(render, find, base):
+    objects = render(base)
+    for kind, name in WORKLOADS:
+        found = pod(objects, find, kind, name)
+        assert not [each for each in found["volumes"] if "secret" in each]
+        assert not {"scheme"} & {key for probe in PROBES for key in found["containers"][0][probe]["httpGet"]}
+        (endpoint,) = find(render("monitoring"), "ServiceMonitor", name)["spec"]["endpoints"]
+        assert not {"scheme", "tlsConfig"} & endpoint.keys()
+
+
+def test_options_leave_the_certificate_of_the_file_in_place(tmp_path):
+    (tmp_path / "koordlite.yaml").write_text("http: {tlsCertFile: /a.crt, tlsKeyFile: /a.key}\n")
+    assert config.load(tmp_path / "koordlite.yaml").http.tls_cert_file == "/a.crt"
+    assert certificate_files_of(tmp_path) == ("/a.crt", "/a.key")
+    assert certificate_files_of(tmp_path, "--tls-cert-file", "/b.crt") == ("/b.crt", "/a.key")
+
+
+def certificate_files_of(folder: pathlib.Path, *options: str) -> tuple[str, str]:
+    args = cli.parser().parse_args(["run", "--config", str(folder / "koordlite.yaml"), *options])
+    http = machine.settings(args).http
+    return http.tls_cert_file, http.tls_key_file
