@@ -74,6 +74,8 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         if not _concerns(pod) or pod.uid not in seen.places:
             continue
         parts = _parts(seen, pod)
+        if not parts:
+            continue  # Its groups are gone, or none of their files can be read.
         wanted |= {(part.group, field) for part in parts for field in _fields(seen, pod)}
         yield _decided(seen, pod, parts, config)
         yield from (d for part in parts for d in _memory_notes(seen, pod, part, config))
@@ -203,7 +205,7 @@ def _change(seen: Snapshot, part: _Part, field: CgroupField, config: Config) -> 
     present = cgroup.present(seen.cgroups[part.group], field)
     if field == "cpu.shares":
         value = part.values.shares
-        stands = present is None or _idle(seen, part.group) or present == _kept(seen, value)
+        stands = present is None or _idle(seen, part.group) or present in (value, _kept(seen, value))
     elif field == "cpu.quota":
         value = part.values.quota_us
         stands = present is None or present == value

@@ -179,7 +179,7 @@ def test_a_bad_strategy_option_lists_the_good_ones(run: Ask, manifests: Path, te
     answer = run("run", *SANDBOX, manifests, "--once", "--strategy", text)
     assert answer.code == 2
     assert repr(text) in answer.err
-    assert "NAME=off|observe|enforce with NAME one of beAllocatable, " in answer.err
+    assert "NAME=off|observe|enforce with NAME one of batchResource, beAllocatable, " in answer.err
     assert ", cpuSuppress, " in answer.err
 
 

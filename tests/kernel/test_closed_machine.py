@@ -90,6 +90,8 @@ def test_refusals_are_told_and_survived(
     assert any(errno in line and file in line for line in command.refusals(command.report(tmp_path / "report")))
     assert agent.said().count(file) == 1, "the same refusal is told once, not each tick"
 
+    for path in (tmp_path / "state", *(tmp_path / "state").iterdir()):
+        os.chown(path, os.geteuid(), os.getegid())  # Another user's journal is refused.
     restored = start("restore", *options)
     assert restored.wait() == 0, restored.said()
     assert kubepods.content() == found

@@ -46,7 +46,7 @@ CLASSES = {
     "odd": PriorityClassValue(17, "PreemptLowerPriority"),
 }
 OURS = "colocation.koordlite.io/"
-CHUNKS, PODS = 10, 1000
+CHUNKS, PODS = 10, 250
 """A long run compares 10,000 pods."""
 
 Object = dict[str, Any]
