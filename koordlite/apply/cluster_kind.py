@@ -13,7 +13,7 @@ from koordlite.ports import Cluster
 
 
 class ClusterKind(Kind[C, E]):
-    """The Node and its topology are published each in one go and by itself: what is refused of one is not told of the
+    """The Node and its topology are published each in one go and by itself: what is refused of one is not reported of the
     other, which stands then, and is not due again."""
 
     undo_rank = 50

@@ -108,7 +108,7 @@ class Kind(Generic[C, E]):
     # ── the journal ──
 
     def value_before(self, entry: E, host: Host) -> Found | None:
-        """What strategies are told of it; None when they are told nothing."""
+        """What strategies get to know of it; None for nothing."""
         return None
 
     def has_ended(self, entry: E, host: Host, seen: Snapshot) -> bool:

@@ -33,7 +33,7 @@ class Change:
     watched: ClassVar[bool] = False
     """Whether `compare` tells who else writes there."""
     all_or_none: ClassVar[bool] = False
-    """Whether changes of this sort that one strategy wants wait for each other while somebody fights over one."""
+    """Whether changes of this sort that one strategy wants wait for each other while another writer fights over one."""
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
