@@ -13,8 +13,8 @@ from koordlite.ports import Cluster
 
 
 class ClusterKind(Kind[C, E]):
-    """The Node and its topology are published each in one go and by itself: what is refused of one is not reported of the
-    other, which stands then, and is not due again."""
+    """The Node and its topology are published each in one go and by itself: what is refused of one is not reported of
+    the other, which stands then, and is not due again."""
 
     undo_rank = 50
 
