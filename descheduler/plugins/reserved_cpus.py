@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from descheduler.framework import (
     Conversation,
     Finding,
@@ -85,22 +87,37 @@ def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding
             wrong = numa.reserved_use(container, owner=owner, reserved=reserved, strict=strict)
             if wrong:
                 yield _finding(pod, node, container, wrong, config)
+            elif cut_down := _kept_off(container, owner, reserved):
+                yield _finding(pod, node, container, cut_down, config)
+
+
+def _kept_off(container: ContainerPlacement, owner: str, reserved: CPUSet) -> numa.Violation | None:
+    """A container with CPUs of its own that was assigned reserved ones: the agent keeps it off them, so it runs on
+    fewer CPUs than it asked for until it moves."""
+    assigned, actual = container.promised_cpus, container.cpuset
+    if not container.exclusive or not actual or actual != assigned - reserved:
+        return None
+    return numa.reserved_use(msgspec.structs.replace(container, cpuset=assigned), owner=owner, reserved=reserved)
 
 
 def _finding(
     pod: PodView, node: NodeView, container: ContainerPlacement, wrong: numa.Violation, config: Config
 ) -> Finding:
     cpus = str(wrong.evidence["cpus"])
-    verb = "runs on" if pod.observed else "was given"
+    actual = container.cpuset
+    on_them = bool(actual & CPUSet.parse(cpus))
+    given = actual if on_them else container.promised_cpus
+    verb = "runs on" if pod.observed and on_them else "was given"
+    rest = "" if on_them else f"; the agent keeps it off them, so it runs on CPUs {actual}"
     return Finding(
         pod=pod.uid,
         reason=wrong.reason,
         severity=wrong.severity,
         container=wrong.container,
         promise=f"CPUs {wrong.evidence['reserved']} of {node.name} are {_FOR[str(wrong.evidence['owner'])]}",
-        fact=f"{verb} CPUs {container.cpuset}, of which {cpus} {_is_are(cpus)} reserved",
+        fact=f"{verb} CPUs {given}, of which {cpus} {_is_are(cpus)} reserved{rest}",
         cure=_CURES[wrong.severity],
-        evidence={**wrong.evidence, "cpuset": str(container.cpuset), "source": node.reserved.source},
+        evidence={**wrong.evidence, "cpuset": str(actual), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
         spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,

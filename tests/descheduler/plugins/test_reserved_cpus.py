@@ -128,3 +128,18 @@ def test_the_sentences_name_cpus_and_node(cluster: Any) -> None:
     assert isinstance(finding, Finding)
     assert finding.promise == "CPUs 0-1 of a are reserved for processes outside Kubernetes"
     assert finding.fact == "was given CPUs 1,4, of which 1 is reserved"
+
+
+def test_a_pinned_pod_that_the_agent_keeps_off_reserved_cpus_runs_on_too_few_and_has_to_move(
+    cluster: Any, placed: Place
+) -> None:
+    cluster.node("a", reservation=LIST)
+    own = {"source": "koordinator", "exclusive": True, "promised_cpus": "0-3"}
+    cluster.report("a", containers=[placed("p", cpuset="2-3", **own)])
+    cluster.pinned("p", "a", "0-3")
+    (finding,) = judge(cluster)
+    assert isinstance(finding, Finding)
+    assert (finding.reason, finding.severity) == ("UsesReservedCPU", "hard")
+    assert finding.fact == (
+        "was given CPUs 0-3, of which 0-1 are reserved; the agent keeps it off them, so it runs on CPUs 2-3"
+    )
