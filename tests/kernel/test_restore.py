@@ -116,6 +116,7 @@ def test_a_stop_restores_where_the_settings_say_so(
     assert kubepods.content() == found
 
 
+@pytest.mark.timeout(600)  # Fifty kills and starts: half a minute on a quiet machine.
 @pytest.mark.sliced
 def test_kills_at_random_moments_lose_no_byte(
     kubepods: Tree, manifests: Manifests, quick: Quick, options: list[str]
