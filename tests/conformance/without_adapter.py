@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _SCHEDULER = "a scheduler's work, and there is none here"
 _KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
-_SIGNED = "a format of other reporters that nothing here writes or reads"
 _NO_REPORTER = "the node's NodeMetric is read here and never written, so it has no windows that begin"
 
 REASONS: dict[str, str] = {
@@ -30,13 +29,6 @@ REASONS: dict[str, str] = {
             *("memory_manager.allocate", "memory_manager.hints", "topology_manager.merge"),
         ),
         _KUBELET,
-    ),
-    **dict.fromkeys(
-        (
-            *("podfingerprint.sign", "podfingerprint.check", "numaplacement.hash", "numaplacement.leb89"),
-            *("numaplacement.encode", "numaplacement.unpack_metadata"),
-        ),
-        _SIGNED,
     ),
     "nodemetric.cold_start": _NO_REPORTER,
 }

@@ -11,6 +11,7 @@ from descheduler.snapshot import topology_manager
 from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
+from koordlite.numa.nrt import fingerprint
 from tests.conformance import numa_zones
 from tests.conformance.adapters import adapter, shapes
 from tests.conformance.descheduler_view import picture
@@ -167,15 +168,13 @@ def _released(given: Any, totals: Mapping[int, Mapping[str, Quantity]]) -> Any:
 
 
 @adapter("nrt.read_fingerprint")
-def fingerprint(given: Any, expect: Any) -> tuple[Any, Any]:
-    written = (given.get("annotations") or {}).get("topology.node.k8s.io/fingerprint", "")
-    return {"fingerprint": _attributes(given).get("nodeTopologyPodsFingerprint") or written}, expect
+def read_fingerprint(given: Any, expect: Any) -> tuple[Any, Any]:
+    return {"fingerprint": fingerprint.read(_attributes(given), given.get("annotations") or {})}, expect
 
 
 @adapter("nrt.read_fingerprint_method")
 def fingerprint_method(given: Any, expect: Any) -> tuple[Any, Any]:
-    method = _attributes(given).get("nodeTopologyPodsFingerprintMethod", "all")
-    return {"onlyExclusive": method == "with-exclusive-resources"}, expect
+    return {"onlyExclusive": fingerprint.only_exclusive(_attributes(given))}, expect
 
 
 def _attributes(given: Any) -> dict[str, str]:

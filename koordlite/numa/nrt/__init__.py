@@ -1,0 +1,1 @@
+"""NodeResourceTopology as reporters and scheduler-plugins understand it."""

@@ -1,0 +1,54 @@
+"""Fingerprint of the pods of a node: one short text by which a scheduler sees whether a report knows the same pods.
+
+Two pods of the same namespace and name have the same part, so a pod that was created again with other requests does not
+change it. Source: podfingerprint v1 (k8stopologyawareschedwg/podfingerprint), with its checks in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import xxhash
+
+ATTRIBUTE = "nodeTopologyPodsFingerprint"
+METHOD_ATTRIBUTE = "nodeTopologyPodsFingerprintMethod"
+ANNOTATION = "topology.node.k8s.io/fingerprint"
+"""Where older reporters put it."""
+Method = Literal["all", "with-exclusive-resources"]
+ONLY_EXCLUSIVE: Method = "with-exclusive-resources"
+
+_PREFIX, _VERSION, _SHORTEST_SUM = "pfp0", "v001", 8
+
+Flaw = Literal["malformed", "incompatible-version", "mismatch"]
+
+
+def sign(pods: Iterable[tuple[str, str]]) -> str:
+    """The fingerprint of pods given by namespace and name, in any order; a pod named twice counts twice."""
+    hashes = sorted(_hash(name, seed=_hash(namespace)) for namespace, name in pods)
+    whole = b"".join(each.to_bytes(8, "little") for each in hashes)
+    return f"{_PREFIX}{_VERSION}{xxhash.xxh64_hexdigest(whole)}"
+
+
+def flaw(text: str, pods: Iterable[tuple[str, str]]) -> Flaw | None:
+    """What is wrong with `text` as the fingerprint of these pods; None when it is theirs."""
+    prefix, version = text[: len(_PREFIX)], text[len(_PREFIX) : len(_PREFIX) + len(_VERSION)]
+    if len(text.encode()) < len(_PREFIX) + len(_VERSION) + _SHORTEST_SUM or prefix != _PREFIX:
+        return "malformed"
+    if version != _VERSION:
+        return "incompatible-version"
+    return None if text == sign(pods) else "mismatch"
+
+
+def read(attributes: Mapping[str, str], annotations: Mapping[str, str]) -> str:
+    """The fingerprint that a NodeResourceTopology carries: its attribute, else the old annotation, else nothing."""
+    return attributes.get(ATTRIBUTE) or annotations.get(ANNOTATION, "")
+
+
+def only_exclusive(attributes: Mapping[str, str]) -> bool:
+    """Whether only pods with resources of their own were counted; an unknown method means all pods."""
+    return attributes.get(METHOD_ATTRIBUTE) == ONLY_EXCLUSIVE
+
+
+def _hash(text: str, *, seed: int = 0) -> int:
+    return xxhash.xxh64_intdigest(text.encode(), seed=seed)
