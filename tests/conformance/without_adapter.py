@@ -18,7 +18,6 @@ REASONS: dict[str, str] = {
             *("syncReservationStatus", "ReservationInfo", "ScoreReservation", "findMostPreferredReservationByOrder"),
             *("matchReservation", "filterWithReservations", "fitsNodeAndReservation"),
             *("crane.allocate", "crane.filter", "crane.score", "crane.parse_reserved_cpus", "crane.build_zones"),
-            *("nrt.normalize_score", "nrt.numa_nodes_required", "nrt.score"),
             *("volcano.cpu_hints", "volcano.cpu_allocate", "volcano.policy_predicate", "volcano.score"),
         ),
         _SCHEDULER,

@@ -1,0 +1,239 @@
+"""Does a pod fit into single NUMA nodes of a node? The filter of scheduler-plugins, and kubelet's `restricted`.
+
+Source: scheduler-plugins NodeResourceTopologyMatch, filter.go and pluginhelpers.go. Amounts are integers of nano-units,
+so that they compare exactly; a zone is what one NUMA node has available. Differences, named in docs/compatibility.md: a
+sidecar keeps what it takes, zones are known by id and may have gaps, and `restricted` is checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Amounts = Mapping[str, int]
+"""Nano-units by resource name."""
+Zones = Mapping[int, Amounts]
+"""What is available by NUMA node id."""
+NANO = 10**9
+
+POD_REFUSED = "cannot align pod"
+_REFUSED = {
+    "init": "cannot align init container",
+    "sidecar": "cannot align init container",
+    "app": "cannot align container",
+    "pod": POD_REFUSED,
+}
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "storage", "pods"})
+_HOST_LEVEL = frozenset({"ephemeral-storage", "storage"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """One container, or a pod as a whole. `name` is the container's."""
+
+    kind: Literal["init", "sidecar", "app", "pod"]
+    name: str
+    wanted: tuple[tuple[str, int, bool], ...]
+    """Resource, amount, and whether the amount has to be free on the NUMA node; else it only has to be listed there."""
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """What it takes from its NUMA node."""
+        return {name: amount for name, amount, counted in self.wanted if counted}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What a pod asks for, ready to be compared with many nodes."""
+
+    parts: tuple[Part, ...]
+    """Init containers and sidecars in their order, then app containers."""
+    whole: Part
+
+    def of_scope(self, scope: str) -> tuple[Part, ...]:
+        """What is aligned on its own: each container, or the pod."""
+        return (self.whole,) if scope == "pod" else self.parts
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fit:
+    """The NUMA nodes of each part that takes something for good, or `why_not`."""
+
+    placed: tuple[tuple[Part, tuple[int, ...]], ...] = ()
+    why_not: str = ""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All NUMA nodes used."""
+        return tuple(sorted({node for _, nodes in self.placed for node in nodes}))
+
+
+def request(
+    containers: Sequence[tuple[Literal["init", "sidecar", "app"], str, Amounts]],
+    *,
+    guaranteed: bool,
+    overhead: Amounts,
+    whole_cpus_only: bool = False,
+) -> Request:
+    """Containers in the order in which they start, as alignment counts them.
+
+    Of a pod that is not Guaranteed only devices are counted. `whole_cpus_only`: a Guaranteed container that asks for a
+    part of a CPU gets none of its own, so kubelet does not align it (kubelet, policy_static.go); scheduler-plugins
+    counts the amount all the same.
+    """
+
+    def wanted(amounts: Amounts, *, whole: bool) -> tuple[tuple[str, int, bool], ...]:
+        return tuple(
+            (name, amount, _is_counted(name, guaranteed) and (whole or name != "cpu"))
+            for name, amount in amounts.items()
+            if amount > 0
+        )
+
+    def is_whole(amounts: Amounts) -> bool:
+        return not whole_cpus_only or amounts.get("cpu", 0) % NANO == 0
+
+    parts = tuple(Part(kind, name, wanted(amounts, whole=is_whole(amounts))) for kind, name, amounts in containers)
+    total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
+    return Request(parts, Part("pod", "", wanted(total, whole=is_whole(total))))
+
+
+def pod_request(containers: Sequence[tuple[str, Amounts]], overhead: Amounts) -> dict[str, int]:
+    """What the pod needs at its peak: app containers with sidecars, or an init container with the sidecars before it.
+
+    Source: Kubernetes component-helpers, resource.PodRequests.
+    """
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for kind, amounts in containers:
+        stage = dict(running)
+        add(stage, amounts)
+        peak = {**peak, **{name: max(amount, peak.get(name, 0)) for name, amount in stage.items()}}
+        if kind != "init":
+            running = stage
+    add(peak, overhead)
+    return peak
+
+
+def add(into: dict[str, int], more: Amounts) -> None:
+    """Add `more` to `into`, name by name."""
+    for name, amount in more.items():
+        into[name] = into.get(name, 0) + amount
+
+
+def is_shared(resource: str) -> bool:
+    """Handed out by share, not by piece, unless the pod is Guaranteed."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def is_native(resource: str) -> bool:
+    """Kubernetes' own: CPU, memory, huge pages, storage; anything else is a device."""
+    return resource in _NATIVE or resource.startswith("hugepages-")
+
+
+def _is_counted(resource: str, guaranteed: bool) -> bool:
+    return guaranteed or not is_shared(resource)
+
+
+def only_native(asked: Request) -> bool:
+    """Whether no container asks for a device."""
+    return all(is_native(name) for part in asked.parts for name, _, _ in part.wanted)
+
+
+def align(asked: Request, *, zones: Zones, allocatable: Amounts, scope: str) -> Fit:
+    """Place the pod, or each container, on one NUMA node each: what `single-numa-node` admits.
+
+    `allocatable` is the node's. A container takes from the lowest NUMA node that holds it; one that ends before the
+    next starts takes nothing.
+    """
+    placed: list[tuple[Part, tuple[int, ...]]] = []
+    for part in asked.of_scope(scope):
+        node = fit_zone(part, zones, allocatable)
+        if node is None:
+            return Fit(why_not=_REFUSED[part.kind])
+        if part.kind != "init" and node in zones:
+            placed.append((part, (node,)))
+            zones = without(zones, (node,), part.taken)
+    return Fit(tuple(placed))
+
+
+def fit_zone(part: Part, zones: Zones, allocatable: Amounts) -> int | None:
+    """The lowest NUMA node that has enough of everything asked for; None when there is none."""
+    candidates = list(zones)
+    for name, amount, counted in part.wanted:
+        listing = [node for node in candidates if name in zones[node]]
+        if not listing and _is_of_the_machine(name, zones, allocatable):
+            continue
+        if name not in allocatable:
+            return None
+        candidates = [node for node in listing if zones[node][name] >= amount] if counted else listing
+        if not candidates:
+            return None
+    return min(candidates, default=0)
+
+
+def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts) -> bool:
+    """Not a NUMA node's: storage, and devices of the node that no zone lists."""
+    possible = name in _HOST_LEVEL or (name in allocatable and not is_native(name))
+    return possible and not any(name in zone for zone in zones.values())
+
+
+def without(zones: Zones, nodes: Sequence[int], amounts: Amounts) -> dict[int, Amounts]:
+    """The zones after `amounts` were taken from `nodes`, each giving what it has before the next is asked."""
+    left, after = dict(amounts), dict(zones)
+    for node in nodes:
+        zone = after.get(node)
+        if zone is None:
+            continue
+        given = {name: min(left[name], available) for name, available in zone.items() if name in left}
+        after[node] = {name: available - given.get(name, 0) for name, available in zone.items()}
+        left = {name: amount - given.get(name, 0) for name, amount in left.items()}
+    return after
+
+
+def align_restricted(asked: Request, *, zones: Zones, totals: Zones, allocatable: Amounts, scope: str) -> Fit:
+    """Place the pod as `restricted` admits it: on as few NUMA nodes as an empty machine would need, the same for all
+    its resources.
+
+    `totals` is what each NUMA node may hand out at most. Source: kubelet 1.26 and later, topologymanager/policy.go: a
+    merged hint is preferred only when all hints are preferred and have one mask.
+    """
+    placed: list[tuple[Part, tuple[int, ...]]] = []
+    for part in asked.of_scope(scope):
+        nodes = _preferred(part, zones, totals, allocatable)
+        if nodes is None:
+            return Fit(why_not=_REFUSED[part.kind])
+        if part.kind != "init" and nodes:
+            placed.append((part, nodes))
+            zones = without(zones, nodes, part.taken)
+    return Fit(tuple(placed))
+
+
+def _preferred(part: Part, zones: Zones, totals: Zones, allocatable: Amounts) -> tuple[int, ...] | None:
+    """The narrowest, lowest set of NUMA nodes that every counted resource prefers; () when none is counted."""
+    counted = [(name, amount) for name, amount, is_counted in part.wanted if is_counted]
+    listed = {name for zone in zones.values() for name in zone}
+    if any(name not in allocatable for name, _, _ in part.wanted if name in listed or name not in _HOST_LEVEL):
+        return None
+    counted = [(name, amount) for name, amount in counted if name in listed]
+    sizes = {_smallest(name, amount, totals) for name, amount in counted}
+    if not sizes:
+        return ()
+    size = sizes.pop()
+    if sizes or size is None:
+        return None  # Resources that need different numbers of NUMA nodes never have one mask.
+    for nodes in itertools.combinations(sorted(zones), size):
+        if all(sum(zones[node].get(name, 0) for node in nodes) >= amount for name, amount in counted):
+            return nodes
+    return None
+
+
+def _smallest(name: str, amount: int, totals: Zones) -> int | None:
+    """How many NUMA nodes an empty machine would need for the amount."""
+    held = 0
+    for size, most in enumerate(sorted((zone.get(name, 0) for zone in totals.values()), reverse=True), 1):
+        held += most
+        if held >= amount:
+            return size
+    return None

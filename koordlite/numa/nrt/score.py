@@ -1,0 +1,159 @@
+"""How well a pod fits a node: the scores of scheduler-plugins' NodeResourceTopologyMatch, 0 to 100.
+
+Source: score.go, least_allocated.go, most_allocated.go, balanced_allocation.go and least_numa.go of scheduler-plugins.
+Amounts are nano-units. Ours: zones are known by id and may have gaps, and a balance of one resource is 100 (upstream
+divides by zero).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+from koordlite.numa.nrt.filter import NANO, Amounts, Part, Request, Zones, without
+
+FULL = 100
+LEAST_NUMA_NODES = "LeastNUMANodes"
+STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", LEAST_NUMA_NODES)
+"""`scoringStrategy.type`."""
+FAR = 255
+"""Distance between NUMA nodes that nobody gives."""
+Costs = Mapping[int, Mapping[int, int]]
+"""Distance from one NUMA node to another: 10 on the node itself."""
+Weights = Mapping[str, int]
+
+
+def score(
+    asked: Request,
+    *,
+    zones: Zones,
+    costs: Costs,
+    scope: str,
+    strategy: str = "LeastAllocated",
+    weights: Weights | None = None,
+    max_numa_nodes: int = 8,
+) -> int:
+    """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones."""
+    if strategy == LEAST_NUMA_NODES:
+        return _least_numa_nodes(asked.of_scope(scope), zones, costs, max_numa_nodes)
+    parts = asked.of_scope(scope)
+    scores = [zone_score(_amounts(part), zones, _FORMULAS[strategy], weights or {}) for part in parts]
+    return sum(scores) // len(scores) if scores else 0
+
+
+def zone_score(amounts: Amounts, zones: Zones, formula: Callable[..., int], weights: Weights) -> int:
+    """The smallest score of a zone that is not 0."""
+    scores = (formula(amounts, zone, weights) for zone in zones.values())
+    return min((score for score in scores if score), default=0)
+
+
+def _amounts(part: Part) -> dict[str, int]:
+    return {name: amount for name, amount, _ in part.wanted}
+
+
+def _units(nano: int) -> int:
+    """Whole units, rounded up: `Quantity.Value`, in which CPUs count whole."""
+    return -(-nano // NANO)
+
+
+def _weight(weights: Weights, name: str) -> int:
+    """1 where none, or none above 0, is given."""
+    return max(1, weights.get(name, 1))
+
+
+def _weighted(amounts: Amounts, zone: Amounts, weights: Weights, of: Callable[[int, int], int]) -> int:
+    total = sum(
+        of(_units(amount), _units(zone.get(name, 0))) * _weight(weights, name) for name, amount in amounts.items()
+    )
+    weight = sum(_weight(weights, name) for name in amounts)
+    return total // weight if weight else 0
+
+
+def least_allocated(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+    """Much is left: (capacity − request) · 100 / capacity, the weighted mean over resources."""
+    return _weighted(amounts, zone, weights, lambda r, cap: (cap - r) * FULL // cap if 0 < cap >= r else 0)
+
+
+def most_allocated(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+    """Little is left: request · 100 / capacity, the weighted mean over resources."""
+    return _weighted(amounts, zone, weights, lambda r, cap: r * FULL // cap if 0 < cap >= r else 0)
+
+
+def balanced_allocation(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+    """Evenly used: (1 − sample variance of request / capacity) · 100; 0 when a resource does not fit."""
+    del weights
+    fractions = [_fraction(_units(amount), _units(zone.get(name, 0))) for name, amount in amounts.items()]
+    if any(fraction > 1 for fraction in fractions):
+        return 0
+    if len(fractions) < 2:
+        return FULL
+    mean = sum(fractions) / len(fractions)
+    variance = sum((fraction - mean) ** 2 for fraction in fractions) / (len(fractions) - 1)
+    return int((1 - variance) * FULL)
+
+
+def _fraction(amount: int, capacity: int) -> float:
+    return amount / capacity if capacity else 1.0
+
+
+_FORMULAS: Mapping[str, Callable[..., int]] = {
+    "LeastAllocated": least_allocated,
+    "MostAllocated": most_allocated,
+    "BalancedAllocation": balanced_allocation,
+}
+
+
+def _least_numa_nodes(parts: Sequence[Part], zones: Zones, costs: Costs, most: int) -> int:
+    """The score of the part that needs most NUMA nodes, as near together as the worst of them; each takes from its own
+    before the next is asked."""
+    used, all_nearest = 0, True
+    for part in parts:
+        amounts = _amounts(part)
+        if only_elsewhere(zones, amounts):
+            continue
+        found = nodes_required(part, zones, costs)
+        if found is None:
+            return 0
+        used, all_nearest = max(used, len(found[0])), all_nearest and found[1]
+        zones = without(zones, found[0], amounts)
+    return least_numa_score(used, is_nearest=all_nearest, max_numa_nodes=most) if used else FULL
+
+
+def least_numa_score(used: int, *, is_nearest: bool, max_numa_nodes: int = 8) -> int:
+    """100 − used · step, and half a step more when no set of so many NUMA nodes is nearer together."""
+    step = FULL // max_numa_nodes
+    return FULL - used * step + (step // 2 if is_nearest else 0)
+
+
+def only_elsewhere(zones: Zones, names: Amounts) -> bool:
+    """No NUMA node lists any of these resources: alignment has nothing to say about them."""
+    return not any(name in zone for zone in zones.values() for name in names)
+
+
+def nodes_required(part: Part, zones: Zones, costs: Costs) -> tuple[tuple[int, ...], bool] | None:
+    """The smallest set of NUMA nodes that together hold the part, nearest first, and whether no set of that size is
+    nearer together; None when all of them are too few."""
+    ids = sorted(zones)
+    for size in range(1, len(ids) + 1):
+        sets = list(itertools.combinations(ids, size))
+        holding = [nodes for nodes in sets if _holds(part, [zones[node] for node in nodes])]
+        if holding:
+            best = min(holding, key=lambda nodes: distance(nodes, costs))
+            return best, distance(best, costs) == min(distance(nodes, costs) for nodes in sets)
+    return None
+
+
+def _holds(part: Part, zones: Sequence[Amounts]) -> bool:
+    """Each zone lists every resource, and together they have enough."""
+    listed = functools.reduce(lambda names, zone: names & zone.keys(), zones[1:], set(zones[0]))
+    return all(
+        name in listed and (not counted or sum(zone[name] for zone in zones) >= amount)
+        for name, amount, counted in part.wanted
+    )
+
+
+def distance(nodes: Sequence[int], costs: Costs) -> int:
+    """Sum of the distances over all ordered pairs, a node to itself included. Divided by the number of pairs it is the
+    mean, which sets of one size share."""
+    return sum(costs.get(a, {}).get(b, FAR) for a in nodes for b in nodes)
