@@ -10,13 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from descheduler.framework import NO_CPU_MANAGER, NO_TOPOLOGY
-from descheduler.snapshot import topology_manager
 from koordlite.model import cpuset, keys, node, nrt, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
+from koordlite.numa.nrt import policy as topology_manager
 
 T = TypeVar("T")
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from descheduler.fit import numa
 from descheduler.fit.free_capacity import FreeCapacity
-from descheduler.snapshot import topology_manager
 from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint
+from koordlite.numa.nrt import policy as topology_manager
 from tests.conformance import numa_zones
 from tests.conformance.adapters import adapter, nrt_match, shapes
 from tests.conformance.descheduler_view import picture

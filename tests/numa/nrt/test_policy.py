@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler.snapshot import topology_manager
-from descheduler.snapshot.topology_manager import DEFAULT
-from descheduler.snapshot.topology_manager import ReportedPolicy as Policy
+from koordlite.numa.nrt import policy as topology_manager
+from koordlite.numa.nrt.policy import DEFAULT
+from koordlite.numa.nrt.policy import ReportedPolicy as Policy
 
 
 @pytest.mark.parametrize(
