@@ -52,6 +52,7 @@ class Agent:
             interval_seconds=settings.agent.interval_seconds,
             wanted=wants.of(asked),
             state=journal.folder if journal else None,
+            node_metric=settings.publish.node_metric != "off",
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()

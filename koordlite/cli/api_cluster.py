@@ -15,7 +15,7 @@ from koordlite.config import Settings
 from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.events import Events
-from koordlite.kube.publish.node_metric import NodeMetricReport
+from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
@@ -57,8 +57,10 @@ def open_cluster(
 
 
 def _node_metric(api: access.Api, name: str, settings: PublishSettings) -> NodeMetricReport | None:
-    wanted = settings.node_metric == "on"
-    return NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds) if wanted else None
+    if settings.node_metric == "off":
+        return None
+    create = settings.node_metric == "create"
+    return NodeMetricReport(api, name, every_seconds=settings.node_metric_seconds, create=create)
 
 
 def node_name(chosen: Settings, environment: Mapping[str, str]) -> str:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+COLD_START_RATIO = 0.5
+"""What part of a window samples have to cover at least."""
 
 
 def percentile(samples: Sequence[float], part: float) -> float:
@@ -22,6 +25,28 @@ def percentile(samples: Sequence[float], part: float) -> float:
         raise ValueError(f"{part} is no percentile: above 0 and at most 1 is")
     product = _single(_single(len(samples)) * _single(part))
     return sorted(samples)[max(0, math.floor(product) - 1)]
+
+
+def cold_start(*, window_seconds: float, span_seconds: float) -> bool:
+    """Whether samples cover too little of a window to stand for it: first to last less than half of it.
+
+    Source: Koordinator `metricsInColdStart`.
+    """
+    return span_seconds < window_seconds * COLD_START_RATIO
+
+
+def system_cpu_by_numa(system: int, used: Mapping[int, int]) -> dict[int, int]:
+    """CPU of the system by NUMA node, in proportion to the CPU in use there: pods have no counter by NUMA node.
+
+    Source: Koordinator's system resource collector. Any unit; 0 everywhere where nothing is in use.
+    """
+    whole = sum(used.values())
+    return {numa: system * each // whole if whole else 0 for numa, each in used.items()}
+
+
+def system_memory_by_numa(used: Mapping[int, int], pods: Mapping[int, int]) -> dict[int, int]:
+    """Memory in use by NUMA node less what pods have there, at least 0; that of host applications stays in it."""
+    return {numa: max(0, each - pods.get(numa, 0)) for numa, each in used.items()}
 
 
 def throttled_ratio(*, periods: int, throttled: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from koordlite.host import kernel_number
 from koordlite.ports import Files
@@ -15,6 +15,7 @@ its own timer does."""
 
 _KIB = 1024
 _BUSY_COLUMNS = (0, 1, 2, 5, 6)
+_CPU = re.compile(rb"cpu\d{1,9}", re.ASCII)
 _PROCESS = re.compile(rb"(\d+) \((.*)\) ([A-Za-z]) (\d+) (\d+)(?:\s|\Z)", re.ASCII | re.DOTALL)
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -78,7 +79,20 @@ def node_cpu_ticks(files: Files) -> NodeTicks:
     fields = files.read("/proc/stat").split(b"\n", 1)[0].split()
     if len(fields) < 8 or fields[0] != b"cpu":
         raise ValueError("/proc/stat does not start with a `cpu` line of at least 7 numbers")
-    return NodeTicks(sum(kernel_number.parse(fields[1 + column]) for column in _BUSY_COLUMNS))
+    return NodeTicks(_busy(fields))
+
+
+def cpu_ticks(files: Files) -> dict[int, int]:
+    """Busy ticks of each CPU, counted as `node_cpu_ticks` counts; ValueError when no CPU has a line of its own."""
+    rows = (line.split() for line in files.read("/proc/stat").split(b"\n"))
+    single = [row for row in rows if row and _CPU.fullmatch(row[0])]
+    if not single or any(len(row) < 8 for row in single):
+        raise ValueError("/proc/stat has no lines of single CPUs with at least 7 numbers")
+    return {int(row[0][3:]): _busy(row) for row in single}
+
+
+def _busy(fields: Sequence[bytes]) -> int:
+    return sum(kernel_number.parse(fields[1 + column]) for column in _BUSY_COLUMNS)
 
 
 def memory(files: Files) -> MemInfo:

@@ -17,7 +17,7 @@ from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
-from koordlite.kube.publish.node_metric import NodeMetricReport
+from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.publish.publisher import Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
@@ -124,7 +124,13 @@ class KubeCluster:
             topology=topology.objects.get(self._name),
             kubelet=kubelet.kubelet,
             ages=self._ages(states),
-            problems=(*problems, *self._missing(node), *self._on_node.problems, *kubelet.problems),
+            problems=(
+                *problems,
+                *self._missing(node),
+                *self._on_node.problems,
+                *kubelet.problems,
+                *(self._node_metric.problems if self._node_metric else ()),
+            ),
             watches=states,
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
         )
@@ -151,7 +157,8 @@ class KubeCluster:
     def saw(self, seen: Snapshot) -> None:
         """Take a picture into the NodeMetric, where one is reported."""
         if self._node_metric:
-            self._node_metric.observe(seen, monotonic=self._clock.monotonic(), wall=self._clock.wall())
+            node = lambda: self._node.view().objects.get(self._name)  # noqa: E731
+            self._node_metric.observe(seen, monotonic=self._clock.monotonic(), wall=self._clock.wall(), node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""

@@ -53,8 +53,11 @@ class PublishSettings:
 
     events: bool = True
     """Events about evictions and refused configuration."""
-    node_metric: Literal["off", "on"] = "off"
-    """Keep the status of the node's NodeMetric (slo.koordinator.sh/v1alpha1), for clusters whose scheduler or
-    controller is still Koordinator's. That controller makes the object; it is never created here."""
-    node_metric_seconds: float = bounded(60.0, ge=30, le=3600)
-    """Time between two such reports."""
+    node_metric: Literal["off", "on", "create"] = "off"
+    """The node's NodeMetric (slo.koordinator.sh/v1alpha1), which Koordinator's scheduler and controller and the
+    descheduler's LowNodeLoad read. on: keep the status of the object that Koordinator's manager makes. create: make the
+    object as well where it is missing, owned by the Node, and keep its spec as `colocation-config` says; for clusters
+    without that manager."""
+    node_metric_seconds: float = bounded(0.0, ge=0, le=3600)
+    """Time between two such reports. 0: `metricReportIntervalSeconds` of `colocation-config`. Less than 30 counts as
+    30, as in Koordinator."""

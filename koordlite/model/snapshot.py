@@ -17,6 +17,7 @@ from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
+from koordlite.model.picture.node_windows import NodeWindow, NumaUse
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -73,6 +74,10 @@ class Snapshot:
     that time do not exceed."""
     node_percentiles: Mapping[int, Use] = dataclasses.field(default_factory=dict)
     """Percent → what so many percent of the node's samples do not exceed, over the time of `average`."""
+    node_windows: tuple[NodeWindow, ...] = ()
+    """Use over the durations of `metricAggregatePolicy`, some seconds old; empty unless a NodeMetric is reported."""
+    numa_use: Mapping[int, NumaUse] = dataclasses.field(default_factory=dict)
+    """By NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported."""
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
     """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
     be some seconds old."""

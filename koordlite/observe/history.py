@@ -89,6 +89,23 @@ class History:
         cpu, memory = (measured.percentile(column[first:], part) for column in (self._cpu, self._memory))
         return Use(round(cpu), round(memory))
 
+    def percentiles(self, length: float, percents: Iterable[int]) -> dict[int, Use]:
+        """Percent → what so many percent of a window's samples do not exceed; empty without samples. Sorts once."""
+        first = self._windows[length].first
+        if first == len(self._times):
+            return {}
+        cpu, memory = sorted(self._cpu[first:]), sorted(self._memory[first:])
+        parts = ((percent, percent / 100) for percent in percents)
+        return {
+            percent: Use(round(measured.percentile(cpu, part)), round(measured.percentile(memory, part)))
+            for percent, part in parts
+        }
+
+    def span(self, length: float) -> float:
+        """Seconds from the first to the last sample of a window; 0 without samples."""
+        first = self._windows[length].first
+        return self._times[-1] - self._times[first] if first < len(self._times) else 0.0
+
     def __len__(self) -> int:
         """Samples in memory, those among them that are about to be moved out."""
         return len(self._times)

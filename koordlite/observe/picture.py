@@ -30,6 +30,8 @@ from koordlite.model.topology import Topology
 from koordlite.observe import blocks, glance, memory_held, memory_places, numa, pressure, resctrl_groups, system, wants
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
+from koordlite.observe.node_windows import NodeWindows
+from koordlite.observe.numa_use import NumaUseReader
 from koordlite.observe.places import Places
 from koordlite.observe.usage import Sampler, Spans, Subjects
 from koordlite.ports import Cluster, ClusterView
@@ -91,9 +93,11 @@ class Observer:
         interval_seconds: float = 1.0,
         wanted: wants.Asked = wants.nothing,
         state: pathlib.Path | None = None,
+        node_metric: bool = False,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
-        the folder that keeps good settings for the next run."""
+        the folder that keeps good settings for the next run. `node_metric`: whether one is reported, which needs use
+        over longer times."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -103,6 +107,8 @@ class Observer:
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
+        self._node_metric = node_metric
+        self._node_windows, self._numa_use = NodeWindows(), NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
@@ -171,7 +177,18 @@ class Observer:
             watches=view.watches,
             problems=(*known.problems, *self._sampler.problems, *self._good.problems),
         )
-        return self._with_memory_held(seen, wanted)
+        return self._with_memory_held(self._with_node_metric(seen), wanted)
+
+    def _with_node_metric(self, seen: Snapshot) -> Snapshot:
+        """What only a NodeMetric tells."""
+        if not self._node_metric:
+            return seen
+        policy, machine = slo.collect_policy(seen.slo.colocation), seen.numa_memory.get(numa.MACHINE, {})
+        return dataclasses.replace(
+            seen,
+            node_windows=self._node_windows.read(seen.time, seen.usage, policy.durations_ns),
+            numa_use=self._numa_use.read(seen.time, seen.topology, memory=machine, seconds=_main_seconds(seen.slo)),
+        )
 
     def _with_memory_held(self, seen: Snapshot, wanted: wants.Wants) -> Snapshot:
         """Of the few groups whose memory limit is about to fall: to ask for them again costs nothing while pods and
@@ -273,7 +290,7 @@ def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGrou
 
 
 def _main_seconds(settings: slo.SLO) -> int:
-    return (slo.metric_policy(settings.colocation) or slo.DEFAULT_METRIC_POLICY).aggregate_seconds
+    return slo.collect_policy(settings.colocation).aggregate_seconds
 
 
 def _containers(found: Iterable[PodGroups]) -> tuple[str, ...]:

@@ -52,8 +52,7 @@ class Windows:
     def node_percentiles(self, length: int) -> dict[int, Use]:
         """Percent → use of the node; empty without a sample."""
         node = self._kept.get(NODE, {}).get(ONE)
-        found = ((percent, node.percentile(length, percent / 100)) for percent in NODE_PERCENTS if node)
-        return {percent: use for percent, use in found if use is not None}
+        return node.percentiles(length, NODE_PERCENTS) if node else {}
 
     def has(self, length: int) -> bool:
         """Whether a window has a sample of anybody."""

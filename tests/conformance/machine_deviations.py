@@ -44,11 +44,6 @@ DEVIATIONS = (
         "network-class: net_cls is not written",
     ),
     Deviation(
-        ("nodemetric.spec_merge",),
-        machine_rules.metric_durations,
-        "metric-durations: percentiles over 5, 10 and 30 minutes are not kept",
-    ),
-    Deviation(
         ("executor.update",),
         machine_rules.written_outright,
         "executor-cache: there is no cache that has to be started first",
@@ -67,11 +62,6 @@ DEVIATIONS = (
         ("metric.system_usage",),
         machine_rules.one_instant,
         "metric-one-instant: all parts are of one sample, and what has none counts as nothing",
-    ),
-    Deviation(
-        ("metric.system_numa_usage",),
-        machine_rules.system_as_a_whole,
-        "metric-system-numa: use of the system is one number, not one for each NUMA node",
     ),
     Deviation(
         ("metric.host_app_usage",),

@@ -74,12 +74,6 @@ def _is_refused(given: Any, found: Any) -> bool:
     return bool(found["error"] and unchanged and not found.get("updated") and not found.get("written"))
 
 
-def metric_durations(given: Any, wanted: Any, found: Any) -> bool:
-    """Everything but the durations of percentiles."""
-    policy = dict(wanted["spec"]["metricCollectPolicy"])
-    return policy.pop("nodeAggregatePolicy", None) is not None and found == {"spec": {"metricCollectPolicy": policy}}
-
-
 def one_instant(given: Any, wanted: Any, found: Any) -> bool:
     """What has no sample counts as nothing; only without the node's own is there no answer."""
     parts = [*(given["podsByCollector"] or {}).values(), given["hostApps"]]
@@ -112,12 +106,6 @@ def without_cache(given: Any, wanted: Any, found: Any) -> bool:
     caches = {cpu: int(text) if text.isdigit() else None for cpu, text in named.items()}
     seen = {row["cpu"]: row["l3"] for row in found["processors"] or ()}
     return None in caches.values() and seen == caches and not found["error"]
-
-
-def system_as_a_whole(given: Any, wanted: Any, found: Any) -> bool:
-    """There is something to tell by NUMA node, and ours tells nothing of it."""
-    told = given.get("nodeNUMACPU") or given.get("nodeNUMAMemory")
-    return bool(told and not found["cpu"] and not found["memory"])
 
 
 def host_memory(given: Any, wanted: Any, found: Any) -> bool:

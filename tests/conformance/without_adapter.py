@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _SCHEDULER = "a scheduler's work, and there is none here"
 _KUBELET = "an allocation of kubelet's; here only the emulated node makes one, by simpler rules"
-_NO_REPORTER = "the node's NodeMetric is read here and never written, so it has no windows that begin"
 
 REASONS: dict[str, str] = {
     **dict.fromkeys(
@@ -29,6 +28,5 @@ REASONS: dict[str, str] = {
         ),
         _KUBELET,
     ),
-    "nodemetric.cold_start": _NO_REPORTER,
 }
 """Function or kind to why no adapter asks for it."""

@@ -48,3 +48,15 @@ def test_without_a_period_nothing_was_throttled() -> None:
 )
 def test_what_best_effort_work_may_use(quota_us: int, found: int) -> None:
     assert measured.be_limit_milli(cpus=4, quota_us=quota_us, period_us=100_000) == found
+
+
+@pytest.mark.parametrize(
+    ("span", "cold"),
+    [
+        pytest.param(149.9, True, id="less than half of five minutes says little"),
+        pytest.param(150.0, False, id="half of them is enough"),
+        pytest.param(0.0, True, id="one sample covers no time"),
+    ],
+)
+def test_samples_have_to_cover_half_of_a_window(span, cold):
+    assert measured.cold_start(window_seconds=300.0, span_seconds=span) is cold

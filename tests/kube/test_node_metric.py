@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Any
 
 import pytest
+import yaml
 from apibench import Bench
 from tinyapi import Reply
 from tinyapi import status as refusal
 
-from koordlite.kube.publish.node_metric import NodeMetricReport, status
+from koordlite.kube.publish.node_metric import spec, status
+from koordlite.kube.publish.node_metric_report import NodeMetricReport, Report
 from koordlite.model.cpuset import EMPTY
+from koordlite.model.duration import SECOND
 from koordlite.model.node import ResolvedReservation, SystemQoS
 from koordlite.model.picture.groups import Layout
 from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.node_windows import NodeWindow, NumaUse, Spread
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.slo.settings import SLO, HostApplication
+from koordlite.model.slo.settings import SLO, Colocation, HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import Topology
+from koordlite.model.wire.objects import NodeObject, ObjectMeta
 from koordlite.resctrl.values import Resctrl
 
 GIB = 1 << 30
@@ -90,51 +96,44 @@ def test_it_is_told_every_so_often(serve: Any) -> None:
     server, api = serve(lambda request: Reply())
     report = NodeMetricReport(api, "n1", every_seconds=60.0)
     for second in range(181):
-        report.observe(_seen(), monotonic=float(second), wall=1e9)
+        report.observe(_seen(), monotonic=float(second), wall=1e9, node=lambda: None)
     report.stop()
     assert len(server.requests) == 3
     assert server.requests[0].path == "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/n1/status"
-    assert server.requests[0].body["status"]["nodeMetric"]["aggregatedSystemUsages"] is None
+    for name in ("prodReclaimableMetric", "prodPeakMetric"):  # An earlier koordlet's would never change again.
+        assert server.requests[0].body["status"][name] is None
 
 
-@pytest.mark.parametrize(
-    ("samples", "names"),
-    [
-        pytest.param(150, {"avg", "p50", "p99"}, id="half of the time was seen"),
-        pytest.param(149, set(), id="not yet: no numbers rather than wrong ones"),
-    ],
-)
-def test_percentiles_of_the_node_are_told_with_their_time(samples: int, names: set[str]) -> None:
-    usage = dataclasses.replace(USAGE, samples=samples)
-    seen = dataclasses.replace(_seen(usage), node_percentiles={50: Use(4000, GIB), 99: Use(9000, 2 * GIB)})
-    made = status(seen, wall=1e9)
+def test_each_duration_has_its_percentiles_or_none_yet() -> None:
+    spread = Spread(mean=Use(3000, GIB), percentiles={50: Use(2900, GIB), 99: Use(9000, 2 * GIB)})
+    windows = (
+        NodeWindow(length_ns=300 * SECOND, node=spread, system=spread),
+        NodeWindow(length_ns=1800 * SECOND, node=None, system=None),
+    )
+    made = status(dataclasses.replace(_seen(), node_windows=windows), wall=1e9)
     assert made is not None
-    (found,) = made["nodeMetric"]["aggregatedNodeUsages"]
-    assert found["duration"] == "5m0s"
-    assert set(found["usage"]) == names
-    if names:
-        assert found["usage"]["p99"] == {"resources": {"cpu": "9000m", "memory": str(2 * GIB)}}
+    short, long = made["nodeMetric"]["aggregatedNodeUsages"]
+    assert (short["duration"], long["duration"]) == ("5m0s", "30m0s")
+    assert set(short["usage"]) == {"avg", "p50", "p99"}
+    assert short["usage"]["p99"] == {"resources": {"cpu": "9000m", "memory": str(2 * GIB)}}
+    assert long["usage"] == {}
+    assert [each["duration"] for each in made["nodeMetric"]["aggregatedSystemUsages"]] == ["5m0s", "30m0s"]
 
 
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "nodemetrics.slo.koordinator.sh"},
-    "spec": {
-        "group": "slo.koordinator.sh",
-        "names": {"kind": "NodeMetric", "plural": "nodemetrics", "listKind": "NodeMetricList"},
-        "scope": "Cluster",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+def test_numa_nodes_share_the_systems_cpu_as_they_share_the_nodes() -> None:
+    by_numa = {
+        0: NumaUse(node=Use(3000, 5 * GIB), system_memory=GIB),
+        3: NumaUse(node=Use(1000, 2 * GIB), system_memory=None),
+    }
+    made = status(dataclasses.replace(_seen(), numa_use=by_numa), wall=1e9)
+    assert made is not None
+    first, second = made["nodeMetric"]["numaUsages"]
+    assert first["numaNodeID"] == 0
+    assert first["systemUsage"] == {"resources": {"cpu": "2249m", "memory": str(GIB)}}  # 2999 × 3000 ÷ 4000
+    assert second == {"numaNodeID": 3, "nodeUsage": {"resources": {"cpu": "1000m", "memory": str(2 * GIB)}}}
+
+
+CRD = yaml.safe_load((pathlib.Path(__file__).parents[2] / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
 
 
 def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(bench: Bench) -> None:
@@ -143,20 +142,99 @@ def test_an_api_server_takes_the_status_and_keeps_what_the_controller_wrote(benc
     bench.server.objects.load(CRD)
     bench.server.objects.load(held)
     report = NodeMetricReport(bench.api(), "n1", every_seconds=60.0)
-    report.send({"status": status(_seen(), wall=1e9)}, patience_seconds=5.0)
+    report.send(Report(status(_seen(), wall=1e9) or {}), patience_seconds=5.0)
     report.stop()
     assert report.error == ""
     found = bench.server.objects.get("NodeMetric", "n1", api_version=version)
     assert found is not None
     assert found["spec"] == {"x": 1}
     assert found["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "5000m"
-    assert "aggregatedSystemUsages" not in found["status"]["nodeMetric"]
+    assert "prodPeakMetric" not in found["status"]
 
 
-@pytest.mark.parametrize(("code", "words"), [(404, "controller makes this object"), (403, "no")])
+@pytest.mark.parametrize(("code", "words"), [(404, "install the CRD"), (403, "no")])
 def test_a_refusal_is_kept_in_words(serve: Any, code: int, words: str) -> None:
     _, api = serve(lambda request: refusal(code))
     report = NodeMetricReport(api, "n1", every_seconds=60.0)
-    report.send({}, patience_seconds=5.0)
+    report.send(Report({}), patience_seconds=5.0)
     assert words in report.error
     report.stop()
+
+
+VERSION = "slo.koordinator.sh/v1alpha1"
+
+
+def _held(bench: Bench) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = bench.server.objects.get("NodeMetric", "n1", api_version=VERSION)
+    return found
+
+
+def _reported(bench: Bench, report: NodeMetricReport, seen: Snapshot) -> None:
+    """One report, and its answer."""
+    owner = NodeObject(metadata=ObjectMeta(name="n1", uid=bench.node()["metadata"]["uid"]))
+    made = report.report(seen, wall=1e9, node=owner)
+    assert made is not None
+    report.send(made, patience_seconds=10.0)
+    assert report.error == ""
+
+
+def test_a_missing_object_is_made_for_the_node_and_follows_the_configuration(bench: Bench) -> None:
+    bench.server.objects.load(CRD)
+    report = NodeMetricReport(bench.api(), "n1", create=True)
+    _reported(bench, report, _seen())
+    made = _held(bench)
+    assert made is not None
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", "n1", bench.node()["metadata"]["uid"])
+    assert made["spec"]["metricCollectPolicy"] == {
+        "aggregateDurationSeconds": 300,
+        "reportIntervalSeconds": 60,
+        "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+        "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+    }
+    assert made["status"]["nodeMetric"]["nodeUsage"]["resources"]["cpu"] == "5000m"
+    colocation = Colocation(enable=True, metric_report_interval_seconds=90)
+    other = dataclasses.replace(_seen(), slo=SLO(colocation=colocation))
+    _reported(bench, report, other)
+    changed = _held(bench)
+    assert changed is not None
+    assert changed["spec"] == spec(colocation)
+    asked = bench.asked("patch", "nodemetrics")
+    _reported(bench, report, other)
+    assert bench.asked("patch", "nodemetrics") == asked, "a spec that stands is not written again"
+    report.stop()
+
+
+def test_the_spec_of_an_object_that_the_manager_made_stays_its(bench: Bench) -> None:
+    bench.server.objects.load(CRD)
+    bench.server.objects.load(
+        {"apiVersion": VERSION, "kind": "NodeMetric", "metadata": {"name": "n1"}, "spec": {"x": 1}}
+    )
+    report = NodeMetricReport(bench.api(), "n1", create=True)
+    _reported(bench, report, _seen())
+    report.stop()
+    held = _held(bench)
+    assert held is not None
+    assert held["spec"] == {"x": 1}
+    assert "updateTime" in held["status"]
+
+
+def test_without_permission_to_make_it_the_report_says_what_to_set(bench: Bench) -> None:
+    bench.server.objects.load(CRD)
+    report = NodeMetricReport(bench.api(), "n1")
+    report.send(Report({}), patience_seconds=5.0)
+    report.stop()
+    assert "publish.nodeMetric to create" in report.error
+    (problem,) = report.problems
+    assert problem.object == "nodemetric/n1"
+    assert _held(bench) is None
+
+
+def test_the_configuration_says_how_often(serve: Any) -> None:
+    server, api = serve(lambda request: Reply(body={"spec": {}}))
+    report = NodeMetricReport(api, "n1")
+    seen = dataclasses.replace(_seen(), slo=SLO(colocation=Colocation(enable=True, metric_report_interval_seconds=1)))
+    for second in range(121):
+        report.observe(seen, monotonic=float(second), wall=1e9, node=lambda: None)
+    report.stop()
+    assert len(server.requests) == 4, "never more often than every 30 seconds"

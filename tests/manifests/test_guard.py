@@ -61,7 +61,7 @@ def test_every_write_that_a_role_of_the_agent_allows_is_covered_by_the_node_poli
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    objects = render("overlays/enforce", "node-metric", "evictions")
+    objects = render("overlays/enforce", "node-metric", "node-metric-create", "evictions")
     roles = [
         item for item in objects if item["kind"] == "ClusterRole" and "descheduler" not in item["metadata"]["name"]
     ]

@@ -28,13 +28,16 @@ from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.client.lease import Candidate, LeaseSettings
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.publish import node_metric
 from koordlite.kube.publish.event_series import COUNT_SECONDS, Event, Regarding
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.evictions import EvictionClient, eviction
-from koordlite.kube.publish.node_metric import NodeMetricReport
+from koordlite.kube.publish.node_metric_report import NodeMetricReport, Report
 from koordlite.kube.settings import ClusterSettings
 from koordlite.model.errors import EvictionRefused
+from koordlite.model.slo.settings import Colocation
 from koordlite.model.topology import CPU, Topology
+from koordlite.model.wire.objects import NodeObject, ObjectMeta
 
 ROOT = pathlib.Path(__file__).parents[2]
 SYSTEM = "koordlite-system"
@@ -98,7 +101,7 @@ def test_no_role_has_a_wildcard(render):
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), item["metadata"]["name"]
 
 
-AGENT_PARTS = ("evictions", "node-metric", "kubelet-proxy")
+AGENT_PARTS = ("evictions", "node-metric", "node-metric-create", "kubelet-proxy")
 EVERYTHING = (*AGENT_PARTS, "descheduler-evict")
 
 
@@ -109,8 +112,9 @@ def scene(render, tmp_path) -> Iterator[Scene]:
     tokens = {"koordlite": user("koordlite"), "descheduler": user("descheduler"), "reader": User("reader")}
     with ApiServer(tokens=tokens) as server:
         crd = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
+        nodemetrics = yaml.safe_load((ROOT / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}]
-        server.objects.load(crd, *namespaces, *[item for item in objects if item["kind"] == "Namespace"])
+        server.objects.load(crd, nodemetrics, *namespaces, *[item for item in objects if item["kind"] == "Namespace"])
         server.objects.load(*[item for item in objects if "rbac" in item["apiVersion"]])
         other = {**NODE, "metadata": {"name": "n2"}}
         settings = config(**{"colocation-config": '{"enable": true}'})
@@ -170,9 +174,13 @@ def as_the_agent(scene: Scene) -> None:
         evicted(scene.server, cluster, "a")
         evicted(scene.server, cluster, "b", uid="of-an-earlier-pod")
     counted_events(api)
-    report = NodeMetricReport(api, "n1", every_seconds=60.0)
-    report.send({"status": {}}, patience_seconds=10.0)
+    report = NodeMetricReport(api, "n1", create=True)
+    owner = NodeObject(metadata=ObjectMeta(name="n1", uid="u"))
+    for colocation in (Colocation(), Colocation(enable=True, metric_report_interval_seconds=90)):
+        whole = node_metric.fresh(owner, colocation)
+        report.send(Report({}, whole["spec"], whole), patience_seconds=10.0)
     report.stop()
+    assert report.error == ""
     reviews.Reviewer(api).verdict("reader", "get", "/metrics")
     with contextlib.suppress(ApiError):
         KubeletHttp(api, prefix="/api/v1/nodes/n1/proxy").config()

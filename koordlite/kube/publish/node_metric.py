@@ -1,29 +1,28 @@
 """NodeMetric (slo.koordinator.sh/v1alpha1): the node's use as Koordinator's controller and scheduler expect it.
 
-Shape: Koordinator's `NodeMetricStatus`. Use is the mean over `metricAggregateDurationSeconds` of `colocation-config`.
-Percentiles of the node are over the same time. Those of the system, use by NUMA node and what prod pods could give back
-are left out: their readers then take the mean, or nothing.
+Shape: Koordinator's `NodeMetricSpec` and `NodeMetricStatus`. Use is the mean over `metricAggregateDurationSeconds` of
+`colocation-config`; percentiles are over each of `metricAggregatePolicy.durations`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from koordlite.formulas import measured
 from koordlite.kube.client import micro_time
-from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.client.background import BackgroundRequests
+from koordlite.kube.folder.published import MADE_BY
 from koordlite.model import duration
+from koordlite.model.picture.node_windows import Spread
 from koordlite.model.picture.usage import Use
 from koordlite.model.slo import settings
+from koordlite.model.slo.settings import Colocation
 from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire import objects
 
-LOG = logging.getLogger(__name__)
-PATH = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
-_NOT_OURS = ("aggregatedSystemUsages", "numaUsages")
-"""Fields of the node's part that an earlier agent may have left; null takes them away."""
+API_VERSION = "slo.koordinator.sh/v1alpha1"
+_NOT_OURS = ("prodReclaimableMetric", "prodPeakMetric")
+"""What koordlet may have left; null takes it away, since nobody would keep it up to date."""
 
 
 def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
@@ -31,79 +30,70 @@ def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
     usage = seen.average
     if usage.node is None:
         return None
+    system = _rest(usage.node, [*usage.pods.values(), *usage.host_apps.values()])
     return {
         "updateTime": micro_time.seconds(wall),
         "nodeMetric": {
             "nodeUsage": _resources(usage.node),
-            "systemUsage": _resources(_rest(usage.node, [*usage.pods.values(), *usage.host_apps.values()])),
-            "aggregatedNodeUsages": [_aggregated(seen, usage.node)],
-            **dict.fromkeys(_NOT_OURS),
+            "systemUsage": _resources(system),
+            "aggregatedNodeUsages": _windows(seen, "node"),
+            "aggregatedSystemUsages": _windows(seen, "system"),
+            "numaUsages": _by_numa(seen, system) or None,
         },
         "podsMetric": list(_pods(seen)),
         "hostApplicationMetric": list(_hosts(seen)),
-        "prodReclaimableMetric": None,
+        **dict.fromkeys(_NOT_OURS),
     }
 
 
-class NodeMetricReport:
-    """Sends a status every so often, in the background."""
-
-    def __init__(self, api: Api, node_name: str, *, every_seconds: float) -> None:
-        self._api, self._path = api, f"{PATH}/{node_name}/status"
-        self._every_seconds, self._due = every_seconds, float("-inf")
-        self._requests = BackgroundRequests("node-metric")
-        self._count = 0
-        self.error = ""
-        """Why the last report was not taken; empty when it was."""
-
-    def observe(self, seen: Snapshot, *, monotonic: float, wall: float) -> None:
-        """Report this picture when it is time."""
-        if self._due == float("-inf"):
-            self._due = monotonic + self._every_seconds
-        if monotonic < self._due:
-            return
-        self._due = monotonic + self._every_seconds
-        report = status(seen, wall=wall)
-        if report is not None:
-            self.send({"status": report})
-
-    def send(self, body: Mapping[str, Any], *, patience_seconds: float = 0.0) -> None:
-        """Send one status; what nobody waits for is answered in the background, in `error`."""
-        self._count += 1
-        try:
-            self._requests.send(self._count, self._count, lambda: self._patch(body), patience_seconds=patience_seconds)
-        except ApiUnreachable:
-            return  # Under way; `_patch` keeps what comes of it.
-
-    def stop(self) -> None:
-        """Send nothing more."""
-        self._requests.stop()
-
-    def _patch(self, body: Mapping[str, Any]) -> None:
-        error = ""
-        try:
-            self._api.request("PATCH", self._path, body=body, content_type="application/merge-patch+json")
-        except ApiError as refused:
-            missing = refused.status == HTTPStatus.NOT_FOUND
-            error = f"{refused}; {_MISSING}" if missing else str(refused)
-        except ApiUnreachable as unreachable:
-            error = str(unreachable)
-        if error and error != self.error:
-            LOG.warning("the NodeMetric was not written: %s", error)
-        self.error = error
+def spec(colocation: Colocation) -> dict[str, Any]:
+    """spec of the object, as Koordinator's nodemetric controller writes it from `colocation-config`."""
+    policy = settings.collect_policy(colocation)
+    return {
+        "metricCollectPolicy": {
+            "aggregateDurationSeconds": policy.aggregate_seconds,
+            "reportIntervalSeconds": policy.report_seconds,
+            "nodeAggregatePolicy": {"durations": [duration.show(length) for length in policy.durations_ns]},
+            "nodeMemoryCollectPolicy": policy.memory_policy,
+        }
+    }
 
 
-_MISSING = "Koordinator's controller makes this object; without it set publish.nodeMetric to off"
+def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
+    """The whole object, owned by the Node, so that it goes when the node goes.
+
+    `blockOwnerDeletion` is left out: OwnerReferencesPermissionEnforcement allows it only to those who may update
+    nodes/finalizers.
+    """
+    name = node.metadata.name
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid, "controller": True}
+    metadata = {"name": name, "labels": dict(MADE_BY), "ownerReferences": [owner]}
+    return {"apiVersion": API_VERSION, "kind": "NodeMetric", "metadata": metadata, "spec": spec(colocation)}
 
 
-def _aggregated(seen: Snapshot, mean: Use) -> dict[str, Any]:
-    """Mean and percentiles with the time they are over; without numbers until half of that time has been seen."""
-    policy = settings.metric_policy(seen.slo.colocation) or settings.DEFAULT_METRIC_POLICY
-    seconds = policy.aggregate_seconds
-    known = seen.average.samples * seen.interval_seconds * 2 >= seconds
-    uses = {"avg": mean, **{f"p{percent}": use for percent, use in seen.node_percentiles.items()}}
-    usage = {name: _resources(use) for name, use in uses.items()} if known else {}
-    return {"usage": usage, "duration": duration.show(seconds * duration.SECOND)}
+def _windows(seen: Snapshot, part: str) -> list[dict[str, Any]]:
+    """Mean and percentiles by duration; without numbers until samples cover half of it."""
+    return [
+        {"usage": _spread(getattr(each, part)), "duration": duration.show(each.length_ns)} for each in seen.node_windows
+    ]
+
+
+def _spread(spread: Spread | None) -> dict[str, Any]:
+    if spread is None:
+        return {}
+    uses = {"avg": spread.mean, **{f"p{percent}": use for percent, use in spread.percentiles.items()}}
+    return {name: _resources(use) for name, use in uses.items()}
+
+
+def _by_numa(seen: Snapshot, system: Use) -> list[dict[str, Any]]:
+    cpus = measured.system_cpu_by_numa(system.cpu, {numa: each.node.cpu for numa, each in seen.numa_use.items()})
+    found: list[dict[str, Any]] = []
+    for numa, each in seen.numa_use.items():
+        entry: dict[str, Any] = {"numaNodeID": numa, "nodeUsage": _resources(each.node)}
+        if each.system_memory is not None:
+            entry["systemUsage"] = _resources(Use(cpus[numa], each.system_memory))
+        found.append(entry)
+    return found
 
 
 def _pods(seen: Snapshot) -> Iterator[dict[str, Any]]:

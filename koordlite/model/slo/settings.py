@@ -232,12 +232,14 @@ class SLO:
 class MetricPolicy:
     """How usage is to be measured for a node that shares itself."""
 
-    aggregate_seconds: int
-    report_seconds: int
-    memory_policy: str
+    aggregate_seconds: int = 300
+    report_seconds: int = 60
+    memory_policy: str = "usageWithoutPageCache"
+    durations_ns: tuple[int, ...] = MetricAggregatePolicy().durations
+    """Over which times percentiles are reported."""
 
 
-DEFAULT_METRIC_POLICY = MetricPolicy(aggregate_seconds=300, report_seconds=60, memory_policy="usageWithoutPageCache")
+DEFAULT_METRIC_POLICY = MetricPolicy()
 """Unless something else is asked for."""
 
 
@@ -252,4 +254,10 @@ def metric_policy(colocation: Colocation) -> MetricPolicy | None:
         aggregate_seconds=colocation.metric_aggregate_duration_seconds,
         report_seconds=colocation.metric_report_interval_seconds,
         memory_policy=colocation.metric_memory_collect_policy,
+        durations_ns=colocation.metric_aggregate_policy.durations,
     )
+
+
+def collect_policy(colocation: Colocation) -> MetricPolicy:
+    """What holds: what the strategy asks for, or the defaults while colocation is off."""
+    return metric_policy(colocation) or DEFAULT_METRIC_POLICY

@@ -17,6 +17,7 @@ from koordlite.host import bundle, system_files
 from koordlite.host.cgroups import fields
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
+from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod import pod_reader
@@ -204,7 +205,8 @@ def interval(given: Any, expect: Any) -> tuple[Any, Any]:
 def spec(given: Any, expect: Any) -> tuple[Any, Any]:
     found = _policy((given["spec"] or {}).get("metricCollectPolicy") or {})
     values = (found.aggregate_seconds, found.report_seconds, found.memory_policy)
-    return {"spec": {"metricCollectPolicy": dict(zip(POLICY, values, strict=True))}}, expect
+    durations = {"nodeAggregatePolicy": {"durations": [duration.show(each) for each in found.durations_ns]}}
+    return {"spec": {"metricCollectPolicy": {**dict(zip(POLICY, values, strict=True)), **durations}}}, expect
 
 
 @adapter("nodemetric.pod_entry")

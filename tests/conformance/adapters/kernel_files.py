@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable
 from koordlite.host import numa_memory, procfs, psi
 from koordlite.host.cgroups import fields, versions
@@ -67,6 +67,12 @@ def node_numa(given: Any, expect: Any) -> tuple[Any, Any]:
     return {"cpu": _rounded(cores), "memory": memory}, {**expect, "cpu": _rounded(expect["cpu"])}
 
 
+@adapter("nodemetric.cold_start")
+def cold_start(given: Any, expect: Any) -> tuple[Any, Any]:
+    window, span = given["windowSeconds"], given["samplesSpanSeconds"]
+    return {"coldStart": measured.cold_start(window_seconds=window, span_seconds=span)}, expect
+
+
 def _rounded(cores: dict[str, float]) -> dict[str, float]:
     """Without the noise of doubles."""
     return {name: round(used, 9) for name, used in cores.items()}
@@ -89,9 +95,18 @@ def system(given: Any, expect: Any) -> tuple[Any, Any]:
 
 
 @adapter("metric.system_numa_usage")
-def system_by_numa(_given: Any, expect: Any) -> tuple[Any, Any]:
-    """Nothing of ours tells use of the system by NUMA node."""
-    return {"cpu": {}, "memory": {}}, expect
+def system_by_numa(given: Any, expect: Any) -> tuple[Any, Any]:
+    """CPU in billionths of a core: our sums are of whole numbers."""
+    cpus = {int(numa): round(cores * NANO) for numa, cores in (given["nodeNUMACPU"] or {}).items()}
+    memory, pods = (_by_node(given[name]) for name in ("nodeNUMAMemory", "podsNUMAMemory"))
+    found = measured.system_cpu_by_numa(round(given["systemCPUCores"] * NANO), cpus)
+    system = measured.system_memory_by_numa(memory, pods)
+    cores = _rounded({str(numa): cpu / NANO for numa, cpu in found.items()})
+    return {"cpu": cores, "memory": {str(numa): used for numa, used in system.items()}}, expect
+
+
+def _by_node(amounts: Any) -> dict[int, int]:
+    return {int(numa): amount for numa, amount in (amounts or {}).items()}
 
 
 def _sample(part: Any, oldest_seconds: float) -> Use | None:
@@ -193,11 +208,8 @@ def totals(given: Any, expect: Any) -> tuple[Any, Any]:
 
 def _ticks(text: str | None) -> dict[str, int]:
     """Busy ticks of each CPU: the columns of the machine's line, for each line of a CPU."""
-    lines = (text or "").splitlines()
-    single = {line.split()[0][3:]: f"cpu {line.partition(' ')[2]}" for line in lines if re.match(r"cpu\d", line)}
-    if not single:
-        raise ValueError("/proc/stat has no line of a CPU")
-    return {cpu: procfs.node_cpu_ticks(machine.of_texts({"/proc/stat": line})).busy for cpu, line in single.items()}
+    found = procfs.cpu_ticks(machine.of_texts({"/proc/stat": text or ""}))
+    return {str(cpu): busy for cpu, busy in found.items()}
 
 
 def _group(given: Any) -> tuple[Any, int]:
