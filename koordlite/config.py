@@ -153,6 +153,25 @@ def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = No
     return dataclasses.replace(settings, strategies=chosen)
 
 
+def left_to_manager(settings: Settings) -> tuple[str, ...]:
+    """Strategies that would enforce, and only observe because Koordinator's manager writes their fields."""
+    if settings.publish.node_resources == "agent":
+        return ()
+    found = (rule.name for rule in strategies.discover() if rule.publishes)
+    return tuple(name for name in found if settings.strategies[name].mode == "enforce")
+
+
+def one_writer(settings: Settings) -> Settings:
+    """The same settings with one writer for every field: what is left to the manager is only observed."""
+    return with_modes(settings, "observe", frozenset(left_to_manager(settings)))
+
+
+def published(settings: Settings) -> tuple[str, ...]:
+    """Fields of the Node that these settings write, and that Koordinator's manager writes where it runs."""
+    enforced = (rule for rule in strategies.discover() if settings.strategies[rule.name].mode == "enforce")
+    return tuple(name for rule in enforced for name in rule.publishes)
+
+
 @dataclasses.dataclass(frozen=True)
 class _File:
     """Shape of the file: `strategies` gets one field for each strategy found."""

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Mapping
 
-from koordlite import __version__
+from koordlite import __version__, config
 from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.kube.client import access
@@ -50,6 +50,7 @@ def open_cluster(
         user_agent=USER_AGENT,
         events=events if chosen.publish.events else None,
         node_metric=_node_metric(api, name, chosen.publish),
+        published=config.published(chosen),
         stop=stop,
     )
     cluster.start(FIRST_ANSWERS_SECONDS)

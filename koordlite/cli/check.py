@@ -11,6 +11,7 @@ from koordlite.cli import machine as machines
 from koordlite.cli import profile
 from koordlite.cli.node_check import findings
 from koordlite.clock import RealClock
+from koordlite.config import Settings
 from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model import keys, printable
 from koordlite.model.errors import ConfigError, InputError, Problem
@@ -20,12 +21,14 @@ from koordlite.model.slo import config as slo_config
 def check_config(args: argparse.Namespace) -> int:
     """Print every mistake. 0 when there is none, 1 otherwise."""
     problems: list[Problem] = []
+    warnings: list[str] = []
     if not args.file and not args.cluster:
         raise ConfigError(
             Problem("command line", "FILE", "", "nothing to check", "name koordlite.yaml or --cluster DIR")
         )
     if args.file:
-        problems += _settings_problems(pathlib.Path(args.file))
+        found, warnings = _settings_problems(pathlib.Path(args.file))
+        problems += found
     taken: list[str] = []
     if args.cluster:
         problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
@@ -33,7 +36,8 @@ def check_config(args: argparse.Namespace) -> int:
         problems += wrong
     for problem in problems:
         print(printable.lines(str(problem)))
-    for warning in _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ():
+    warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
+    for warning in warnings:
         print(printable.lines(f"warning: {warning}"))
     for line in taken:
         print(printable.lines(line))
@@ -59,12 +63,25 @@ def default_config(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings_problems(path: pathlib.Path) -> Iterable[Problem]:
+def _settings_problems(path: pathlib.Path) -> tuple[Iterable[Problem], list[str]]:
+    """The mistakes of the file, and what is allowed and has not the effect it seems to have."""
     try:
-        config.load(path)
+        settings = config.load(path)
     except InputError as error:
-        return error.problems
-    return ()
+        return error.problems, []
+    return (), [f"{path}: {warning}" for warning in _without_effect(settings)]
+
+
+def _without_effect(settings: Settings) -> Iterable[str]:
+    if settings.publish.node_resources == "agent":
+        return
+    for name in config.left_to_manager(settings):
+        yield f"strategies.{name}.mode = 'enforce': it observes, since publish.nodeResources is manager"
+    if settings.publish.node_metric == "off":
+        yield (
+            "publish.nodeResources = 'manager': Koordinator's manager takes batch resources back degradeTimeMinutes"
+            " after the last NodeMetric; set publish.nodeMetric to on"
+        )
 
 
 def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import math
 import pathlib
 import socket
@@ -28,6 +29,7 @@ from koordlite.sandbox import Sandbox, shapes
 from koordlite.sandbox.chaos import Chaos
 from koordlite.sandbox.cluster.cluster import SandboxCluster
 
+LOG = logging.getLogger(__name__)
 CAPACITY_TOLERANCE = 0.1
 """Part of the memory by which a Node may differ from its machine: what firmware and the kernel keep varies."""
 
@@ -70,7 +72,12 @@ def settings(args: argparse.Namespace) -> Settings:
     http = dataclasses.replace(chosen.http, **{key: value for key, value in named.items() if value is not None})
     http = dataclasses.replace(http, enable=http.enable and not getattr(args, "no_http", False))
     _check(args, {"--interval": (agent, "interval_seconds"), "--port": (http, "port")})
-    return with_modes(dataclasses.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args)), args)
+    chosen = dataclasses.replace(chosen, agent=agent, http=http, record=_record(chosen.record, args))
+    chosen = with_modes(chosen, args)
+    left = config.left_to_manager(chosen)
+    if left:
+        LOG.warning("publish.nodeResources is manager: %s observe, and Koordinator's manager writes", ", ".join(left))
+    return config.one_writer(chosen)
 
 
 def _check(args: argparse.Namespace, bounded: Mapping[str, tuple[Agent | Http, str]]) -> None:

@@ -18,6 +18,7 @@ from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
+from koordlite.kube.publish.node_writers import NodeWriters
 from koordlite.kube.publish.publisher import Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
@@ -53,11 +54,14 @@ class KubeCluster:
         user_agent: str,
         events: Events | None = None,
         node_metric: NodeMetricReport | None = None,
+        published: Sequence[str] = (),
         stop: threading.Event | None = None,
     ) -> None:
+        """`published`: the fields of the Node that this run writes and that Koordinator's manager may write too."""
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
         self._node_metric = node_metric
+        self._writers = NodeWriters(api, node_name, published) if published else None
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
         self._node = self._watching(sources.node(node_name))
@@ -100,6 +104,8 @@ class KubeCluster:
         """End all of it."""
         for each in (*self._watches, self._kubelet, self._writes, self._requests):
             each.stop()
+        if self._writers:
+            self._writers.stop()
         if self._events:
             self._events.stop()
         if self._node_metric:
@@ -130,6 +136,7 @@ class KubeCluster:
                 *self._on_node.problems,
                 *kubelet.problems,
                 *(self._node_metric.problems if self._node_metric else ()),
+                *(self._writers.problems if self._writers else ()),
             ),
             watches=states,
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
@@ -155,7 +162,9 @@ class KubeCluster:
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 
     def saw(self, seen: Snapshot) -> None:
-        """Take a picture into the NodeMetric, where one is reported."""
+        """Take a picture into the NodeMetric, where one is reported; look who else writes the Node when it is time."""
+        if self._writers:
+            self._writers.observe(self._clock.monotonic())
         if self._node_metric:
             node = lambda: self._node.view().objects.get(self._name)  # noqa: E731
             self._node_metric.observe(seen, monotonic=self._clock.monotonic(), wall=self._clock.wall(), node=node)

@@ -53,6 +53,10 @@ class PublishSettings:
 
     events: bool = True
     """Events about evictions and refused configuration."""
+    node_resources: Literal["agent", "manager"] = "agent"
+    """Who writes `batch-*`, `mid-*` and the ratios of CPU normalization and amplification onto the Node. agent: the
+    strategies beAllocatable, midAllocatable, cpuNormalization and resourceAmplification, where they enforce. manager:
+    Koordinator's, which reconciles every node; these strategies then observe, whatever their mode."""
     node_metric: Literal["off", "on", "create"] = "off"
     """The node's NodeMetric (slo.koordinator.sh/v1alpha1), which Koordinator's scheduler and controller and the
     descheduler's LowNodeLoad read. on: keep the status of the object that Koordinator's manager makes. create: make the

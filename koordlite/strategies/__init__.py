@@ -98,6 +98,9 @@ class Strategy:
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
     """Optional in a module: (seconds, percent) it wants to find in `Snapshot.percentiles`."""
+    publishes: tuple[str, ...] = ()
+    """Optional in a module (`PUBLISHES`): resources and annotations of the Node that Koordinator's manager writes
+    too."""
 
     def answer(
         self, seen: Snapshot, config: StrategySettings, asked: frozenset[str] = frozenset()
@@ -232,5 +235,6 @@ def _load(name: str) -> Strategy:
         memory_held=getattr(module, "memory_held", None),
         windows=getattr(module, "windows", _nobody),
         percentiles=getattr(module, "percentiles", _nothing),
+        publishes=getattr(module, "PUBLISHES", ()),
         sentences=getattr(module, "SENTENCES", {}),
     )

@@ -29,6 +29,7 @@ from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
 RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
+PUBLISHES = RESOURCES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
+PUBLISHES = (keys.CPU_NORMALIZATION_RATIO,)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):

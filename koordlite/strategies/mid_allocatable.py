@@ -21,6 +21,7 @@ from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
 RESOURCES = (keys.MID_CPU, keys.MID_MEMORY)
+PUBLISHES = RESOURCES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,15 @@ def test_default_config_is_a_file_without_mistakes(ask: Ask, tmp_path: Path) -> 
     assert ask("check-config", path).out == "no problems\n"
 
 
+def test_check_config_warns_of_modes_that_are_left_to_koordinators_manager(ask: Ask, tmp_path: Path) -> None:
+    path = tmp_path / "koordlite.yaml"
+    path.write_text("publish: {nodeResources: manager}\nstrategies:\n  beAllocatable: {mode: enforce}\n")
+    answer = ask("check-config", path)
+    assert answer.code == 0
+    assert "strategies.beAllocatable.mode = 'enforce': it observes" in answer.out
+    assert "set publish.nodeMetric to on" in answer.out
+
+
 def test_check_config_lists_every_mistake_of_both(ask: Ask, tmp_path: Path, manifests: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("agent:\n  intervalSecond: 1\nhttp:\n  port: x\n")

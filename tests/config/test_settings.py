@@ -150,3 +150,19 @@ def test_the_environment_names_the_file_where_no_option_does(
     monkeypatch.setenv("KOORDLITE_CONFIG", str(by_environment))
     assert config.named(None).agent.node == "b"
     assert config.named(str(by_option)).agent.node == "a"
+
+
+def test_what_is_left_to_koordinators_manager_observes():
+    text = """
+publish: {nodeResources: manager}
+strategies:
+  beAllocatable: {mode: enforce}
+  cpuNormalization: {mode: "off"}
+  cpuSuppress: {mode: enforce}
+"""
+    chosen = config.parse(text, "x")
+    assert config.left_to_manager(chosen) == ("beAllocatable",)
+    modes = {name: section.mode for name, section in config.one_writer(chosen).strategies.items()}
+    assert (modes["beAllocatable"], modes["cpuNormalization"], modes["cpuSuppress"]) == ("observe", "off", "enforce")
+    assert config.published(chosen) == ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
+    assert config.published(config.one_writer(chosen)) == ()

@@ -1,0 +1,139 @@
+"""Who else writes our fields of the Node, by name: the API server keeps for each field who wrote it last.
+
+Koordinator's manager reconciles every node, also those without koordlet. Two controllers that publish one resource undo
+each other's work for ever, and each sees only that its value did not stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.client.background import BackgroundRequests
+from koordlite.model.errors import Problem
+
+LOG = logging.getLogger(__name__)
+FIRST_SECONDS, AGAIN_SECONDS = 60.0, 600.0
+"""After the start it is looked again soon: by then our own first write stands, or was overwritten."""
+MANAGER = "koord-manager"
+OURS = "koordlite"
+"""What the API server calls this program: the part of its user agent before the slash."""
+PLUGINS = {
+    "kubernetes.io/batch-": "BatchResource",
+    "kubernetes.io/mid-": "MidResource",
+    "node.koordinator.sh/cpu-normalization-ratio": "CPUNormalization",
+    "node.koordinator.sh/resource-amplification-ratio": "ResourceAmplification",
+}
+"""By how a field begins, the plugin of the manager that writes it; source: Koordinator noderesource controller."""
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    """One of metadata.managedFields."""
+
+    manager: str = ""
+    time: str = ""
+    fields_v1: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    managed_fields: list[_Entry] | None = None
+
+
+class _Item(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Nodes(msgspec.Struct):
+    items: list[_Item] = []
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Writer:
+    """Another program that wrote fields of ours last."""
+
+    name: str
+    fields: tuple[str, ...]
+    since: str
+    """When it last wrote anything else than before, as the API server says; empty when it does not say."""
+
+
+def writers(raw: bytes, mine: Iterable[str]) -> tuple[Writer, ...]:
+    """Who but us wrote these fields last, by the list of the one Node; msgspec.DecodeError for what is no such list."""
+    nodes, names = msgspec.json.decode(raw, type=_Nodes), sorted(set(mine))
+    entries = [entry for node in nodes.items for entry in node.metadata.managed_fields or ()]
+    found = (Writer(entry.manager, _among(names, entry), entry.time) for entry in entries)
+    return tuple(writer for writer in found if writer.fields and writer.name != OURS)
+
+
+def _among(names: Iterable[str], entry: _Entry) -> tuple[str, ...]:
+    written = set(_fields(entry))
+    return tuple(name for name in names if name in written)
+
+
+def _fields(entry: _Entry) -> Iterator[str]:
+    """Resources and annotations that the entry names."""
+    for part, name in (("f:status", "f:allocatable"), ("f:status", "f:capacity"), ("f:metadata", "f:annotations")):
+        fields = _member(_member(entry.fields_v1, part), name)
+        yield from (key.removeprefix("f:") for key in fields)
+
+
+def _member(fields: Any, name: str) -> dict[str, Any]:
+    found = fields.get(name) if isinstance(fields, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def problem(node: str, writer: Writer) -> Problem:
+    """What to do about another writer."""
+    when = f" at {writer.since}" if writer.since else ""
+    why = f"{writer.name} wrote it last{when}; two controllers that write one field undo each other's work"
+    return Problem(f"node/{node}", ", ".join(writer.fields), "", why, _cure(writer))
+
+
+def _cure(writer: Writer) -> str:
+    leave = "or leave these fields to it with publish.nodeResources: manager"
+    if writer.name != MANAGER:
+        return f"switch it off for these fields, {leave}"
+    plugins = {plugin for start, plugin in PLUGINS.items() for field in writer.fields if field.startswith(start)}
+    without = ",".join(f"-{plugin}" for plugin in PLUGINS.values() if plugin in plugins)
+    return f"start {MANAGER} with --noderesource-plugins=*,{without} where no node runs koordlet any more, {leave}"
+
+
+class NodeWriters:
+    """Looks for other writers, in the background: at the start, soon after, and then every ten minutes."""
+
+    def __init__(self, api: Api, node_name: str, mine: Iterable[str]) -> None:
+        """`mine`: the fields that this run writes; without any, nothing is asked."""
+        self._api, self._name, self._mine = api, node_name, tuple(mine)
+        self._requests = BackgroundRequests("node-writers")
+        self._due, self._looks = float("-inf"), 0
+        self.problems: tuple[Problem, ...] = ()
+        """One for each other writer found in the last look."""
+
+    def observe(self, monotonic: float, *, patience_seconds: float = 0.0) -> None:
+        """Look again when it is time."""
+        if not self._mine or monotonic < self._due:
+            return
+        self._due = monotonic + (AGAIN_SECONDS if self._looks else FIRST_SECONDS)
+        self._looks += 1
+        try:
+            self._requests.send(self._looks, self._looks, self._look, patience_seconds=patience_seconds)
+        except ApiUnreachable:
+            return  # Under way; `_look` keeps what comes of it.
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._requests.stop()
+
+    def _look(self) -> None:
+        query = (("fieldSelector", f"metadata.name={self._name}"), ("resourceVersion", "0"))
+        try:
+            found = writers(self._api.request("GET", "/api/v1/nodes", query=query).body, self._mine)
+        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+            LOG.debug("who else writes the Node is not known: %s", error)
+            return  # The watch of the same object says what is wrong; what was found last stays.
+        self.problems = tuple(problem(self._name, writer) for writer in found)
