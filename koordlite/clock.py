@@ -1,9 +1,53 @@
-"""The time of this machine."""
+"""The time of this machine, and what ends a wait early."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import os
+import select
 import threading
 import time
+import weakref
+
+_LONGEST_MS = 2**31 - 1
+"""What poll(2) takes."""
+
+
+class SignalEvent(threading.Event):
+    """An event that a signal handler may set.
+
+    `threading.Event.set` takes a lock that the interrupted thread may hold in its own `wait`: then the process hangs
+    for good. This one is a pipe: set means that there is something to read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+            weakref.finalize(self, os.close, end)
+
+    def set(self) -> None:
+        """End every wait, also those to come."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._writer, b"\0")
+
+    def clear(self) -> None:
+        """Let waits last again."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._reader, 4096):
+                pass
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return self.wait(0.0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set, at most `timeout` seconds and at most 24 days; whether it is."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else min(math.ceil(timeout * 1000), _LONGEST_MS)))
 
 
 class RealClock:

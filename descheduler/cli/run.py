@@ -10,10 +10,10 @@ import pathlib
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from koordlite.clock import SignalEvent
 from koordlite.model.errors import ConfigError, InputError, Problem
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Wakeable:
     """Waits that a stop ends for good, and a request to reload ends early."""
 
     def __init__(self) -> None:
-        self.stop = threading.Event()
-        self._woken = threading.Event()
+        self.stop = SignalEvent()
+        self._woken = SignalEvent()
 
     def listen(self) -> None:
         """Take SIGTERM and SIGINT for a stop, and SIGHUP for a request to reload: the policy, and so a cycle at

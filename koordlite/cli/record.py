@@ -9,13 +9,13 @@ import pathlib
 import signal
 import sys
 import tempfile
-import threading
 import time
 
 from koordlite import __version__, config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.cli import recording
+from koordlite.clock import SignalEvent
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.record import onefile
@@ -65,7 +65,7 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
 
 
 def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     settings = config.with_modes(machines.settings(args), "observe")

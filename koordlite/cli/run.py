@@ -14,7 +14,6 @@ import shlex
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from typing import TextIO
@@ -25,6 +24,7 @@ from koordlite.cli import machine as machines
 from koordlite.cli import recording, serving
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
+from koordlite.clock import SignalEvent
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host import procfs
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level, handlers=[handler])
     _keep_files_open()
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     settings = machines.settings(args)

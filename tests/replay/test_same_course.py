@@ -53,9 +53,11 @@ def assert_nothing_differs(moments: list[Moment]) -> None:
     assert same.be_cpu_seconds_gained == same.be_cpu_seconds_lost == 0
 
 
-@pytest.mark.parametrize(
-    "path", [slices.long(p, id=p.stem) if p.stem == "daily-wave" else pytest.param(p, id=p.stem) for p in SHIPPED]
-)
+QUICK = ("agent-killed", "paused", "resctrl-squeeze")
+"""Scenarios of every run: a restart, a pause, and writes to resctrl."""
+
+
+@pytest.mark.parametrize("path", [(pytest.param if p.stem in QUICK else slices.long)(p, id=p.stem) for p in SHIPPED])
 def test_a_shipped_scenario_differs_in_nothing(path: Path, tmp_path: Path) -> None:
     moments = played(reading.load(path), tmp_path)
     assert onefile.write(tmp_path / "a.record", Head(koordlite="1"), moments) == len(moments)
