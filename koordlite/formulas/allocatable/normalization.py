@@ -10,22 +10,18 @@ from collections.abc import Mapping
 import msgspec
 
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.reading.go_words import parse_bool
 from koordlite.model.slo.settings import CPUNormalization, RatioModel, ResourceAmplification
 
 SMALLEST, LARGEST = 1.0, 5.0
 """A ratio outside is taken for a mistake."""
 STEP = 0.01
 """A difference up to this is not worth a write."""
-_TRUE, _FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
 
 
 def is_enabled(config: CPUNormalization, label: str | None) -> bool:
     """The node's label decides, else the configuration. ValueError for a label that is neither true nor false."""
-    if label is None:
-        return config.enable
-    if label not in (*_TRUE, *_FALSE):
-        raise ValueError(f"{label!r} is neither true nor false")
-    return label in _TRUE
+    return config.enable if label is None else parse_bool(label)
 
 
 def node_ratio(config: CPUNormalization, *, label: str | None, machine: CPUBasicInfo | None) -> float:

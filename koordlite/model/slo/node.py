@@ -15,6 +15,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
 from koordlite.model.reading.declared import settings
+from koordlite.model.reading.go_words import parse_bool
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo.layers import Layer
 from koordlite.model.slo.settings import Colocation
@@ -29,10 +30,6 @@ _RATIOS = {
 }
 _LARGEST_RATIO = 1e6
 _IGNORED = "the annotation is ignored"
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 
 
 class NodeLayers:
@@ -85,11 +82,15 @@ class NodeLayers:
 
     def _normalization(self) -> list[Layer]:
         text = self._labels.get(keys.CPU_NORMALIZATION_ENABLED)
-        if text is not None and text not in _BOOLEANS:
+        if text is None:
+            return []
+        try:
+            enable = parse_bool(text)
+        except ValueError:
             do = "write true or false; the node's ratio stays as it is"
             self._refuse(keys.CPU_NORMALIZATION_ENABLED, text, "neither true nor false", do)
-        origin = f"label {keys.CPU_NORMALIZATION_ENABLED}"
-        return [Layer(origin, {("enable",): _BOOLEANS[text]})] if text in _BOOLEANS else []
+            return []
+        return [Layer(f"label {keys.CPU_NORMALIZATION_ENABLED}", {("enable",): enable})]
 
     def _refuse(self, field: str, text: str, why: str, do: str) -> None:
         self.problems.append(Problem(self._owner, field, text, why, do))

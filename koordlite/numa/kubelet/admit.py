@@ -1,0 +1,174 @@
+"""Would kubelet admit a pod, and with which CPUs, memory and devices? The one answer of the whole product.
+
+Source: kubelet 1.36, `cm/topologymanager/scope*.go`: hints are merged for each container or for the pod as a whole,
+then devices, CPUs and memory are given, container by container.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.numa.kubelet import device_manager, hints, merge
+from koordlite.numa.kubelet import memory_manager as memory
+from koordlite.numa.kubelet.device_manager import Held
+from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.memory_state import Blocks
+from koordlite.numa.kubelet.node import NodeState
+from koordlite.numa.kubelet.refusal import AFFINITY, Refused, no_affinity
+from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+
+Evidence = Mapping[str, int | str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """What one container got. `cpus` empty: it runs in the shared pool; `nodes`: the affinity, empty for none."""
+
+    container: str
+    cpus: CPUSet = EMPTY
+    memory: Blocks = ()
+    devices: Held = dataclasses.field(default_factory=dict)
+    nodes: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Admission:
+    """Kubelet's answer. Refused: `reason` and `message` are those of the pod's status, `evidence` has the numbers."""
+
+    node: NodeState
+    """The node afterwards; as it was where the pod is refused."""
+    given: tuple[Given, ...] = ()
+    reason: str = ""
+    message: str = ""
+    evidence: Evidence = dataclasses.field(default_factory=dict)
+
+    @property
+    def admitted(self) -> bool:
+        """The pod may start."""
+        return not self.reason
+
+
+def admit(node: NodeState, pod: PodAsk) -> Admission:
+    """Admit the pod or say why not; nothing is changed, the node afterwards is in the answer.
+
+    A pod that was admitted before gets what it has. ValueError where kubelet would not have started on the machine.
+    """
+    work = _Work(node, pod)
+    try:
+        given = work.by_container() if node.managers.scope == "container" else work.by_pod()
+    except Refused as refused:
+        return Admission(node, (), refused.reason, refused.message, work.evidence(refused))
+    return Admission(work.node, given)
+
+
+class _Work:
+    """One admission on its way: the books so far, and what later containers can use again."""
+
+    def __init__(self, node: NodeState, pod: PodAsk) -> None:
+        self.node, self.pod, self._at = node, pod, ""
+        self._cpus, self._memory, self._devices = EMPTY, dict[tuple[int, str], int](), device_manager.NONE
+
+    def by_container(self) -> tuple[Given, ...]:
+        """Each container aligned by itself, and given its part before the next one is looked at."""
+        given = []
+        for container in self.pod.containers:
+            self._at = container.name
+            given.append(self._give(container, self._merged(self._hints(container))))
+        return tuple(given)
+
+    def by_pod(self) -> tuple[Given, ...]:
+        """One affinity for the whole pod."""
+        affinity = self._merged(self._pod_hints())
+        return tuple(self._give(container, affinity) for container in self.pod.containers)
+
+    def evidence(self, refused: Refused) -> Evidence:
+        """What was wanted and what is free by NUMA node, at the container where it failed."""
+        wanted = next((c for c in self.pod.containers if c.name == self._at), None)
+        cpus = wanted.cpus if wanted else self.pod.cpus
+        amounts = {**(wanted.memory if wanted else self.pod.memory), **(wanted.devices if wanted else self.pod.devices)}
+        found: dict[str, int | str] = {"container": self._at} if self._at else {}
+        if refused.reason == AFFINITY:
+            found["policy"] = self.node.managers.policy
+        if cpus:
+            found |= {"cpus": cpus, "freeCPUs": _by_node(free_cpus(self.node))}
+        for name, size in amounts.items():
+            found |= {name: size, f"free {name}": _by_node(free_amounts(self.node, name))}
+        return found
+
+    def _merged(self, providers: list[Hints | None]) -> Hint:
+        managers = self.node.managers
+        if managers.policy == "none":
+            return Hint(None, False)
+        affinity, admitted = merge.merge(managers.policy, providers, managers.rules)
+        if not admitted:
+            raise no_affinity()
+        return affinity
+
+    def _hints(self, container: ContainerAsk) -> list[Hints | None]:
+        node, uid, managers = self.node, self.pod.uid, self.node.managers
+        if managers.policy == "none":
+            return []
+        return [
+            device_manager.container_hints(node.devices, managers.nodes, uid, container, self._devices),
+            managers.cpu.hints(node.cpus, uid, container, self._cpus) if managers.cpu else None,
+            managers.memory.hints(node.memory, uid, container, self._memory) if managers.memory else None,
+        ]
+
+    def _pod_hints(self) -> list[Hints | None]:
+        node, managers = self.node, self.node.managers
+        if managers.policy == "none":
+            return []
+        return [
+            device_manager.pod_hints(node.devices, managers.nodes, self.pod),
+            managers.cpu.pod_hints(node.cpus, self.pod) if managers.cpu else None,
+            managers.memory.pod_hints(node.memory, self.pod) if managers.memory else None,
+        ]
+
+    def _give(self, container: ContainerAsk, affinity: Hint) -> Given:
+        """Devices, then CPUs, then memory; the books and what can be used again follow."""
+        self._at = container.name
+        uid, name, managers = self.pod.uid, container.name, self.node.managers
+        devices = device_manager.allocate(
+            self.node.devices, uid, container, affinity=affinity.mask, reusable=self._devices
+        )
+        cpus, blocks = self.node.cpus, self.node.memory
+        if managers.cpu:
+            cpus = managers.cpu.allocate(cpus, uid, container, affinity=affinity.mask, reusable=self._cpus)
+        if managers.memory:
+            blocks = managers.memory.allocate(blocks, uid, container, affinity=affinity, reusable=self._memory)
+        given = Given(
+            name,
+            cpus.of(uid, name) or EMPTY,
+            blocks.of(uid, name) or (),
+            devices.assigned.get(uid, {}).get(name, device_manager.NONE),
+            hints.nodes_of(affinity.mask) if affinity.mask is not None else (),
+        )
+        self._cpus = self._cpus | given.cpus if container.kind == "init" else self._cpus - given.cpus
+        self._devices = device_manager.reusable_after(self._devices, devices, uid, container)
+        self._memory = dict(memory.reusable_after(self._memory, container, given.memory))
+        shared = memory.share_with_init(blocks, self.pod, container) if blocks is not self.node.memory else blocks
+        self.node = NodeState(managers, cpus, shared, devices)
+        return given
+
+
+def free_cpus(node: NodeState) -> dict[int, int]:
+    """CPUs that can be given to one container alone, by NUMA node."""
+    cpu = node.managers.cpu
+    if cpu is None:
+        return {}
+    free = cpu.available(node.cpus).ids
+    return {id_: len(cpus & free) for id_, cpus in cpu.machine.nodes.items()}
+
+
+def free_amounts(node: NodeState, resource: str) -> dict[int, int]:
+    """What is free of a kind of memory, in bytes, or of a device, by NUMA node."""
+    if resource in node.devices.devices:
+        devices, free = node.devices.devices[resource], node.devices.free(resource)
+        return {id_: sum(id_ in devices[d] for d in free) for id_ in node.managers.nodes}
+    return {id_: each.free(resource) for id_, each in node.memory.nodes.items()}
+
+
+def _by_node(amounts: Mapping[int, int]) -> str:
+    return ", ".join(f"{id_}: {amount}" for id_, amount in amounts.items())

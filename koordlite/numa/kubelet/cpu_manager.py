@@ -1,0 +1,184 @@
+"""The static policy of kubelet's CPU manager: hints, allocation and release of exclusive CPUs.
+
+Source: kubelet 1.36, `cm/cpumanager/policy_static.go`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+from koordlite.numa.kubelet import hints
+from koordlite.numa.kubelet.cpu_distribute import take_distributed
+from koordlite.numa.kubelet.cpu_options import DEFAULT, CPUOptions
+from koordlite.numa.kubelet.cpu_take import take_packed
+from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.kubelet.refusal import SMT, Refused, unexpected
+from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+
+Assigned = Mapping[str, Mapping[str, CPUSet]]
+"""Pod uid → container → exclusive CPUs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CPUState:
+    """The checkpoint `cpu_manager_state`: the shared pool, reserved CPUs included, and who has which CPUs."""
+
+    shared: CPUSet
+    assigned: Assigned = dataclasses.field(default_factory=dict)
+
+    def of(self, uid: str, container: str) -> CPUSet | None:
+        """The CPUs a container has already."""
+        return self.assigned.get(uid, {}).get(container)
+
+    def with_cpus(self, uid: str, container: str, cpus: CPUSet) -> CPUState:
+        """The state after a container got these CPUs."""
+        own = {**self.assigned.get(uid, {}), container: cpus}
+        return CPUState(self.shared - cpus, {**self.assigned, uid: own})
+
+    def without(self, uid: str) -> CPUState:
+        """The state after a pod has gone: its CPUs are shared again."""
+        if uid not in self.assigned:
+            return self
+        others = {pod: own for pod, own in self.assigned.items() if pod != uid}
+        return CPUState(self.shared | union(self.assigned[uid].values()), others)
+
+
+NO_CPUS = CPUState(EMPTY)
+
+
+@dataclasses.dataclass(frozen=True)
+class StaticPolicy:
+    """Policy `static` on one machine. `reserved` CPUs are never given to one container alone."""
+
+    machine: Machine
+    reserved: CPUSet = EMPTY
+    options: CPUOptions = DEFAULT
+    counts_free_cores: bool = True
+    """With full-pcpus-only a request must fit into the cores without reserved CPUs; kubelet 1.23 did not ask that."""
+
+    @classmethod
+    def reserving(cls, machine: Machine, count: int, options: CPUOptions) -> StaticPolicy:
+        """The policy where only a number of CPUs is reserved: kubelet takes them as it would for a container."""
+        plain = cls(machine, EMPTY, options)
+        return dataclasses.replace(plain, reserved=plain.take(machine.all, count))
+
+    def first_state(self) -> CPUState:
+        """The state of a node on which nothing runs."""
+        return CPUState(self.machine.all - self.reserved if self.options.strict_reservation else self.machine.all)
+
+    def available(self, state: CPUState) -> CPUSet:
+        """What can be given to one container alone."""
+        return state.shared - self.reserved
+
+    def free_in_whole_cores(self, state: CPUState) -> CPUSet:
+        """The same without CPUs on cores of which one CPU is reserved."""
+        return state.shared - self._reserved_cores
+
+    def hints(self, state: CPUState, uid: str, container: ContainerAsk, reusable: CPUSet = EMPTY) -> Hints | None:
+        """What the policy says about one container; None when it wants no CPUs of its own.
+
+        `reusable` are CPUs of init containers of the same pod, which have ended by then.
+        """
+        if not container.cpus:
+            return None
+        given = state.of(uid, container.name)
+        if given is None:
+            return {"cpu": self._hints(self.available(state), reusable, container.cpus)}
+        return {"cpu": self._hints(given, EMPTY, container.cpus) if len(given) == container.cpus else []}
+
+    def pod_hints(self, state: CPUState, pod: PodAsk, reusable: CPUSet = EMPTY) -> Hints | None:
+        """What the policy says about the pod as a whole."""
+        count = pod.cpus
+        if not count:
+            return None
+        given = {c.name: state.of(pod.uid, c.name) for c in pod.containers}
+        if any(cpus is not None and len(cpus) != c.cpus for c in pod.containers for cpus in [given[c.name]]):
+            return {"cpu": []}
+        own = union(cpus for cpus in given.values() if cpus is not None)
+        if len(own) == count:
+            return {"cpu": self._hints(own, EMPTY, count)}
+        return {"cpu": self._hints(self.available(state), reusable | own, count)}
+
+    def allocate(
+        self, state: CPUState, uid: str, container: ContainerAsk, *, affinity: int | None, reusable: CPUSet = EMPTY
+    ) -> CPUState:
+        """The state after the container got its CPUs, those of the affinity first. `Refused` when it cannot."""
+        if not container.cpus:
+            return state
+        self._check_cores(state, container.cpus)
+        if state.of(uid, container.name) is not None:
+            return state
+        free = self.available(state) | reusable
+        aligned = EMPTY if affinity is None else self._aligned(free, affinity)
+        try:
+            cpus = self.take(aligned, min(len(aligned), container.cpus))
+            cpus |= self.take(free - cpus, container.cpus - len(cpus))
+        except ValueError as error:
+            raise unexpected(str(error)) from None
+        return state.with_cpus(uid, container.name, cpus)
+
+    def take(self, free: CPUSet, count: int) -> CPUSet:
+        """`count` of the free CPUs as the options say; ValueError with kubelet's text when it cannot."""
+        options = self.options
+        if options.across_numa:
+            group = self.machine.per_core if options.full_cores else 1
+            return take_distributed(self.machine, free, count, group=group, spread_cores=options.across_cores)
+        return take_packed(self.machine, free, count, spread_cores=options.across_cores, align_uncore=options.by_uncore)
+
+    @functools.cached_property
+    def _reserved_cores(self) -> CPUSet:
+        return self.machine.siblings(self.reserved)
+
+    def _check_cores(self, state: CPUState, count: int) -> None:
+        if not self.options.full_cores:
+            return
+        per_core = self.machine.per_core
+        if count % per_core:
+            wrong = f"requested {count} cpus not multiple cpus per core = {per_core}"
+            raise Refused(SMT, f"SMT Alignment Error: {wrong}")
+        free = len(self.free_in_whole_cores(state))
+        if self.counts_free_cores and count > free:
+            numbers = f"available physical CPUs = {free}, requested CPUs = {count}, CPUs per core = {per_core}"
+            raise Refused(SMT, f"SMT Alignment Error: not enough free physical CPUs: {numbers}")
+
+    def _hints(self, available: CPUSet, reusable: CPUSet, count: int) -> list[Hint]:
+        """One hint for every set of NUMA nodes that has enough, and all that can be used again.
+
+        Preferred are those of the size that could hold the request on an empty machine.
+        """
+        fewest, found = len(self.machine.nodes), []
+        for nodes, mask, size, free in self._masks(available, reusable):
+            if size >= count:
+                fewest = min(fewest, len(nodes))
+            if free is not None and free >= count:
+                found.append((nodes, mask))
+        return [Hint(mask, self._preferred(nodes, fewest)) for nodes, mask in found]
+
+    def _masks(self, available: CPUSet, reusable: CPUSet) -> Iterator[tuple[tuple[int, ...], int, int, int | None]]:
+        """(nodes, mask, all CPUs, free CPUs or None where CPUs that can be used again are outside)."""
+        machine = self.machine
+        sizes = {node: len(cpus) for node, cpus in machine.nodes.items()}
+        free = {node: len(cpus & available.ids) for node, cpus in machine.nodes.items()}
+        again = {node: len(cpus & reusable.ids) for node, cpus in machine.nodes.items()}
+        held = sum(again.values())
+        for nodes, mask in hints.subsets(machine.nodes):
+            whole = sum(again[node] for node in nodes) == held
+            yield nodes, mask, sum(sizes[n] for n in nodes), sum(free[n] for n in nodes) + held if whole else None
+
+    def _preferred(self, nodes: tuple[int, ...], fewest: int) -> bool:
+        machine = self.machine
+        per_socket = len(machine.nodes) // len(machine.sockets)
+        if self.options.by_socket and per_socket and len(machine.sockets_of(nodes)) == -(-fewest // per_socket):
+            return True
+        return len(nodes) == fewest
+
+    def _aligned(self, free: CPUSet, affinity: int) -> CPUSet:
+        machine, nodes = self.machine, hints.nodes_of(affinity)
+        if self.options.by_socket:
+            sockets = machine.sockets_of(nodes)
+            return CPUSet(cpu for cpu in free if machine.by_id[cpu].socket in sockets)
+        return CPUSet(free.ids & machine.in_nodes(nodes))

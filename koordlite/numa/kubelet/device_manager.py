@@ -1,0 +1,164 @@
+"""Kubelet's device manager: hints and allocation of devices that plugins have registered.
+
+Which of several equal devices a plugin prefers is not known here: the lowest ids are taken. Source: kubelet 1.36,
+`cm/devicemanager/topology_hints.go` and `manager.go`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Set
+
+from koordlite.numa.kubelet import hints
+from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.refusal import unexpected
+from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
+
+Devices = Mapping[str, frozenset[int]]
+"""Device id → the NUMA nodes it belongs to; none for a device without topology."""
+
+Held = Mapping[str, frozenset[str]]
+"""Resource → device ids."""
+
+NONE: Held = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeviceState:
+    """Devices by resource, and who has which."""
+
+    devices: Mapping[str, Devices] = dataclasses.field(default_factory=dict)
+    assigned: Mapping[str, Mapping[str, Held]] = dataclasses.field(default_factory=dict)
+    """Pod uid → container → devices."""
+    unhealthy: frozenset[tuple[str, str]] = frozenset()
+    """(resource, id) of devices that are registered and cannot be given away."""
+
+    def of(self, uid: str, container: str, resource: str) -> frozenset[str]:
+        """Devices a container has already."""
+        return self.assigned.get(uid, {}).get(container, NONE).get(resource, frozenset())
+
+    def free(self, resource: str) -> frozenset[str]:
+        """Healthy devices that nobody has."""
+        used = frozenset[str]().union(
+            *(held.get(resource, frozenset()) for own in self.assigned.values() for held in own.values())
+        )
+        return frozenset(d for d in self.devices.get(resource, {}) if (resource, d) not in self.unhealthy) - used
+
+    def with_devices(self, uid: str, container: str, resource: str, ids: Set[str]) -> DeviceState:
+        """The state after a container got these devices."""
+        own = self.assigned.get(uid, {})
+        held = {**own.get(container, NONE), resource: frozenset(ids)}
+        return dataclasses.replace(self, assigned={**self.assigned, uid: {**own, container: held}})
+
+    def without(self, uid: str) -> DeviceState:
+        """The state after a pod has gone."""
+        others = {pod: own for pod, own in self.assigned.items() if pod != uid}
+        return dataclasses.replace(self, assigned=others)
+
+    def wanted(self, asked: Mapping[str, int]) -> dict[str, int]:
+        """The part of a request that some plugin serves."""
+        return {resource: count for resource, count in asked.items() if resource in self.devices}
+
+
+NO_DEVICES = DeviceState()
+
+
+def container_hints(
+    state: DeviceState, nodes: tuple[int, ...], uid: str, container: ContainerAsk, reusable: Held
+) -> Hints:
+    """What the manager says about one container, by resource."""
+    found: dict[str, list[Hint] | None] = {}
+    for resource, count in state.wanted(container.devices).items():
+        own, again = state.of(uid, container.name, resource), reusable.get(resource, frozenset())
+        found[resource] = _resource_hints(state, nodes, resource, count, own=own, reusable=again)
+    return found
+
+
+def pod_hints(state: DeviceState, nodes: tuple[int, ...], pod: PodAsk) -> Hints:
+    """What the manager says about the pod as a whole, by resource."""
+    found: dict[str, list[Hint] | None] = {}
+    for resource, count in state.wanted(pod.devices).items():
+        own = frozenset[str]().union(*(state.of(pod.uid, c.name, resource) for c in pod.containers))
+        found[resource] = _resource_hints(state, nodes, resource, count, own=own, reusable=frozenset())
+    return found
+
+
+def allocate(
+    state: DeviceState, uid: str, container: ContainerAsk, *, affinity: int | None, reusable: Held
+) -> DeviceState:
+    """The state after the container got its devices, those on the affinity's nodes first; `Refused` when it cannot."""
+    for resource, count in state.wanted(container.devices).items():
+        own = state.of(uid, container.name, resource)
+        if own:
+            if len(own) != count:
+                changed = f"changed request for resource {resource!r} from {len(own)} to {count}"
+                raise unexpected(f"pod {uid!r} container {container.name!r} {changed}")
+            continue
+        ids = _chosen(state, resource, count, affinity, reusable.get(resource, frozenset()))
+        state = state.with_devices(uid, container.name, resource, ids)
+    return state
+
+
+def reusable_after(reusable: Held, state: DeviceState, uid: str, container: ContainerAsk) -> Held:
+    """What later containers of the pod can use again: devices of ended init containers that nobody has taken over."""
+    found = dict(reusable)
+    for resource, ids in state.assigned.get(uid, {}).get(container.name, NONE).items():
+        held = found.get(resource, frozenset())
+        found[resource] = held | ids if container.kind == "init" else held - ids
+    return found
+
+
+def _resource_hints(
+    state: DeviceState,
+    nodes: tuple[int, ...],
+    resource: str,
+    count: int,
+    *,
+    own: frozenset[str],
+    reusable: frozenset[str],
+) -> list[Hint] | None:
+    devices = state.devices[resource]
+    if not any(devices.values()):
+        return None
+    if own:
+        return _hints(devices, nodes, own, frozenset(), count) if len(own) == count else []
+    free = state.free(resource)
+    return _hints(devices, nodes, free, reusable, count) if len(free | reusable) >= count else []
+
+
+def _hints(
+    devices: Devices, nodes: tuple[int, ...], available: frozenset[str], reusable: frozenset[str], count: int
+) -> list[Hint]:
+    """One hint for every set of NUMA nodes with devices that has enough of them, and all that can be used again."""
+    places = sorted(frozenset[int]().union(*devices.values()) & set(nodes)) or sorted(nodes)
+    fewest, found = len(places), []
+    aligned = [devices[d] for d in reusable if devices.get(d)]
+    for chosen, mask in hints.subsets(places):
+        inside = set(chosen)
+        if sum(bool(on & inside) for on in devices.values()) >= count:
+            fewest = min(fewest, len(chosen))
+        if not all(on & inside for on in aligned):
+            continue
+        if len(aligned) + sum(bool(devices[d] & inside) for d in available) >= count:
+            found.append((len(chosen), mask))
+    return [Hint(mask, size == fewest) for size, mask in found]
+
+
+def _chosen(
+    state: DeviceState, resource: str, count: int, affinity: int | None, reusable: frozenset[str]
+) -> frozenset[str]:
+    devices, free = state.devices[resource], state.free(resource)
+    again = sorted(reusable)[:count]
+    needed = count - len(again)
+    if not any((resource, d) not in state.unhealthy for d in devices):
+        raise unexpected(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+    if len(free) < needed:
+        numbers = f"Requested: {needed}, Available: {len(free)}"
+        raise unexpected(f"requested number of devices unavailable for {resource}. {numbers}")
+    inside = set(hints.nodes_of(affinity)) if affinity is not None else set()
+
+    def order(device: str) -> tuple[int, str]:
+        on = devices[device]
+        return (0 if on & inside else 1 if on else 2, device)
+
+    return frozenset([*again, *sorted(free, key=order)[:needed]])

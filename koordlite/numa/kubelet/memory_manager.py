@@ -1,0 +1,170 @@
+"""The Static policy of kubelet's memory manager: hints and reservations of memory and huge pages.
+
+A NUMA node serves requests either alone or in one fixed group. Source: kubelet 1.36, `policy_static.go` of
+`cm/memorymanager`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.numa.kubelet import hints
+from koordlite.numa.kubelet.hints import Hint, Hints
+from koordlite.numa.kubelet.memory_state import Block, Blocks, MemoryState
+from koordlite.numa.kubelet.refusal import unexpected
+from koordlite.numa.kubelet.requests import ContainerAsk, Counts, PodAsk
+
+Reusable = Mapping[tuple[int, str], int]
+"""Bytes that ended init containers of the pod have reserved, by mask and kind."""
+
+_PREFIX = "[memorymanager]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryPolicy:
+    """Policy `Static`. `keeps_groups` false allocates as kubelet 1.23 did, also where that breaks up a group."""
+
+    keeps_groups: bool = True
+
+    def hints(self, state: MemoryState, uid: str, container: ContainerAsk, reusable: Reusable) -> Hints | None:
+        """What the policy says about one container; None when it reserves nothing for it."""
+        if not container.memory:
+            return None
+        given = state.of(uid, container.name)
+        if given is not None:
+            return _hints_again(given, container.memory)
+        return calculate_hints(state, container.memory, reusable)
+
+    def pod_hints(self, state: MemoryState, pod: PodAsk) -> Hints | None:
+        """What the policy says about the pod as a whole."""
+        wanted = pod.memory
+        if not wanted:
+            return None
+        given = next((b for c in pod.containers if (b := state.of(pod.uid, c.name)) is not None), None)
+        return calculate_hints(state, wanted, {}) if given is None else _hints_again(given, wanted)
+
+    def allocate(
+        self, state: MemoryState, uid: str, container: ContainerAsk, *, affinity: Hint, reusable: Reusable
+    ) -> MemoryState:
+        """The state after the container's memory was reserved; `Refused` when it cannot be.
+
+        An affinity that is too small is extended to a hint of our own around it.
+        """
+        wanted = container.memory
+        if not wanted or state.of(uid, container.name) is not None:
+            return state
+        nodes = hints.nodes_of(self._mask(state, wanted, affinity, reusable))
+        if self.keeps_groups and _breaks_group(state, nodes):
+            raise unexpected(f"{_PREFIX} preferred hint violates NUMA node allocation")
+        blocks = tuple(Block(nodes, kind, size) for kind, size in wanted.items())
+        mask = hints.mask_of(nodes)
+        for block in blocks:
+            state = state.taking(block, max(0, block.size - reusable.get((mask, block.kind), 0)))
+        return state.with_blocks(uid, container.name, blocks)
+
+    def _mask(self, state: MemoryState, wanted: Counts, affinity: Hint, reusable: Reusable) -> int:
+        best = affinity
+        if best.mask is None:
+            found = calculate_hints(state, wanted, reusable)
+            if not found:
+                nothing = "failed to get the default NUMA affinity, no NUMA nodes with enough memory is available"
+                raise unexpected(f"{_PREFIX} {nothing}")
+            best = _best(found)
+            if affinity.preferred and not best.preferred:
+                raise unexpected(f"{_PREFIX} failed to find the default preferred hint")
+        mask = best.mask or 0
+        if _has_free(state, mask, wanted):
+            return mask
+        return self._extended(state, wanted, Hint(mask, best.preferred), reusable)
+
+    def _extended(self, state: MemoryState, wanted: Counts, small: Hint, reusable: Reusable) -> int:
+        mask = small.mask or 0
+        found = calculate_hints(state, wanted, reusable)
+        around = {kind: [h for h in each or () if (h.mask or 0) & mask == mask] for kind, each in found.items()}
+        if not around or not all(around.values()):
+            raise unexpected(f"{_PREFIX} failed to find NUMA nodes to extend the current topology hint")
+        best = _best(around)
+        if small.preferred and not best.preferred:
+            raise unexpected(f"{_PREFIX} failed to find the extended preferred hint")
+        return best.mask or 0
+
+
+def calculate_hints(state: MemoryState, wanted: Counts, reusable: Reusable) -> Hints:
+    """One hint, the same for all kinds, for every set of NUMA nodes that has enough free; {} when there is none.
+
+    Preferred are those of the size that could hold the request on an empty machine.
+    """
+    fewest, found = len(state.nodes), []
+    for nodes, mask in hints.subsets(state.nodes):
+        parts = [state.nodes[node] for node in nodes]
+        if any(sum(part.allocatable(kind) for part in parts) < size for kind, size in wanted.items()):
+            continue
+        fewest = min(fewest, len(nodes))
+        if len(nodes) == 1 and len(parts[0].group) > 1:
+            continue
+        if _breaks_group(state, nodes):
+            continue
+        if all(sum(p.free(kind) for p in parts) + reusable.get((mask, kind), 0) >= n for kind, n in wanted.items()):
+            found.append((len(nodes), mask))
+    each = [Hint(mask, size == fewest) for size, mask in found]
+    return dict.fromkeys(wanted, each) if each else {}
+
+
+def reusable_after(reusable: Reusable, container: ContainerAsk, blocks: Blocks) -> Reusable:
+    """What later containers of the pod can use again: an init container's memory, less what others have used."""
+    found = dict(reusable)
+    for block in blocks:
+        key = (hints.mask_of(block.nodes), block.kind)
+        held = found.get(key, 0)
+        found[key] = max(held, block.size) if container.kind == "init" else max(0, held - block.size)
+    return found
+
+
+def share_with_init(state: MemoryState, pod: PodAsk, container: ContainerAsk) -> MemoryState:
+    """The state with the blocks of earlier init containers made smaller by what this container uses of them again, so
+    that the blocks of a pod add up to what it has reserved."""
+    for block in state.of(pod.uid, container.name) or ():
+        size = block.size
+        for earlier in pod.containers:
+            if earlier.name == container.name:
+                break
+            if earlier.kind != "init":
+                continue
+            left, size = _used_again(state.of(pod.uid, earlier.name) or (), block, size)
+            state = state.with_blocks(pod.uid, earlier.name, left) if left else state
+    return state
+
+
+def _used_again(blocks: Blocks, by: Block, size: int) -> tuple[Blocks, int]:
+    found = []
+    for block in blocks:
+        same = block.kind == by.kind and set(block.nodes) == set(by.nodes)
+        used = min(block.size, size) if same else 0
+        size -= used
+        found.append(dataclasses.replace(block, size=block.size - used))
+    return tuple(found), size
+
+
+def _hints_again(blocks: Blocks, wanted: Counts) -> Hints | None:
+    """The nodes a container has already; None, no opinion, where it now asks for something else."""
+    if len(blocks) != len(wanted) or any(wanted.get(block.kind) != block.size for block in blocks):
+        return None
+    return {block.kind: [Hint(hints.mask_of(block.nodes), True)] for block in blocks}
+
+
+def _has_free(state: MemoryState, mask: int, wanted: Counts) -> bool:
+    parts = [state.nodes[node] for node in hints.nodes_of(mask)]
+    return all(sum(part.free(kind) for part in parts) >= size for kind, size in wanted.items())
+
+
+def _best(found: Hints) -> Hint:
+    """Preferred before not, then the narrowest; all kinds have the same hints."""
+    each = found.get("memory") or next(iter(found.values())) or ()
+    return min(each, key=lambda h: (not h.preferred, (h.mask or 0).bit_count(), h.mask or 0))
+
+
+def _breaks_group(state: MemoryState, nodes: tuple[int, ...]) -> bool:
+    """Would several nodes serve a request together, one of which is in use alone or in another group?"""
+    parts = [state.nodes[node] for node in nodes]
+    return len(nodes) > 1 and any(p.assignments > 0 and tuple(sorted(p.group)) != nodes for p in parts)

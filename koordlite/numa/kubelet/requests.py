@@ -1,0 +1,124 @@
+"""What a pod asks of kubelet's managers: exclusive CPUs, memory and devices, container by container.
+
+Source: kubelet 1.36, `guaranteedCPUs`, `podGuaranteedCPUs`, `getPodRequestedResources` and `getPodDeviceRequest`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from koordlite.model.errors import Problem
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.quantity import NANO
+from koordlite.model.resources import parse_resources
+from koordlite.model.wire import objects
+
+Kind = Literal["app", "init", "sidecar"]
+"""`init` containers have ended before the next container starts; sidecars stay."""
+
+Counts = Mapping[str, int]
+"""Whole units by resource name: bytes of memory and huge pages, pieces of devices."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerAsk:
+    """One container. `cpus` are those it gets to itself, 0 for one in the shared pool."""
+
+    name: str
+    cpus: int = 0
+    memory: Counts = dataclasses.field(default_factory=dict)
+    """Memory and huge pages that kubelet reserves for it; empty unless its pod is Guaranteed."""
+    devices: Counts = dataclasses.field(default_factory=dict)
+    """Extended resources; kubelet aligns those that a device plugin has registered."""
+    kind: Kind = "app"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PodAsk:
+    """The containers of one pod, init containers and sidecars first, in the order in which they start."""
+
+    uid: str
+    containers: tuple[ContainerAsk, ...]
+
+    @property
+    def cpus(self) -> int:
+        """Exclusive CPUs of the pod as a whole, at the time when it has most."""
+        return _at_most({c.name: c.cpus for c in self.containers}, self.containers)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Memory and huge pages of the pod as a whole; only what some app container asks for is counted."""
+        names = dict.fromkeys(name for c in self.containers if c.kind == "app" for name in c.memory)
+        return {
+            name: _at_most({c.name: c.memory.get(name, 0) for c in self.containers}, self.containers) for name in names
+        }
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """Devices of the pod as a whole."""
+        names = dict.fromkeys(name for c in self.containers for name in c.devices)
+        return {
+            name: _at_most({c.name: c.devices.get(name, 0) for c in self.containers}, self.containers) for name in names
+        }
+
+
+def of_pod(pod: objects.PodObject, problems: list[Problem] | None = None) -> PodAsk:
+    """What a pod's object asks for. Amounts that cannot be read count as none and are added to `problems`.
+
+    A limit without a request is the request, as the API server has it. CPUs and memory of a pod with pod-level
+    resources are not aligned, unless kubelet's gate PodLevelResourceManagers is on, which is off by default.
+    """
+    spec, found = pod.spec, [] if problems is None else problems
+    guaranteed = pod_reader.kube_qos(pod) is KubeQoS.GUARANTEED
+    reserved = guaranteed and not (spec.resources and (spec.resources.requests or spec.resources.limits))
+    owner = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
+    parts: list[tuple[objects.Container, Kind]] = [
+        *((c, "sidecar" if c.restart_policy == "Always" else "init") for c in spec.init_containers or ()),
+        *((c, "app") for c in spec.containers or ()),
+    ]
+    return PodAsk(pod.metadata.uid, tuple(_container(c, kind, owner, found, reserved) for c, kind in parts))
+
+
+def is_memory(resource: str) -> bool:
+    """The memory manager reserves it."""
+    return resource == "memory" or resource.startswith("hugepages-")
+
+
+def is_device(resource: str) -> bool:
+    """A device plugin may have registered it: a name with a domain that is not Kubernetes' own."""
+    domain, _, name = resource.rpartition("/")
+    return bool(domain and name) and not domain.endswith("kubernetes.io")
+
+
+def _container(
+    container: objects.Container, kind: Kind, owner: str, problems: list[Problem], reserved: bool
+) -> ContainerAsk:
+    resources = container.resources or objects.Resources()
+    field = f"spec.containers[{container.name}].resources"
+    limits = parse_resources(resources.limits, owner, f"{field}.limits", problems)
+    requests = {**limits, **parse_resources(resources.requests, owner, f"{field}.requests", problems)}
+    cpu = requests["cpu"].nano if "cpu" in requests else 0
+    return ContainerAsk(
+        container.name,
+        cpus=cpu // NANO if reserved and cpu > 0 and cpu % NANO == 0 else 0,
+        memory={name: amount.value for name, amount in requests.items() if is_memory(name)} if reserved else {},
+        devices={name: amount.value for name, amount in limits.items() if is_device(name) and amount.value > 0},
+        kind=kind,
+    )
+
+
+def _at_most(amounts: Counts, containers: Iterable[ContainerAsk]) -> int:
+    """max(init container + sidecars before it, app containers + all sidecars)."""
+    sidecars = peak = apps = 0
+    for container in containers:
+        amount = amounts[container.name]
+        if container.kind == "app":
+            apps += amount
+        elif container.kind == "sidecar":
+            sidecars += amount
+        else:
+            peak = max(peak, sidecars + amount)
+    return max(peak, apps + sidecars)

@@ -1,0 +1,121 @@
+"""Volcano's numa-aware plugin: which nodes a pod may go to, what it would get there, and how they are scored.
+
+It counts the CPUs of app containers only, and merges hints as kubelet did up to 1.25, so it can choose a node that
+today's kubelet refuses. CPUs are taken as kubelet takes them. Volcano compares core and socket numbers with CPU
+numbers by mistake, so that it may write down other CPUs of the same NUMA nodes; kubelet takes its own anyway. Source:
+volcano.sh/volcano v1.12, `pkg/scheduler/plugins/numaaware`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.numa.kubelet import hints, merge
+from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
+from koordlite.numa.kubelet.hints import Hint
+from koordlite.numa.kubelet.machine import Machine
+from koordlite.numa.kubelet.requests import ContainerAsk
+
+_NOTHING_ASKED = ("", "none")
+MAX_SCORE = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reported:
+    """What a node's Numatopology says. `free`: CPUs that no container has to itself; `reserved`: how many are kept."""
+
+    machine: Machine
+    free: CPUSet
+    cpu_policy: str = ""
+    topology_policy: str = ""
+    reserved: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """`why_not` is Volcano's text, empty where the pod fits; `cpus` is what its containers would get together."""
+
+    why_not: str = ""
+    cpus: CPUSet = EMPTY
+    applies: bool = True
+    """False where the plugin does not look at the node, or the pod, at all."""
+
+
+def predicate(policy: str, containers: Sequence[ContainerAsk], node: Reported | None, *, guaranteed: bool) -> Answer:
+    """May a pod with annotation `volcano.sh/numa-topology-policy: policy` (empty: without) go to the node?
+
+    `containers` are its app containers in order. A node without a Numatopology is None.
+    """
+    if not guaranteed:
+        return Answer(applies=False)
+    why_not = policy_mismatch(policy, node)
+    if why_not or node is None or not applies(policy, node):
+        return Answer(why_not, applies=bool(why_not))
+    free = node.free
+    for container in containers:
+        wanted = container.cpus
+        own = [{"cpu": cpu_hints(node.machine, free - _reserved(node), wanted)}] if wanted else [None]
+        best, admitted = _merged(node, own)
+        if not admitted:
+            return Answer(f"container {container.name} cannot be assigned by numa")
+        free -= allocate(node.machine, free - _reserved(node), wanted, best.mask)
+    return Answer(cpus=node.free - free)
+
+
+def policy_mismatch(policy: str, node: Reported | None) -> str:
+    """Why a pod that asks for a policy cannot go to the node; empty where nothing speaks against it."""
+    if policy in _NOTHING_ASKED:
+        return ""
+    if node is None:
+        return "numa info is empty"
+    if node.cpu_policy != "static":
+        return "cpu manager policy isn't static"
+    if policy != node.topology_policy:
+        return f"task topology policy[{policy}] is different with node[{node.topology_policy}]"
+    if not node.machine.cpus:
+        return "no topo information"
+    return "" if node.free else "cpu allocatable map is empty"
+
+
+def applies(policy: str, node: Reported) -> bool:
+    """Does the plugin look at the node? A pod that asks for nothing is checked where kubelet aligns."""
+    return policy not in _NOTHING_ASKED or (node.cpu_policy == "static" and node.topology_policy not in _NOTHING_ASKED)
+
+
+def cpu_hints(machine: Machine, available: CPUSet, count: int) -> list[Hint]:
+    """One hint for every set of NUMA nodes with enough free CPUs, as kubelet hints."""
+    state = CPUState(available)
+    found = StaticPolicy(machine).hints(state, "", ContainerAsk("", cpus=count)) or {}
+    return list(found.get("cpu") or ())
+
+
+def allocate(machine: Machine, available: CPUSet, count: int, affinity: int | None) -> CPUSet:
+    """`count` of the available CPUs, those of the affinity first; empty when there are too few."""
+    inside = EMPTY if affinity is None else CPUSet(available.ids & machine.in_nodes(hints.nodes_of(affinity)))
+    policy = StaticPolicy(machine)
+    try:
+        cpus = policy.take(inside, min(len(inside), count))
+        return cpus | policy.take(available - cpus, count - len(cpus))
+    except ValueError:
+        return EMPTY
+
+
+def scores(nodes_used: Mapping[str, int], weight: int = 1) -> dict[str, int]:
+    """node name → weight × (100 − 100 × NUMA nodes used / most used on any node), in whole numbers."""
+    most = max(nodes_used.values(), default=0)
+    shares = {name: MAX_SCORE * used // most if most else 0 for name, used in nodes_used.items()}
+    return {name: weight * (MAX_SCORE - share) for name, share in shares.items()}
+
+
+def _reserved(node: Reported) -> CPUSet:
+    return StaticPolicy(node.machine).take(node.machine.all, node.reserved) if node.reserved else EMPTY
+
+
+def _merged(node: Reported, own: Sequence[hints.Hints | None]) -> tuple[Hint, bool]:
+    if node.topology_policy not in merge.POLICIES:
+        return Hint(None, False), True
+    ids = tuple(node.machine.nodes)
+    policy: merge.Policy = node.topology_policy  # type: ignore[assignment]
+    return merge.merge(policy, own, merge.Rules(ids, equal_masks=False))
