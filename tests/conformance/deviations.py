@@ -10,6 +10,7 @@ from tests.conformance import (
     batch_deviations,
     descheduler_deviations,
     eviction_deviations,
+    koordinator_deviations,
     limit_deviations,
     machine_deviations,
     offer_deviations,
@@ -26,6 +27,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     *descheduler_deviations.DEVIATIONS,
     *apiserver_deviations.DEVIATIONS,
     *profile_deviations.DEVIATIONS,
+    *koordinator_deviations.DEVIATIONS,
 )
 """The first that explains a case is told."""
 

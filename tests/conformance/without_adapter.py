@@ -7,9 +7,6 @@ _SCHEDULER = "a scheduler's work, and there is none here"
 REASONS: dict[str, str] = {
     **dict.fromkeys(
         (
-            *("Allocate", "getAvailableNUMANodeResources", "NewTopologyOptions"),
-            *("takeCPUs", "takePreferredCPUs", "getAvailableCPUs"),
-            *("numa.merge", "checkExclusivePolicy", "GetTopologyHints", "PreFilter", "schedule"),
             *("MatchReservationOwners", "ReservationAffinity", "NewReservePod", "SetReservationAvailable"),
             *("SetReservationCondition", "GetReservationRestrictedResources", "ExactMatchReservation"),
             *("ValidateReservation", "isReservationNeedExpiration", "isReservationNeedCleanup"),

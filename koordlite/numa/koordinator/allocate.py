@@ -1,0 +1,192 @@
+"""What a pod gets on a node inside given NUMA nodes: amounts split over them, and CPUs of its own.
+
+Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSet` (resource_manager.go).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.quantity import Quantity
+from koordlite.numa.koordinator import held
+from koordlite.numa.koordinator.amounts import ZERO, minus
+from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.take import NO_POLICY, TakePolicy, take_preferred
+from koordlite.numa.koordinator.values import (
+    FULL_PCPUS,
+    NEVER,
+    NOT_ENOUGH_CPUS,
+    SPREAD_BY_PCPUS,
+    Allocation,
+    Amounts,
+    Machine,
+    Refusal,
+    TakenCPU,
+    Zones,
+    bits,
+    refuse,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a pod asks of one node."""
+
+    requests: Amounts
+    """Amplified on a node that sells its CPUs several times."""
+    original: Amounts
+    """As written in the pod."""
+    count: int = 0
+    """Whole CPUs."""
+    bound: bool = False
+    """It gets CPUs of its own."""
+    required: bool = False
+    """The bind policy must be kept, or the pod does not fit."""
+    policy: TakePolicy = NO_POLICY
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What counts as free although somebody holds it: reservations of the pod, pods that would be evicted."""
+
+    zones: Zones = dataclasses.field(default_factory=dict)
+    preferred: CPUSet = EMPTY
+    """Taken before other CPUs."""
+    preemptible: CPUSet = EMPTY
+    only: Zones = dataclasses.field(default_factory=dict)
+    """Where not empty: amounts come from here alone."""
+
+
+NO_REUSE = Reuse()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Supply:
+    """What a node can give to a request."""
+
+    machine: Machine
+    zones: Zones
+    cpus: CPUSet
+    """CPUs the bind policy can use."""
+    taken: Mapping[int, TakenCPU]
+    preferred: CPUSet = EMPTY
+
+    @classmethod
+    def of(cls, node: NodeState, request: Request, reuse: Reuse = NO_REUSE) -> Supply:
+        """What `node` can give; a required bind policy leaves fewer CPUs, and so less of a NUMA node's cpu."""
+        topology = node.topology
+        taken = held.returned(node.held.cpus, reuse.preferred, reuse.preemptible)
+        cpus = held.available_cpus(
+            topology.machine, taken, reserved=topology.reserved, most_holders=topology.most_holders
+        )
+        zones = reuse.only or held.available_zones(
+            node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones
+        )
+        if request.required:
+            cpus = usable(topology.machine, cpus, request.policy.bind)
+            zones = {zone: _capped(amounts, topology.machine, zone, cpus) for zone, amounts in zones.items()}
+        return cls(topology.machine, zones, cpus, taken, reuse.preferred)
+
+
+def usable(machine: Machine, cpus: CPUSet, bind: str) -> CPUSet:
+    """The CPUs a required bind policy can use: of entirely free cores, or the first free thread of each core."""
+    if bind not in (FULL_PCPUS, SPREAD_BY_PCPUS):
+        return cpus
+    cores = machine.cores(cpus).values()
+    if bind == FULL_PCPUS:
+        return CPUSet(cpu for core in cores if len(core) == machine.per_core for cpu in core)
+    return CPUSet(core[0] for core in cores)
+
+
+def _capped(amounts: Amounts, machine: Machine, zone: int, cpus: CPUSet) -> Amounts:
+    cpu, milli = amounts.get("cpu", ZERO), 1000 * len(machine.by_node.get(zone, EMPTY) & cpus)
+    return {**amounts, "cpu": Quantity(milli * 10**6, cpu.format)} if cpu.nano and milli < cpu.milli else amounts
+
+
+def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "") -> Allocation | Refusal:
+    """What the pod gets inside the NUMA nodes of `mask`; without a mask only CPUs, from anywhere."""
+    zones: Zones = {}
+    if mask is not None:
+        if not supply.zones:
+            return refuse("insufficient resources on NUMA Node", code=NEVER)
+        zones, reasons = split(supply, request, bits(mask))
+        if reasons:
+            return Refusal(reasons)
+    try:
+        cpus = _cpus(supply, request, zones) if request.bound else EMPTY
+    except ValueError as error:
+        return refuse(str(error))
+    return Allocation(uid=uid, cpus=cpus, exclusive=request.policy.exclusive, zones=zones)
+
+
+def split(supply: Supply, request: Request, nodes: Sequence[int]) -> tuple[Zones, tuple[str, ...]]:
+    """Amounts by NUMA node, as even as can be: those with the least give first, the last one gives the rest.
+
+    (zones, reasons why not). What no NUMA node of the machine knows is not asked of them.
+    """
+    known = {name for amounts in supply.zones.values() for name in amounts}
+    given: dict[int, dict[str, Quantity]] = {}
+    reasons: list[str] = []
+    for name, amount in (request.original if request.bound else request.requests).items():
+        if name not in known:
+            continue
+        left = amount
+        available = {zone: supply.zones.get(zone, {}).get(name, ZERO) for zone in nodes}
+        for place, zone in enumerate(sorted(nodes, key=lambda zone: (available[zone], zone))):
+            share = min(available[zone], _share(supply, request, name, left, len(nodes) - place))
+            if share.nano:
+                given.setdefault(zone, {})[name] = share
+                left = minus(left, share)
+        if left.nano:
+            reasons.append(f"Insufficient NUMA {name}")
+    return dict(sorted(given.items())), tuple(sorted(reasons))
+
+
+def _share(supply: Supply, request: Request, name: str, amount: Quantity, parts: int) -> Quantity:
+    """An equal part of what is still needed, rounded down: CPUs of its own in whole CPUs or cores."""
+    if name != "cpu":
+        return Quantity.of(_divided(amount.value, parts), amount.format)
+    if not request.bound:
+        return Quantity(_divided(amount.milli, parts) * 10**6, amount.format)
+    unit = (supply.machine.per_core or 1) if request.required and request.policy.bind == FULL_PCPUS else 1
+    return Quantity.of(_divided(_divided(amount.value, unit), parts) * unit, amount.format)
+
+
+def _divided(amount: int, parts: int) -> int:
+    """amount / parts towards zero."""
+    return amount // parts if amount >= 0 else -(-amount // parts)
+
+
+def _cpus(supply: Supply, request: Request, zones: Zones) -> CPUSet:
+    """CPUs of its own: of each NUMA node as many as its share; ValueError when they are too few."""
+    if len(supply.cpus) < request.count:
+        raise ValueError(NOT_ENOUGH_CPUS)
+    found = EMPTY
+    for zone, amounts in zones.items():
+        there = supply.cpus & supply.machine.by_node.get(zone, EMPTY)
+        count = amounts.get("cpu", ZERO).milli // 1000
+        found |= _take(supply, request, there, min(count, len(there)))
+    if zones and len(found) != request.count:
+        raise ValueError(NOT_ENOUGH_CPUS)
+    if not zones:
+        found = _take(supply, request, supply.cpus, request.count)
+    if request.required and not _kept(supply.machine, request.policy.bind, found):
+        raise ValueError(f"insufficient CPUs to satisfy required cpu bind policy {request.policy.bind}")
+    return found
+
+
+def _take(supply: Supply, request: Request, available: CPUSet, count: int) -> CPUSet:
+    return take_preferred(
+        supply.machine, supply.taken, request.policy, available=available, preferred=supply.preferred, count=count
+    )
+
+
+def _kept(machine: Machine, bind: str, cpus: Iterable[int]) -> bool:
+    """Whole cores under FullPCPUs, one CPU of each core under SpreadByPCPUs."""
+    chosen = CPUSet(cpus)
+    cores = len(machine.cores(chosen))
+    if bind == FULL_PCPUS:
+        return cores * machine.per_core == len(chosen)
+    return bind != SPREAD_BY_PCPUS or cores == len(chosen)

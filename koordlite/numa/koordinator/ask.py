@@ -1,0 +1,130 @@
+"""What a pod asks of Koordinator's NUMA rules, before any node is looked at.
+
+Source: Koordinator v1.9 `PreFilter` (plugin.go), `AllowUseCPUSet` (util.go).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Hashable, Mapping
+
+from koordlite.model import keys
+from koordlite.model.pod.qos import PriorityClass, QoSClass
+from koordlite.model.pod.resource_spec import NO_PREFERENCE, ResourceSpec
+from koordlite.model.pod.values import Pod
+from koordlite.model.reading import given
+from koordlite.numa.koordinator.values import (
+    CPUS_NOT_WHOLE,
+    DEFAULT_BIND,
+    ERROR,
+    FULL_PCPUS,
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    NEVER,
+    SPREAD_BY_PCPUS,
+    Amounts,
+    Refusal,
+    refuse,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Arguments of Koordinator's plugin NodeNUMAResource."""
+
+    default_bind: str = FULL_PCPUS
+    """What the bind policy `Default` means."""
+    scoring: str = LEAST_ALLOCATED
+    """How nodes are scored: LeastAllocated or MostAllocated."""
+    numa_scoring: str = LEAST_ALLOCATED
+    """How NUMA nodes of one node are scored."""
+    weights: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"cpu": 1, "memory": 1})
+
+    @property
+    def strategy(self) -> str:
+        """The NUMA strategy of nodes without the label."""
+        return MOST_ALLOCATED if self.numa_scoring == MOST_ALLOCATED else LEAST_ALLOCATED
+
+
+DEFAULTS = Settings()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PodAsk:
+    """A pod's wishes: equal asks get equal answers on equal nodes."""
+
+    requests: Amounts
+    bound: bool = False
+    """Its class gives it CPUs of its own; on nodes with a bind policy other pods get them too."""
+    required_bind: str = ""
+    preferred_bind: str = ""
+    exclusive: str = ""
+    numa_policy: str = ""
+    numa_exclusive: str = ""
+    needs_reservation: bool = False
+    """It has a reservation affinity."""
+    spec: ResourceSpec = NO_PREFERENCE
+
+    @property
+    def cpu_milli(self) -> int:
+        """Requested thousandths of a CPU."""
+        return self.requests["cpu"].milli if "cpu" in self.requests else 0
+
+    @property
+    def count(self) -> int:
+        """Whole CPUs in the request."""
+        return self.cpu_milli // 1000
+
+    @functools.cached_property
+    def key(self) -> Hashable:
+        """Equal for equal asks."""
+        amounts = tuple(sorted((name, amount.nano, amount.format) for name, amount in self.requests.items()))
+        binding = self.bound, self.required_bind, self.preferred_bind, self.exclusive
+        return amounts, binding, self.numa_policy, self.numa_exclusive, self.needs_reservation, self.spec
+
+
+def of(pod: Pod, settings: Settings = DEFAULTS) -> PodAsk | Refusal | None:
+    """What `pod` asks; None when it requests nothing; a refusal when its annotations or its request contradict it."""
+    try:
+        spec = given.decode(ResourceSpec, pod.annotations.get(keys.RESOURCE_SPEC, "{}"))
+        numa = given.decode(_NUMASpec, pod.annotations.get(keys.NUMA_TOPOLOGY_SPEC, "{}"))
+    except ValueError as error:
+        return refuse(str(error), code=ERROR)
+    if not any(amount.nano for amount in pod.requests.values()):
+        return None
+    affinity = pod.annotations.get(keys.RESERVATION_AFFINITY)
+    plain = PodAsk(
+        requests=pod.requests,
+        numa_policy=numa.numa_topology_policy,
+        numa_exclusive=numa.single_numa_node_exclusive,
+        needs_reservation=affinity is not None,
+        spec=spec,
+    )
+    return _bound(plain, settings) if may_have_cpus(pod) else plain
+
+
+def may_have_cpus(pod: Pod) -> bool:
+    """Its class is LSE or LSR by label, its priority `koord-prod`, also by default."""
+    return pod.raw_qos in (QoSClass.LSE, QoSClass.LSR) and pod.priority_class is PriorityClass.PROD
+
+
+def _bound(ask: PodAsk, settings: Settings) -> PodAsk | Refusal:
+    required = ask.spec.required_cpu_bind_policy
+    required = settings.default_bind if required == DEFAULT_BIND else required
+    preferred = ask.spec.preferred_cpu_bind_policy
+    bind = required or (settings.default_bind if preferred in ("", DEFAULT_BIND) else preferred)
+    if bind not in (FULL_PCPUS, SPREAD_BY_PCPUS):
+        return ask
+    if ask.cpu_milli % 1000:
+        return refuse(CPUS_NOT_WHOLE, code=NEVER)
+    if ask.cpu_milli <= 0:
+        return ask
+    exclusive = ask.spec.preferred_cpu_exclusive_policy
+    return dataclasses.replace(ask, bound=True, required_bind=required, preferred_bind=bind, exclusive=exclusive)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _NUMASpec:
+    numa_topology_policy: str = ""
+    single_numa_node_exclusive: str = ""

@@ -1,0 +1,173 @@
+"""Hints of several resources made one: which NUMA nodes a pod gets, and whether its policy admits that.
+
+Source: Koordinator v1.9 frameworkext/topologymanager (policy.go, policy_best_effort.go, policy_restricted.go,
+policy_single_numa_node.go). Under Restricted every hint is preferred (`hints`), so it is weaker than kubelet's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from koordlite.numa.koordinator.values import (
+    BEST_EFFORT,
+    EXCLUSIVE_REQUIRED,
+    IDLE,
+    SHARED,
+    SINGLE,
+    SINGLE_NUMA_NODE,
+    Hint,
+    bits,
+    mask_of,
+    mask_text,
+)
+
+Provider = Mapping[str, Sequence[Hint] | None]
+"""Hints by resource: None is no preference, an empty list that no NUMA nodes would do."""
+_MOST_COMBINATIONS = 20_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Merged:
+    """The best hint, and whether the pod may run with it."""
+
+    hint: Hint
+    admitted: bool
+    reasons: tuple[str, ...] = ()
+
+
+def merge(
+    policy: str,
+    nodes: Sequence[int],
+    providers: Iterable[Provider | None],
+    *,
+    exclusive: str,
+    states: Mapping[int, str],
+) -> Merged:
+    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule."""
+    lists, reasons, summary = _collected(providers)
+    everywhere = mask_of(nodes)
+    if policy != BEST_EFFORT and reasons:
+        return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
+    if policy == SINGLE_NUMA_NODE:
+        lists = [[hint for hint in hints if _single(hint)] for hints in lists]
+    best = _best(lists, everywhere, lambda mask: _may_use(mask, exclusive, states))
+    if policy == BEST_EFFORT:
+        return Merged(Hint(everywhere) if best.unsatisfied else best, True)
+    if policy == SINGLE_NUMA_NODE and best.mask == everywhere:
+        best = Hint(None, best.preferred)
+    if best.preferred:
+        return Merged(best, True)
+    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(summary)
+    return Merged(best, False, (f"Unaligned NUMA Hint cause {joined}",))
+
+
+def may_use(mask: int | None, exclusive: str, states: Mapping[int, str]) -> bool:
+    """Whether the exclusive rule `Required` lets a pod use these NUMA nodes.
+
+    One node must not be shared by a pod that spans several; several must not hold one of pods that stay in it.
+    """
+    return mask is not None and _may_use(mask, exclusive, states)
+
+
+def _may_use(mask: int, exclusive: str, states: Mapping[int, str]) -> bool:
+    if exclusive != EXCLUSIVE_REQUIRED:
+        return True
+    refused = SINGLE if mask.bit_count() > 1 else SHARED
+    return all(states.get(node, IDLE) != refused for node in bits(mask))
+
+
+def _single(hint: Hint) -> bool:
+    return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
+
+
+def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint]], list[str], list[str]]:
+    """(lists of hints, a reason for each resource without any, a summary of each other one), resources by name."""
+    lists: list[Sequence[Hint]] = []
+    reasons: list[str] = []
+    summary: list[str] = []
+    for provider in providers:
+        for resource, hints in sorted(provider.items()) if provider else (("", None),):
+            if hints is None:
+                lists.append((Hint(None, preferred=True),))
+            elif not hints:
+                lists.append((Hint(None, unsatisfied=True),))
+                reasons.append(f"Unsatisfied NUMA {resource}")
+            else:
+                lists.append(hints)
+                summary.append(_summary(resource, hints))
+    return lists, reasons, sorted(summary)
+
+
+def _summary(resource: str, hints: Sequence[Hint]) -> str:
+    possible = [hint for hint in hints if not hint.unsatisfied]
+    preferred = " ".join(_mask(hint) for hint in possible if hint.preferred)
+    return f"{resource} prefer [{preferred}] among [{' '.join(map(_mask, possible))}]"
+
+
+def _mask(hint: Hint) -> str:
+    return "<nil>" if hint.mask is None else mask_text(hint.mask)
+
+
+def _best(lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[int], bool]) -> Hint:
+    """The best of all combinations of one hint from each list.
+
+    Preferred ones decide when there are any, and they are found without going through the others. Where there are none,
+    and too many combinations to try, the narrowest hints of each list are tried.
+    """
+    best = Hint(everywhere)
+    for chosen in _aligned(lists):
+        found = _combined(chosen, everywhere, allowed)
+        if found.mask and found.preferred and (not best.preferred or _beats(found, best)):
+            best = found
+    if best.preferred:
+        return best
+    for chosen in _all(lists):
+        found = _combined(chosen, everywhere, allowed)
+        if found.mask and _beats(found, best):
+            best = found
+    return best
+
+
+def _beats(found: Hint, best: Hint) -> bool:
+    """Fewer NUMA nodes; of as many, lower ones, or a higher score."""
+    assert found.mask is not None and best.mask is not None
+    a, b = (found.mask.bit_count(), found.mask), (best.mask.bit_count(), best.mask)
+    return a < b or (a[0] == b[0] and found.score > best.score)
+
+
+def _aligned(lists: Sequence[Sequence[Hint]], chosen: tuple[Hint, ...] = ()) -> Iterator[tuple[Hint, ...]]:
+    """Combinations of preferred hints for the same NUMA nodes, in the order of all combinations."""
+    if not lists:
+        yield chosen
+        return
+    mask = next((hint.mask for hint in chosen if hint.mask is not None), None)
+    for hint in lists[0]:
+        if hint.preferred and (mask is None or hint.mask is None or hint.mask == mask):
+            yield from _aligned(lists[1:], (*chosen, hint))
+
+
+def _all(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:
+    if math.prod(map(len, lists)) > _MOST_COMBINATIONS:
+        most = max(1, int(_MOST_COMBINATIONS ** (1 / len(lists))))
+        lists = [sorted(hints, key=_width)[:most] for hints in lists]
+    return itertools.product(*lists)
+
+
+def _width(hint: Hint) -> tuple[int, int]:
+    return (0, 0) if hint.mask is None else (hint.mask.bit_count(), hint.mask)
+
+
+def _combined(chosen: Sequence[Hint], everywhere: int, allowed: Callable[[int], bool]) -> Hint:
+    """The NUMA nodes common to all; preferred when all are, and name the same ones."""
+    masks = [hint.mask for hint in chosen if hint.mask is not None]
+    merged, widest = everywhere, 0
+    for mask in masks:
+        merged &= mask
+        widest = max(widest, mask.bit_count())
+    preferred = all(hint.preferred for hint in chosen) and len(set(masks)) <= 1 and merged != 0 and allowed(merged)
+    satisfied = not any(hint.unsatisfied for hint in chosen) and (not masks or widest == merged.bit_count())
+    score = sum(hint.score for hint in chosen if hint.mask == merged)
+    return Hint(merged, preferred, score, unsatisfied=not satisfied)

@@ -1,0 +1,268 @@
+"""A pod on a node: may it run there, how well does it go with it, and what does it get.
+
+    ask.of(pod)      → what it asks, once for all nodes
+    judge(ask, node) → a refusal with Koordinator's reasons, or NUMA nodes, score and allocation
+    annotations.for_binding(…) → what the pod's annotations say when it is bound
+
+`filter_node`, `score_node` and `reserve` are the single steps, each as Koordinator takes it. Koordinator asks about
+preferred bind policies and BestEffort only when it reserves, and the pod goes from node to node; `judge` asks at once.
+Source: Koordinator v1.9 `Filter`, `Score`, `Reserve`, `PreBind` (plugin.go, scoring.go).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model import keys
+from koordlite.model.quantity import Quantity
+from koordlite.numa.koordinator import amounts, held, score
+from koordlite.numa.koordinator.allocate import Request, Supply, allocate
+from koordlite.numa.koordinator.amounts import ZERO
+from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
+from koordlite.numa.koordinator.hints import hints
+from koordlite.numa.koordinator.merge import merge
+from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
+from koordlite.numa.koordinator.take import TakePolicy
+from koordlite.numa.koordinator.values import (
+    BAD_AMPLIFICATION,
+    BEST_EFFORT,
+    BIND_CONFLICT,
+    CPUS_NOT_WHOLE,
+    ERROR,
+    EXCLUSIVE_REQUIRED,
+    FULL_PCPUS,
+    NEVER,
+    NO_CPU_TOPOLOGY,
+    NO_ZONES,
+    NOT_WHOLE_CORES,
+    POLICY_MISMATCH,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+    SPREAD_BY_PCPUS,
+    TOO_FEW_AMPLIFIED,
+    Allocation,
+    Amounts,
+    Refusal,
+    bits,
+    refuse,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Affinity:
+    """The NUMA nodes chosen for a pod; None: no choice was made, or none is needed."""
+
+    mask: int | None = None
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Their ids, ascending."""
+        return () if self.mask is None else bits(self.mask)
+
+
+ANYWHERE = Affinity()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """A node that will do: NUMA nodes, score from 0 to 100, and what the pod gets there; None: nothing of its own."""
+
+    affinity: Affinity
+    score: int
+    allocation: Allocation | None
+
+
+def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: str = "") -> Verdict | Refusal:
+    """Whether the pod may run on `node`, with everything that binding it would need."""
+    filtered = filter_node(ask, node, settings)
+    if isinstance(filtered, Refusal):
+        return filtered
+    affinity, allocation = reserve(ask, node, filtered, settings, uid=uid)
+    if isinstance(allocation, Refusal):
+        return allocation
+    return Verdict(affinity, score_node(ask, node, filtered, settings), allocation)
+
+
+def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Affinity | Refusal:
+    """Koordinator's filter: the NUMA nodes under Restricted and SingleNUMANode, or why the node will not do."""
+    policy, bound = numa_policy(ask, node), is_bound(ask, node)
+    if isinstance(policy, Refusal):
+        return policy
+    if isinstance(bound, Refusal):
+        return bound
+    why = _amplified_refusal(ask, node, bound) or (_bind_refusal(ask, node) if bound else None)
+    if why:
+        return why
+    if bound and required_bind(ask, node) and not policy:
+        tried = _attempt(ask, node, settings, ANYWHERE)
+        return tried if isinstance(tried, Refusal) else ANYWHERE
+    return _aligned(ask, node, policy, settings) if policy not in ("", BEST_EFFORT) else ANYWHERE
+
+
+def reserve(
+    ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS, *, uid: str = ""
+) -> tuple[Affinity, Allocation | Refusal | None]:
+    """The NUMA nodes, and what the pod gets: None when it gets no CPUs of its own and no NUMA node."""
+    policy, bound = numa_policy(ask, node), is_bound(ask, node)
+    if isinstance(bound, Refusal):
+        return affinity, bound
+    if policy == BEST_EFFORT:
+        found = _aligned(ask, node, BEST_EFFORT, settings)
+        if isinstance(found, Refusal):
+            return affinity, found
+        affinity = found
+    if not bound and not policy:
+        return affinity, None
+    if bound and not node.topology.machine.cpus:
+        return affinity, refuse(NO_CPU_TOPOLOGY, code=ERROR)
+    return affinity, _attempt(ask, node, settings, affinity, uid=uid)
+
+
+def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
+    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
+    bound = is_bound(ask, node)
+    if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
+        return 0
+    request = request_on(ask, node, settings)
+    if not numa_policy(ask, node):
+        requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else node.requested
+        return _score(settings, node.allocatable, requested, request)
+    found = allocate(Supply.of(node, request), request, affinity.mask)
+    if isinstance(found, Refusal):
+        return 0
+    allocatable, requested = node.allocatable, node.requested
+    if found.zones:
+        allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable={})
+        allocatable = _sum(node.zones, found)
+        requested = _sum(allocated, found)
+    if found.cpus:
+        milli = amounts.amplify(1000 * len(node.held.cpus), node.cpu_ratio)
+        requested = {**requested, "cpu": Quantity.of_milli(milli)}
+    return _score(settings, allocatable, requested, request)
+
+
+def numa_policy(ask: PodAsk, node: NodeState) -> str | Refusal:
+    """The NUMA policy of this pod on this node; empty for none."""
+    if node.numa_policy and ask.numa_policy and node.numa_policy != ask.numa_policy:
+        return refuse(POLICY_MISMATCH, code=NEVER)
+    return ask.numa_policy or node.numa_policy
+
+
+def is_bound(ask: PodAsk, node: NodeState) -> bool | Refusal:
+    """Whether the pod gets CPUs of its own here: by its class, or because the node binds every pod."""
+    if ask.bound or not ask.cpu_milli or not node.bind_policy:
+        return ask.bound
+    return refuse(CPUS_NOT_WHOLE, code=NEVER) if ask.cpu_milli % 1000 else True
+
+
+def required_bind(ask: PodAsk, node: NodeState) -> str:
+    """The bind policy that must be kept: the node's before the pod's; empty for none."""
+    if node.bind_policy:
+        return FULL_PCPUS if node.bind_policy == FULL_PCPUS_ONLY else SPREAD_BY_PCPUS
+    return ask.required_bind
+
+
+def bind_policy(ask: PodAsk, node: NodeState) -> tuple[str, bool]:
+    """(the bind policy that is used, whether it must be kept): the pod's required one, the node's, the preferred."""
+    if ask.required_bind:
+        return ask.required_bind, True
+    return (required_bind(ask, node), True) if node.bind_policy else (ask.preferred_bind, False)
+
+
+def _amplified_refusal(ask: PodAsk, node: NodeState, bound: bool) -> Refusal | None:
+    """CPUs of pods' own count as many times as the node sells a CPU."""
+    if not ask.cpu_milli:
+        return None
+    if node.bad_amplification:
+        return refuse(BAD_AMPLIFICATION, code=NEVER)
+    ratio = (node.amplification or {}).get("cpu", -1.0)
+    if ratio <= 1:
+        return None
+    wanted = amounts.amplify(ask.cpu_milli, ratio) if bound else ask.cpu_milli
+    own, requested = 1000 * len(node.held.cpus), node.requested.get("cpu", ZERO).milli
+    if requested >= own > 0:
+        requested += amounts.amplify(own, ratio) - own
+    free = node.allocatable.get("cpu", ZERO).milli - requested
+    return refuse(TOO_FEW_AMPLIFIED) if wanted > free else None
+
+
+def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
+    """Whether the node can bind CPUs at all, in the way the pod and the node ask for."""
+    machine, required = node.topology.machine, required_bind(ask, node)
+    if not machine.cpus:
+        return refuse(NO_CPU_TOPOLOGY, code=NEVER)
+    if ask.required_bind and ask.required_bind != required:
+        return refuse(BIND_CONFLICT, code=NEVER)
+    if required == FULL_PCPUS and ask.count % machine.per_core:
+        return refuse(NOT_WHOLE_CORES, code=NEVER)
+    return None
+
+
+def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Request:
+    """The pod's ask in the node's terms."""
+    bound = is_bound(ask, node) is True
+    bind, required = bind_policy(ask, node)
+    cpu = ask.requests.get("cpu")
+    requests: Mapping[str, Quantity] = ask.requests
+    if bound and cpu and node.cpu_ratio > 1:
+        requests = {**requests, **amounts.amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
+    strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
+    return Request(
+        requests=requests,
+        original=ask.requests,
+        count=ask.count,
+        bound=bound,
+        required=required,
+        policy=TakePolicy(bind, ask.exclusive, strategy, node.topology.most_holders),
+    )
+
+
+def _attempt(
+    ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity, *, uid: str = ""
+) -> Allocation | Refusal:
+    request = request_on(ask, node, settings)
+    return allocate(Supply.of(node, request), request, affinity.mask, uid=uid)
+
+
+def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> Affinity | Refusal:
+    """The NUMA nodes for the pod under `policy`, when it can be allocated there."""
+    if policy not in (BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE):
+        return refuse(f"unknown NUMA topology policy {policy}", code=NEVER)
+    if not node.zones:
+        return refuse(NO_ZONES, code=NEVER)
+    request = request_on(ask, node, settings)
+    supply = Supply.of(node, request)
+    found = hints(
+        node.zones,
+        supply.zones,
+        request,
+        lambda mask: allocate(supply, request, mask),
+        policy=policy,
+        settings=settings,
+    )
+    exclusive = ask.numa_exclusive or (EXCLUSIVE_REQUIRED if ask.numa_policy else "")
+    merged = merge(policy, tuple(node.zones), [found], exclusive=exclusive, states=node.held.states)
+    if not merged.admitted:
+        return Refusal(merged.reasons)
+    tried = allocate(supply, request, merged.hint.mask)
+    return tried if isinstance(tried, Refusal) else Affinity(merged.hint.mask)
+
+
+def _with_amplified_cpus(node: NodeState) -> Amounts:
+    own = 1000 * len(node.held.cpus)
+    milli = node.requested.get("cpu", ZERO).milli - own + amounts.amplify(own, node.cpu_ratio)
+    return {**node.requested, "cpu": Quantity.of_milli(milli)}
+
+
+def _sum(zones: Mapping[int, Amounts], allocation: Allocation) -> Amounts:
+    total: Amounts = {}
+    for zone in allocation.zones:
+        total = amounts.added(total, zones.get(zone, {}))
+    return total
+
+
+def _score(settings: Settings, allocatable: Amounts, requested: Amounts, request: Request) -> int:
+    return score.score(
+        settings.scoring, settings.weights, allocatable=allocatable, requested=requested, asked=request.requests
+    )

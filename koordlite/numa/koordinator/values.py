@@ -1,0 +1,153 @@
+"""Words and values of Koordinator's NUMA rules: the CPUs of a node, what was allocated, hints, refusals.
+
+Source: Koordinator v1.9, pkg/scheduler/plugins/nodenumaresource and frameworkext/topologymanager.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.quantity import Quantity
+from koordlite.model.topology import CPU
+
+Amounts = Mapping[str, Quantity]
+Zones = Mapping[int, Amounts]
+"""Amounts by NUMA node."""
+
+FULL_PCPUS, SPREAD_BY_PCPUS, DEFAULT_BIND = "FullPCPUs", "SpreadByPCPUs", "Default"
+PCPU_LEVEL, NUMA_NODE_LEVEL = "PCPULevel", "NUMANodeLevel"
+MOST_ALLOCATED, LEAST_ALLOCATED = "MostAllocated", "LeastAllocated"
+BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE = "BestEffort", "Restricted", "SingleNUMANode"
+EXCLUSIVE_REQUIRED = "Required"
+IDLE, SINGLE, SHARED = "idle", "single", "shared"
+
+POLICY_MISMATCH = "node(s) NUMA Topology policy not match"
+CPUS_NOT_WHOLE = "the requested CPUs must be integer"
+NO_CPU_TOPOLOGY = "node(s) invalid CPU Topology"
+NOT_WHOLE_CORES = "node(s) requested cpus not multiple cpus per core"
+BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+BAD_AMPLIFICATION = "node(s) invalid CPU amplification ratio"
+TOO_FEW_AMPLIFIED = "Insufficient amplified cpu"
+NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
+NO_ZONES = "node(s) missing NUMA resources"
+
+UNSCHEDULABLE, NEVER, ERROR = "Unschedulable", "UnschedulableAndUnresolvable", "Error"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why not. `code` is the scheduler's: with `NEVER` no eviction on the node would help."""
+
+    reasons: tuple[str, ...]
+    code: str = UNSCHEDULABLE
+
+    def __str__(self) -> str:
+        return ", ".join(self.reasons)
+
+
+def refuse(*reasons: str, code: str = UNSCHEDULABLE) -> Refusal:
+    """A refusal with these reasons."""
+    return Refusal(reasons, code)
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The CPUs of a node by id; their cores have numbers that are unique on the machine."""
+
+    cpus: Mapping[int, CPU]
+
+    @classmethod
+    def of(cls, cpus: Iterable[CPU]) -> Machine:
+        """The machine of these CPUs; core numbers that repeat on each socket are made unique."""
+        return cls({cpu.id: dataclasses.replace(cpu, core=cpu.socket << 16 | cpu.core) for cpu in cpus})
+
+    @functools.cached_property
+    def cpuset(self) -> CPUSet:
+        """All of them."""
+        return CPUSet(self.cpus)
+
+    @functools.cached_property
+    def by_node(self) -> Mapping[int, CPUSet]:
+        """CPUs by NUMA node."""
+        nodes: dict[int, list[int]] = {}
+        for cpu in self.cpus.values():
+            nodes.setdefault(cpu.node, []).append(cpu.id)
+        return {node: CPUSet(ids) for node, ids in nodes.items()}
+
+    @functools.cached_property
+    def per_core(self) -> int:
+        """Threads of a core, 0 without CPUs. Here and below: the mean, rounded down."""
+        return self._per({(cpu.socket, cpu.node, cpu.core) for cpu in self.cpus.values()})
+
+    @functools.cached_property
+    def per_node(self) -> int:
+        """CPUs of a NUMA node."""
+        return self._per({(cpu.socket, cpu.node) for cpu in self.cpus.values()})
+
+    @functools.cached_property
+    def per_socket(self) -> int:
+        """CPUs of a socket."""
+        return self._per({cpu.socket for cpu in self.cpus.values()})
+
+    def _per(self, parts: set[object] | set[int] | set[tuple[int, int]] | set[tuple[int, int, int]]) -> int:
+        return len(self.cpus) // len(parts) if parts else 0
+
+    def cores(self, cpus: Iterable[int]) -> dict[int, list[int]]:
+        """Those of `cpus` that the machine has, by core, ascending."""
+        cores: dict[int, list[int]] = {}
+        for cpu in sorted(cpus):
+            if cpu in self.cpus:
+                cores.setdefault(self.cpus[cpu].core, []).append(cpu)
+        return cores
+
+
+NO_MACHINE = Machine({})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TakenCPU:
+    """A CPU that pods hold: where it is, how many hold it, and the exclusive policy of the last of them."""
+
+    node: int
+    core: int
+    holders: int = 1
+    exclusive: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What one pod holds of a node: CPUs of its own, and amounts by NUMA node."""
+
+    uid: str
+    cpus: CPUSet = EMPTY
+    exclusive: str = ""
+    zones: Zones = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hint:
+    """NUMA nodes that would do, as the bits of `mask`; None is no preference."""
+
+    mask: int | None
+    preferred: bool = False
+    score: int = 0
+    unsatisfied: bool = False
+
+
+def bits(mask: int) -> tuple[int, ...]:
+    """The NUMA nodes in a mask, ascending."""
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
+
+
+def mask_of(nodes: Iterable[int]) -> int:
+    """The mask of these NUMA nodes."""
+    return functools.reduce(lambda mask, node: mask | 1 << node, nodes, 0)
+
+
+def mask_text(mask: int) -> str:
+    """A mask as reasons print it: binary, NUMA node 0 last, in pairs of digits where Koordinator pads them."""
+    width = next((shift + 2 for shift in range(62, 0, -2) if mask > 1 << shift), 2)
+    return format(mask, f"0{width}b")
