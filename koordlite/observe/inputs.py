@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.cpu import cpu_assignments, pools
+from koordlite.formulas.cpu import pools
 from koordlite.model import cpuset, keys
 from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
@@ -20,6 +20,8 @@ from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
+from koordlite.numa.koordinator import assignments
+from koordlite.numa.koordinator.node_report import bind_policy
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
 
@@ -58,7 +60,9 @@ class Inputs:
         this_node = self._read_node(view.node)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
         pods = self._unchanged.each("pods", view.pods, lambda obj: from_wire(obj, machine), given=machine)
-        pods = self._with_assignments(view, pods)
+        labels = this_node.labels if this_node else {}
+        binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
+        pods = self._with_assignments(view, pods, binds_every_pod=bool(binds))
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
@@ -82,16 +86,16 @@ class Inputs:
             problems=tuple(problems),
         )
 
-    def _with_assignments(self, view: ClusterView, pods: tuple[Pod, ...]) -> tuple[Pod, ...]:
+    def _with_assignments(self, view: ClusterView, pods: tuple[Pod, ...], *, binds_every_pod: bool) -> tuple[Pod, ...]:
         """The pods with the CPU assignments that hold; those that held before go first."""
 
         def judged() -> tuple[Pod, ...]:
             created = {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods}
-            found = cpu_assignments.judged(pods, before=self._assigned, created=created)
+            found = assignments.judged(pods, before=self._assigned, created=created, binds_every_pod=binds_every_pod)
             self._assigned = {pod.uid: pod.resource_status.cpuset for pod in found if pod.resource_status.cpuset}
             return found
 
-        return self._unchanged.of("assignments", (pods,), judged)
+        return self._unchanged.of("assignments", (pods, binds_every_pod), judged)
 
     def _read_annotations(self, notes: Mapping[str, str], owner: str, problems: list[Problem]) -> None:
         reservation_text, system_text = notes.get(keys.RESERVATION, ""), notes.get(keys.SYSTEM_QOS)

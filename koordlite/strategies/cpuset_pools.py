@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from koordlite.changes import cgroup as cgroup_kind
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.topology_annotation import TopologyChange
-from koordlite.formulas.cpu import cpu_assignments, host_place, pools
+from koordlite.formulas.cpu import host_place, pools
 from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.cgroup_fields import CgroupField
@@ -25,6 +25,7 @@ from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
+from koordlite.numa.koordinator import assignments
 from koordlite.strategies.shared import usable_cpus
 
 UNLIMITED = -1
@@ -84,7 +85,7 @@ def _text(entries: Iterable[pools.Pool]) -> str:
 def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: pools.Pools) -> Decision:
     subject, status = f"pod/{pod.key}", pod.resource_status
     on_reserved = status.cpuset & _kept(seen, pod) if status.cpuset else cpuset.EMPTY
-    status = cpu_assignments.without(status, on_reserved)
+    status = assignments.without(status, on_reserved)
     wanted = pools.container_cpuset(
         qos=pod.raw_qos,
         status=status,
@@ -151,7 +152,7 @@ def _inherits(seen: Snapshot, cgroup: Cgroup, wanted: CPUSet) -> bool:
 
 def _quotas(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, status: ResourceStatus) -> Iterator[Change]:
     """Lifted while the pod has CPUs of its own, given back when it has them no more."""
-    limit_milli = cpu_assignments.cpu_limit_milli(pod) if status.cpuset else None
+    limit_milli = assignments.cpu_limit_milli(pod) if status.cpuset else None
     lifted = pools.lifts_quota(status, limit_milli=limit_milli, enabled=config.unset_pinned_quota)
     for group in (place.group, *place.containers.values()):
         cgroup = seen.cgroups.get(group)

@@ -59,11 +59,19 @@ def _by_slots(nodes: tuple[int, ...], amounts: dict[int, int]) -> list[int]:
 
 
 DEVIATIONS = (
-    Deviation(("PreFilter", "schedule"), own_words, "what is wrong with an annotation is said in our parser's words"),
-    Deviation(("takeCPUs", "takePreferredCPUs"), more_than_asked, "a pod never gets more CPUs than it asks for"),
+    Deviation(
+        ("PreFilter", "schedule"),
+        own_words,
+        "koord-words: what is wrong with an annotation is said in our parser's words",
+    ),
+    Deviation(
+        ("takeCPUs", "takePreferredCPUs"),
+        more_than_asked,
+        "koord-exact-count: a pod never gets more CPUs than it asks for",
+    ),
     Deviation(
         ("Allocate", "GetTopologyHints", "schedule"),
         other_order,
-        "amounts are split over NUMA nodes in the order of what these have, whatever their numbers",
+        "koord-zone-order: amounts are split over NUMA nodes in the order of what these have, whatever their numbers",
     ),
 )

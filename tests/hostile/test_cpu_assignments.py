@@ -11,12 +11,12 @@ from emulated import Emulated
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from koordlite.formulas.cpu import cpu_assignments
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
+from koordlite.numa.koordinator import assignments
 
 KEY = "scheduling.koordinator.sh/resource-status"
 
@@ -32,7 +32,7 @@ def pod(name: str, cpus: str | CPUSet, qos: str = "LSR", kube: str = "Guaranteed
 def judged(*pods: Pod, before: dict[str, str] | None = None, **created: str) -> dict[str, ResourceStatus]:
     """The status of each pod by name."""
     held = {uid: CPUSet.parse(text) for uid, text in (before or {}).items()}
-    return {each.name: each.resource_status for each in cpu_assignments.judged(pods, before=held, created=created)}
+    return {each.name: each.resource_status for each in assignments.judged(pods, before=held, created=created)}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_whatever_is_written_no_cpu_has_two_owners_and_nobody_gets_more_than_he_
     drawn: list[tuple[frozenset[int], str, str, float]],
 ) -> None:
     pods = [pod(f"p{n}", CPUSet(ids), qos, kube, cpu) for n, (ids, qos, kube, cpu) in enumerate(drawn)]
-    found = cpu_assignments.judged(pods, before={}, created={})
+    found = assignments.judged(pods, before={}, created={})
     held = [cpu for each in found for cpu in each.resource_status.cpuset]
     assert len(held) == len(set(held))
     assert all(len(each.resource_status.cpuset) * 1000 < each.request_milli("cpu") + 1000 for each in found)

@@ -23,7 +23,7 @@ class ResourceStatus:
     numa_cpu: bool = True
     """Whether any of the NUMA entries grants cpu or batch-cpu; memory alone does not tie CPUs to the nodes."""
     refused: CPUSet = EMPTY
-    """CPUs that the annotation names and the pod does not get (`formulas.cpu.cpu_assignments`)."""
+    """CPUs that the annotation names and the pod does not get (`numa.koordinator.assignments`)."""
     why: str = ""
     """Why not."""
     rivals: tuple[str, ...] = ()

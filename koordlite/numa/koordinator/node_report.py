@@ -84,12 +84,9 @@ class NodeState:
 
     @functools.cached_property
     def bind_policy(self) -> str:
-        """`FullPCPUsOnly` or `SpreadByPCPUs` that the node demands of every pod with CPUs; empty for neither."""
-        manager, label = self.topology.cpu_manager, self.labels.get(keys.CPU_BIND_POLICY, "")
-        full = manager.policy == "static" and manager.options.get("full-pcpus-only") == "true"
-        if full or label == FULL_PCPUS_ONLY:
-            return FULL_PCPUS_ONLY
-        return label if label == SPREAD_ONLY else ""
+        """`FullPCPUsOnly` or `SpreadByPCPUs` for every pod that requests CPUs; empty for neither."""
+        manager = self.topology.cpu_manager
+        return bind_policy(self.labels, manager.policy, manager.options)
 
     @property
     def numa_policy(self) -> str:
@@ -109,6 +106,18 @@ class NodeState:
         """How many times the node sells a CPU."""
         ratios = self.topology.ratios if self.topology.ratios is not None else self.amplification
         return (ratios or {}).get("cpu", 1.0)
+
+
+def bind_policy(labels: Mapping[str, str], kubelet_policy: str, kubelet_options: Mapping[str, str]) -> str:
+    """`FullPCPUsOnly` or `SpreadByPCPUs` when the node gives every pod that requests CPUs CPUs of its own; else empty.
+
+    Said by a label of the node, or by kubelet's static policy with `full-pcpus-only`. Source: `GetNodeCPUBindPolicy`.
+    """
+    label = labels.get(keys.CPU_BIND_POLICY, "")
+    full = kubelet_policy == "static" and kubelet_options.get("full-pcpus-only") == "true"
+    if full or label == FULL_PCPUS_ONLY:
+        return FULL_PCPUS_ONLY
+    return label if label == SPREAD_ONLY else ""
 
 
 def read(obj: objects.NRTObject, problems: list[Problem]) -> NodeTopology:

@@ -1,31 +1,44 @@
 """Which CPU assignments hold: an annotation that contradicts its pod, or takes what another pod has, gives no CPUs.
 
-Koordinator's scheduler assigns CPUs to LSE and LSR pods, and never more than they request (`AllowUseCPUSet`); its
-agent follows whatever the annotation says. Anybody may write that annotation on his own pod, so the rule is asked again
-here. What holds already goes before what comes later.
+Koordinator's scheduler assigns CPUs to LSE and LSR pods, and to every pod of a node with a bind policy, and never more
+than they request (`AllowUseCPUSet`, `requestCPUBind`); its agent follows whatever the annotation says. Anybody may
+write that annotation on his own pod, so the rule is asked again here. What holds already goes before what comes later.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
+from koordlite.model.quantity import Quantity
+from koordlite.model.reading import given
+from koordlite.numa.koordinator.amounts import added
+from koordlite.numa.koordinator.values import Allocation, Amounts, Zones
 
 NOT_ITS_CLASS = "only pods of class LSE or LSR, and Guaranteed pods without a class, have CPUs of their own"
 KEPT = "they are reserved for the system, or given to other pods by kubelet"
 _MOST_RIVALS = 5
 
 
-def judged(pods: Sequence[Pod], *, before: Mapping[str, CPUSet], created: Mapping[str, str]) -> tuple[Pod, ...]:
+def judged(
+    pods: Sequence[Pod],
+    *,
+    before: Mapping[str, CPUSet],
+    created: Mapping[str, str],
+    binds_every_pod: bool = False,
+) -> tuple[Pod, ...]:
     """The pods, each with the assignment that holds: one of its own class and size, without CPUs of an older one.
 
     `before` are the assignments that held at the last look, by pod uid: they go first, then the pods in the order they
-    were `created` (RFC 3339). A pod that nothing is said against stays the same object.
+    were `created` (RFC 3339). On a node that `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
+    A pod that nothing is said against stays the same object.
     """
-    fresh = {pod.uid: _alone(pod) for pod in pods if pod.resource_status.cpuset}
+    fresh = {pod.uid: _alone(pod, binds_every_pod) for pod in pods if pod.resource_status.cpuset}
     holders: dict[int, str] = {}
     rivals: dict[str, list[str]] = {}
     for pod in sorted(fresh.values(), key=lambda pod: _age(pod, before, created)):
@@ -56,15 +69,49 @@ def without(status: ResourceStatus, kept: CPUSet) -> ResourceStatus:
     return dataclasses.replace(status, cpuset=EMPTY, refused=status.cpuset, why=KEPT)
 
 
+def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:
+    """What each of the pods holds, by its annotation: CPUs that were not refused, and amounts by NUMA node.
+
+    Pods that have ended, and pods that hold nothing, are left out. An annotation that cannot be read holds nothing; the
+    pod's problems say so.
+    """
+    for pod in pods:
+        status = pod.resource_status
+        zones = _zones(pod.annotations.get(keys.RESOURCE_STATUS, "")) if status.numa_nodes else {}
+        if (status.cpuset or zones) and not pod.finished:
+            exclusive = pod.resource_spec.preferred_cpu_exclusive_policy
+            yield Allocation(uid=pod.uid, cpus=status.cpuset, exclusive=exclusive, zones=zones)
+
+
+@functools.lru_cache(maxsize=16384)
+def _zones(text: str) -> Zones:
+    """Kept, because the same few amounts are handed out on every node of a cluster."""
+    found: dict[int, Amounts] = {}
+    for entry in given.decode(_StatusText, text).numa_node_resources:
+        found[entry.node] = added(found.get(entry.node, {}), entry.resources)
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ZoneText:
+    node: int = 0
+    resources: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _StatusText:
+    numa_node_resources: tuple[_ZoneText, ...] = ()
+
+
 def cpu_limit_milli(pod: Pod) -> int | None:
     """Sum of the CPU limits of the containers that stay, in millicores; None where one has none."""
     limits = [container.limits.get("cpu") for container in pod.containers if not container.one_shot]
     return sum(limit.milli for limit in limits if limit is not None) if limits and None not in limits else None
 
 
-def _alone(pod: Pod) -> Pod:
+def _alone(pod: Pod, binds_every_pod: bool) -> Pod:
     """The pod by itself: its class and its request."""
-    own = pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
+    own = binds_every_pod or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)
     if not own and not (pod.raw_qos is QoSClass.NONE and pod.kube_qos is KubeQoS.GUARANTEED):
         return _refused(pod, NOT_ITS_CLASS)
     size, request = len(pod.resource_status.cpuset), pod.request_milli("cpu")

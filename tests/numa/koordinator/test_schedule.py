@@ -1,0 +1,144 @@
+"""A whole pod on a node by Koordinator's rules: what holds for every pod and node, and where we ask earlier."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from koordinator_nodes import machine, node, quantities, wanted
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
+from koordlite.numa.koordinator import annotations, assignments, schedule
+from koordlite.numa.koordinator.ask import PodAsk
+from koordlite.numa.koordinator.held import Held, available_zones
+from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.schedule import Verdict
+from koordlite.numa.koordinator.values import Allocation, Machine, Refusal
+
+POLICY = "node.koordinator.sh/numa-topology-policy"
+SPECS = some.sampled_from(
+    [
+        "{}",
+        '{"requiredCPUBindPolicy":"FullPCPUs"}',
+        '{"requiredCPUBindPolicy":"SpreadByPCPUs"}',
+        '{"preferredCPUBindPolicy":"SpreadByPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}',
+        '{"preferredCPUBindPolicy":"ConstrainedBurst"}',
+    ]
+)
+ASKS = some.builds(
+    wanted,
+    cpu=some.sampled_from(["1", "2", "3", "4", "6", "10"]),
+    memory=some.sampled_from(["0", "1Gi", "20Gi", "33Gi"]),
+    qos=some.sampled_from(["LSR", "LSE", "LS"]),
+    spec=SPECS,
+    numa=some.sampled_from(
+        ["{}", "{}", '{"numaTopologyPolicy":"SingleNUMANode"}', '{"numaTopologyPolicy":"Restricted"}']
+    ),
+)
+LABELS = some.fixed_dictionaries(
+    {},
+    optional={
+        POLICY: some.sampled_from(["BestEffort", "Restricted", "SingleNUMANode"]),
+        "node.koordinator.sh/cpu-bind-policy": some.sampled_from(["FullPCPUsOnly", "SpreadByPCPUs", "None"]),
+        "node.koordinator.sh/numa-allocate-strategy": some.sampled_from(["MostAllocated", "DistributeEvenly"]),
+    },
+)
+SHAPES = some.sampled_from([machine(), machine(2, 2, 2), machine(1, 1, 8), machine(2, 1, 4, 1)])
+
+
+def with_pods(before: NodeState, allocations: list[Allocation]) -> NodeState:
+    return NodeState(
+        labels=before.labels,
+        allocatable=before.allocatable,
+        topology=before.topology,
+        held=Held.of(before.topology.machine, allocations),
+    )
+
+
+@given(SHAPES, LABELS, some.lists(ASKS, max_size=6), some.sampled_from(["", "0,8"]))
+def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
+    cpus: Machine, labels: dict[str, str], asks: list[PodAsk], reserved: str
+) -> None:
+    current = node(cpus, labels=labels, reserved=reserved)
+    given_out: list[Allocation] = []
+    for number, ask in enumerate(asks):
+        found = schedule.judge(ask, current, uid=str(number))
+        assert found == schedule.judge(ask, current, uid=str(number))
+        if isinstance(found, Refusal) or found.allocation is None:
+            continue
+        holds(ask, current, found)
+        given_out.append(found.allocation)
+        current = with_pods(current, given_out)
+
+
+def holds(ask: PodAsk, before: NodeState, found: Verdict) -> None:
+    """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
+    allocation = found.allocation
+    assert allocation is not None
+    assert 0 <= found.score <= 100
+    free = before.topology.machine.cpuset - before.topology.reserved - CPUSet(before.held.cpus)
+    assert allocation.cpus <= free
+    assert len(allocation.cpus) == (ask.count if schedule.is_bound(ask, before) else 0)
+    left = available_zones(before.held, before.zones)
+    for zone, amounts in allocation.zones.items():
+        assert zone in found.affinity.nodes
+        assert all(amount <= left[zone][name] for name, amount in amounts.items())
+        there = before.topology.machine.by_node[zone] & allocation.cpus
+        assert not allocation.cpus or 1000 * len(there) == amounts["cpu"].milli
+    if allocation.zones:
+        for name, amount in ask.requests.items():
+            assert sum(part.get(name, Quantity(0)).nano for part in allocation.zones.values()) == amount.nano
+    bind, required = schedule.bind_policy(ask, before)
+    cores = before.topology.machine.cores(allocation.cpus)
+    if allocation.cpus and required:
+        threads = before.topology.machine.per_core if bind == "FullPCPUs" else 1
+        assert all(len(core) == threads for core in cores.values())
+
+
+def test_a_preferred_policy_that_has_too_few_cpus_is_refused_at_once() -> None:
+    """Koordinator's filter lets the pod pass and its reserve step fails, on one node after the other."""
+    full = node(machine(), [Allocation(uid="a", cpus=CPUSet(range(14)))])
+    assert not isinstance(schedule.filter_node(wanted("4"), full), Refusal)
+    assert schedule.judge(wanted("4"), full) == Refusal(("not enough cpus available to satisfy request",))
+
+
+def test_amounts_are_split_by_what_numa_nodes_have_whatever_their_numbers() -> None:
+    """NUMA nodes 2 and 3 have 4 CPUs and 1 CPU left. Koordinator asks node 2 first, for one half, and refuses the pod."""
+    used = {0: "4", 1: "4", 2: "0", 3: "3"}
+    pods = [Allocation(uid=str(zone), zones={zone: quantities(cpu=cpu)}) for zone, cpu in used.items()]
+    found = schedule.judge(wanted("4500m", qos="LS"), node(machine(4, 1, 2), pods, labels={POLICY: "Restricted"}))
+    assert isinstance(found, Verdict)
+    assert found.allocation is not None
+    cpu = {zone: str(amounts["cpu"]) for zone, amounts in found.allocation.zones.items()}
+    assert cpu == {2: "3500m", 3: "1"}
+
+
+def test_what_is_written_at_bind_is_what_the_next_round_reads() -> None:
+    before = node(machine(), labels={POLICY: "SingleNUMANode"})
+    ask = wanted("4", spec='{"preferredCPUExclusivePolicy":"PCPULevel"}')
+    found = schedule.judge(ask, before, uid="p")
+    assert isinstance(found, Verdict)
+    texts = annotations.for_binding(ask, before, found.allocation)
+    assert json.loads(texts["scheduling.koordinator.sh/resource-status"]) == {
+        "cpuset": "0-1,8-9",
+        "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}],
+    }
+    pod = {"metadata": {"namespace": "ns", "name": "p", "uid": "p", "annotations": texts}, "spec": {}, "status": {}}
+    assert list(assignments.allocations([read_pod(pod)])) == [found.allocation]
+
+
+def read_pod(obj: object) -> Pod:
+    return pod_reader.from_wire(msgspec.convert(obj, objects.PodObject))
+
+
+@pytest.mark.parametrize("policy", ["None", "single-numa-node"])
+def test_a_policy_word_nobody_knows_is_refused_with_the_word(policy: str) -> None:
+    found = schedule.judge(wanted("1"), node(machine(), labels={POLICY: policy}))
+    assert found == Refusal((f"unknown NUMA topology policy {policy}",), "UnschedulableAndUnresolvable")
