@@ -110,7 +110,7 @@ def test_a_preferred_policy_that_has_too_few_cpus_is_refused_at_once() -> None:
 
 
 def test_amounts_are_split_by_what_numa_nodes_have_whatever_their_numbers() -> None:
-    """NUMA nodes 2 and 3 have 4 CPUs and 1 CPU left. Koordinator asks node 2 first, for one half, and refuses the pod."""
+    """NUMA nodes 2 and 3 have 4 CPUs and 1 CPU left. Koordinator takes half from node 2 first and fails."""
     used = {0: "4", 1: "4", 2: "0", 3: "3"}
     pods = [Allocation(uid=str(zone), zones={zone: quantities(cpu=cpu)}) for zone, cpu in used.items()]
     found = schedule.judge(wanted("4500m", qos="LS"), node(machine(4, 1, 2), pods, labels={POLICY: "Restricted"}))
