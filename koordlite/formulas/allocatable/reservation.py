@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from koordlite.formulas.cpu import cpu_assign
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, ResolvedReservation
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import CPU
+from koordlite.numa.koordinator import packed
 
 Resources = Mapping[str, Quantity]
 
@@ -109,15 +109,15 @@ def _counted(count: int, cpus: Sequence[CPU], pinned: CPUSet) -> tuple[CPUSet, s
     machine = CPUSet(cpu.id for cpu in cpus)
     if count > len(machine):
         possible = max(len(machine) - 1, 0)
-        held = cpu_assign.take_by_topology(cpus=cpus, available=machine, count=possible)
+        held = packed.take_by_topology(cpus=cpus, available=machine, count=possible)
         return held, f"{count} CPUs are asked for but the machine has {len(machine)}; {possible} are reserved: {held}"
-    usual = cpu_assign.take_by_topology(cpus=cpus, available=machine, count=count)
+    usual = packed.take_by_topology(cpus=cpus, available=machine, count=count)
     if not usual & pinned:
         # The answer must not wander when pods elsewhere come and go, so pinned CPUs matter only where they are hit.
         return usual, ""
     free = machine - pinned
     if count <= len(free):
-        return cpu_assign.take_by_topology(cpus=cpus, available=free, count=count), ""
+        return packed.take_by_topology(cpus=cpus, available=free, count=count), ""
     overlap = f"{count} CPUs are asked for but only {len(free)} are not pinned by pods"
     return usual, f"{overlap}; {_reserved(usual)}, of which {usual & pinned} are pinned"
 

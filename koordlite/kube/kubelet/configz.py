@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from koordlite.formulas.cpu import cpu_assign
 from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
+from koordlite.numa.koordinator import packed
 
 STATIC = "static"
 
@@ -101,7 +101,7 @@ def reserved_cpus(config: KubeletConfig, topology: Topology) -> CPUSet:
         return listed
     count = -(-config.reserved_milli // 1000)
     try:
-        return cpu_assign.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=count)
+        return packed.take_by_topology(cpus=topology.cpus, available=topology.cpuset, count=count)
     except ValueError as error:
         raise InputError(
             Problem("kubelet", "systemReserved + kubeReserved", f"{config.reserved_milli}m", str(error), _NONE_RESERVED)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koordinator_nodes import machine
 
-from koordlite.formulas.cpu import cpu_assign
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.topology import CPU
+from koordlite.numa.koordinator.packed import take_by_topology
+
+
+def cpus_of(sockets: int = 1, nodes_per_socket: int = 1, cores_per_node: int = 4) -> list[CPU]:
+    return list(machine(sockets, nodes_per_socket, cores_per_node).cpus.values())
 
 
 def parse(text: str) -> CPUSet:
@@ -33,25 +38,25 @@ def parse(text: str) -> CPUSet:
         pytest.param("0-15", 16, "0-15", id="everything"),
     ],
 )
-def test_takes_whole_parts_first(machine, available: str, count: int, taken: str) -> None:
-    cpus = machine(sockets=2, nodes_per_socket=2, cores_per_node=2)
-    assert cpu_assign.take_by_topology(cpus=cpus, available=parse(available), count=count) == parse(taken)
+def test_takes_whole_parts_first(available: str, count: int, taken: str) -> None:
+    cpus = cpus_of(sockets=2, nodes_per_socket=2, cores_per_node=2)
+    assert take_by_topology(cpus=cpus, available=parse(available), count=count) == parse(taken)
 
 
-def test_too_few_cpus_is_an_error(machine) -> None:
+def test_too_few_cpus_is_an_error() -> None:
     with pytest.raises(ValueError, match="not enough cpus available to satisfy request"):
-        cpu_assign.take_by_topology(cpus=machine(), available=parse("0-2"), count=4)
+        take_by_topology(cpus=cpus_of(), available=parse("0-2"), count=4)
 
 
-def test_ids_the_machine_lacks_are_not_available(machine) -> None:
+def test_ids_the_machine_lacks_are_not_available() -> None:
     with pytest.raises(ValueError, match="not enough"):
-        cpu_assign.take_by_topology(cpus=machine(), available=parse("0,100-103"), count=2)
+        take_by_topology(cpus=cpus_of(), available=parse("0,100-103"), count=2)
 
 
-def test_a_core_with_an_offline_sibling_counts_as_whole(machine) -> None:
+def test_a_core_with_an_offline_sibling_counts_as_whole() -> None:
     """CPU 4 is offline: core 0 has CPU 0 alone and is free with it."""
-    cpus = [cpu for cpu in machine() if cpu.id != 4]
-    assert cpu_assign.take_by_topology(cpus=cpus, available=parse("0-3,5-7"), count=3) == parse("0-1,5")
+    cpus = [cpu for cpu in cpus_of() if cpu.id != 4]
+    assert take_by_topology(cpus=cpus, available=parse("0-3,5-7"), count=3) == parse("0-1,5")
 
 
 @given(st.data())
@@ -60,6 +65,6 @@ def test_takes_exactly_as_many_as_asked_from_the_available(data: st.DataObject) 
     cpus = [CPU(id=i, core=core + 10 * node, socket=socket, node=node) for i, (core, socket, node) in enumerate(rows)]
     available = CPUSet(data.draw(st.sets(st.sampled_from(range(len(rows))))))
     count = data.draw(st.integers(0, len(available)))
-    taken = cpu_assign.take_by_topology(cpus=cpus, available=available, count=count)
+    taken = take_by_topology(cpus=cpus, available=available, count=count)
     assert len(taken) == count
     assert taken <= available
