@@ -36,6 +36,8 @@ from koordlite.wake import Waker
 LOG = logging.getLogger(__name__)
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have sent before the picture counts as whole."""
+_OF_OUR_WRITES = ("placement", "topology write")
+"""Ages of what is written: that they grow is no fault."""
 
 
 class Agent:
@@ -353,7 +355,7 @@ class Agent:
 
     def _stale(self, seen: Snapshot) -> str:
         limit = self._settings.agent.stale_seconds
-        old = {name: age for name, age in seen.ages.items() if age > limit and name != "placement"}
+        old = {name: age for name, age in seen.ages.items() if age > limit and name not in _OF_OUR_WRITES}
         return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in sorted(old.items()))
 
     @property

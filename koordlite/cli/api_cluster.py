@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from koordlite import __version__, config
 from koordlite.clock import RealClock
 from koordlite.config import Settings
+from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.events import Events
@@ -51,6 +52,7 @@ def open_cluster(
         events=events if chosen.publish.events else None,
         node_metric=_node_metric(api, name, chosen.publish),
         published=config.published(chosen),
+        pod_resources=settings.kubelet != "off" and isinstance(files, RealFiles),
         stop=stop,
     )
     cluster.start(FIRST_ANSWERS_SECONDS)

@@ -12,7 +12,9 @@ from koordlite.kube.client.access import Api
 from koordlite.kube.client.background import BackgroundRequests
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.kube.kubelet import http, static_pods
+from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
+from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
 from koordlite.kube.publish.events import Event, Events, Regarding
@@ -55,9 +57,11 @@ class KubeCluster:
         events: Events | None = None,
         node_metric: NodeMetricReport | None = None,
         published: Sequence[str] = (),
+        pod_resources: bool = False,
         stop: threading.Event | None = None,
     ) -> None:
-        """`published`: the fields of the Node that this run writes and that Koordinator's manager may write too."""
+        """`published`: the fields of the Node that this run writes and that Koordinator's manager may write too.
+        `pod_resources`: this is the machine that kubelet runs on, so its socket may be asked."""
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
         self._node_metric = node_metric
@@ -75,11 +79,13 @@ class KubeCluster:
             topology=topology,
             with_pods=settings.pods == "kubelet",
             monotonic=clock.monotonic,
+            given=self._given_out() if pod_resources else None,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
         self._evictions = EvictionApi(api)
         self._writes, self._requests = BackgroundRequests("publish"), BackgroundRequests("evict")
         self._on_node = PodsOnNode()
+        self._pods_seen: tuple[objects.PodObject, ...] | None = None
         self._started = clock.monotonic()
 
     @property
@@ -123,13 +129,16 @@ class KubeCluster:
         views = [view for view in (node, listed, config, topology) if view]
         problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
         states = (*(view.state for view in views), *kubelet.states)
+        if listed is not None and pods is not self._pods_seen:
+            self._pods_seen = pods
+            self._kubelet.pods_changed()
         return ClusterView(
             node=node.objects.get(self._name) if pods is not None and config.listed else None,
             pods=pods or (),
             config=_settings(config),
             topology=topology.objects.get(self._name),
             kubelet=kubelet.kubelet,
-            ages=self._ages(states),
+            ages=self._ages(states, resources=kubelet.resources_age),
             problems=(
                 *problems,
                 *self._missing(node),
@@ -212,6 +221,12 @@ class KubeCluster:
     def _watching(self, source: Source[T]) -> Watching[T]:
         return Watching(self._api, Reflector(source, uniform=random.uniform), monotonic=self._clock.monotonic)
 
+    def _given_out(self) -> GivenOut:
+        named = self._settings.kubelet_pod_resources
+        socket = f"{self._settings.kubelet_folder.rstrip('/')}/{named}"
+        source = PodResources(socket) if named else None
+        return GivenOut(source, socket=socket, monotonic=self._clock.monotonic)
+
     def _kubelet_http(self) -> KubeletHttp | None:
         address = self._settings.kubelet_address or _internal_address(self._node.view().objects.get(self._name))
         return http.connect(
@@ -223,11 +238,13 @@ class KubeCluster:
             times=self.kubelet_times,
         )
 
-    def _ages(self, states: Sequence[WatchState]) -> Mapping[str, float]:
-        """By input; what was never confirmed is as old as this run."""
+    def _ages(self, states: Sequence[WatchState], *, resources: float) -> Mapping[str, float]:
+        """By input; what was never confirmed is as old as this run. What kubelet gave out is old only while it does
+        not say so."""
         running = self._clock.monotonic() - self._started
         named = {"kubelet pods": "pods"}
         found = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}
+        found |= {"pod resources": resources} if resources else {}
         asked = self._settings.kubelet != "off"
         return {name: age for name, age in found.items() if name != "topology" and (asked or name != "kubelet")}
 

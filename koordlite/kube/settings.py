@@ -45,6 +45,9 @@ class ClusterSettings:
     asked with the credentials for the API server."""
     kubelet_folder: str = "/var/lib/kubelet"
     """Kubelet's folder with cpu_manager_state."""
+    kubelet_pod_resources: str = "pod-resources/kubelet.sock"
+    """Socket below kubeletFolder that says which CPUs, memory and devices kubelet may give out, and has given. Empty:
+    it is not asked, its checkpoints have to do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from koordlite.changes import cgroup, oom_score, system_file
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
+from koordlite.formulas.topology import other_writer
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
-from koordlite.model.picture.published import Published
+from koordlite.model.picture.published import OtherWriter, Published
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
@@ -27,6 +28,7 @@ from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
+from koordlite.model.wire import objects
 from koordlite.observe import blocks, glance, memory_held, memory_places, numa, pressure, resctrl_groups, system, wants
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
@@ -112,6 +114,7 @@ class Observer:
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
+        self._topology_seen: tuple[objects.NRTObject | None, float | None] | None = None
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -265,8 +268,15 @@ class Observer:
             self._placement = text, None
         elif text != self._placement[0]:
             self._placement = text, now
+        if self._topology_seen is None:
+            self._topology_seen = view.topology, None
+        elif view.topology is not self._topology_seen[0]:
+            self._topology_seen = view.topology, now
+        written = self._topology_seen[1]
+        ages = {**view.ages, "usage": self._sampler.age}
+        ages |= {} if written is None else {"topology write": now - written}
         since = self._placement[1]
-        return {**view.ages, "usage": self._sampler.age, **({} if since is None else {"placement": now - since})}
+        return ages if since is None else {**ages, "placement": now - since}
 
 
 def _published(view: ClusterView, known: Known, last_sync: Mapping[Place, float]) -> Published:
@@ -279,8 +289,22 @@ def _published(view: ClusterView, known: Known, last_sync: Mapping[Place, float]
         zones=(topology.zones or ()) if topology else (),
         topology_policies=(topology.topology_policies or ()) if topology else (),
         topology_labels=(topology.metadata.labels or {}) if topology else {},
+        topology_attributes=_attributes(topology),
+        topology_version=topology.api_version if topology else "",
+        other_writer=_other_writer(topology),
         last_sync=dict(last_sync),
     )
+
+
+def _attributes(topology: objects.NRTObject | None) -> dict[str, str]:
+    found = (topology.attributes or ()) if topology else ()
+    return {each.get("name", ""): each.get("value", "") for each in found}
+
+
+def _other_writer(topology: objects.NRTObject | None) -> OtherWriter | None:
+    if not isinstance(topology, objects.WrittenNRTObject):
+        return None
+    return other_writer.last(topology.metadata.managed_fields or ())
 
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:

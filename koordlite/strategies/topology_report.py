@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import msgspec
 
@@ -16,8 +17,7 @@ from koordlite.changes import cgroup
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.topology_label import TopologyLabelChange
 from koordlite.changes.zones import ZonesChange
-from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.topology import topology_diff, zones
+from koordlite.formulas.topology import topology_diff
 from koordlite.model import cpuset, keys, nrt
 from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
@@ -28,10 +28,12 @@ from koordlite.model.picture.kubelet import PodCPUs, with_promise
 from koordlite.model.picture.published import Published
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
-from koordlite.model.quantity import Quantity
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.model.wire.objects import Zone, ZoneResource
+from koordlite.strategies.shared import zone_report
+
+AT_MOST_EVERY_SECONDS = 1.0
+"""Every consumer reads each version of the object."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,18 @@ class Config(StrategySettings):
     """An unchanged placement is published again after this time, so that readers can tell it from a dead agent's."""
     huge_pages: bool = True
     """Huge pages of a zone are a resource of their own, not part of its memory. Koordinator's gate HugePageReport."""
+    zones: Literal["kubelet", "koordinator"] = "kubelet"
+    """What a zone's amounts mean. kubelet: what kubelet may give out and what it has left, with devices, as the
+    scheduler plugin NodeResourceTopologyMatch and `koordlite scheduler-extender` read them. koordinator: what the
+    machine has, for clusters with Koordinator's scheduler, which subtracts reserved CPUs itself."""
+    pods_fingerprint: Literal["off", "all", "with-exclusive-resources"] = "with-exclusive-resources"
+    """Sign the pods that the zones count, so that a scheduler sees whether a report knows the same pods. all: every
+    pod. with-exclusive-resources: those that hold CPUs, memory or devices of a NUMA node."""
+    numa_placement: bool = False
+    """Publish which container is on which NUMA node as numaplacement v0, a format that may still change."""
+    other_writer: Literal["yield", "overwrite"] = "yield"
+    """When another program (koordlet, NFD, resource-topology-exporter) wrote the zones last: yield leaves zones,
+    policies, attributes, and annotations that it writes, to it. overwrite writes ours over them. Both are reported."""
 
 
 def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
@@ -56,40 +70,72 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 
 def _machine(seen: NodeSnapshot, config: Config) -> Decision:
-    report, published = _report(seen, config), seen.published
+    silent = seen.ages.get("pod resources", 0.0)
+    other = seen.published.other_writer
+    yields = other is not None and config.other_writer == "yield"
+    # A zone that could not be read is not published: what was published last stays.
+    report = _report(seen, config, with_zones=not yields and silent <= config.refresh_seconds)
     # Zones that are no NUMA nodes (sockets, racks) belong to others.
-    zones_of_nodes = tuple(zone for zone in published.zones if nrt.numa_node_of_zone(zone.name) is not None)
-    published = dataclasses.replace(published, zones=zones_of_nodes)
+    zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.numa_node_of_zone(zone.name) is not None)
+    published = dataclasses.replace(seen.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
-    changes = tuple(_changes(published, report)) if changed else ()
+    moment = seen.ages.get("topology write", AT_MOST_EVERY_SECONDS)
+    due = bool(changed) and moment >= AT_MOST_EVERY_SECONDS
+    changes = tuple(_changes(published, report)) if due else ()
     evidence: dict[str, int | float | str] = {
         "cpus": len(seen.topology.cpus),
-        "zones": len(report.zones),
+        "zones": len(seen.topology.nodes),
         "kubelet": seen.kubelet.cpu_manager_policy,
+        **({"source": seen.kubelet.resources.source} if seen.kubelet.resources else {}),
         **({"changed": changed} if changed else {}),
     }
-    return Decision("topology", "set" if changes else "hold", "MachineDescribed", evidence, changes)
+    verdict: Literal["set", "hold"] = "set" if changes else "hold"
+    if other:
+        evidence |= {"writer": other.manager, **({"wroteAt": other.time} if other.time else {})}
+        reason = "OtherTopologyWriter" if yields else "OtherTopologyWriterOverwritten"
+        return Decision("topology", verdict, reason, evidence, changes)
+    if report.zones is None:
+        return Decision("topology", verdict, "KubeletSilent", {**evidence, "seconds": round(silent)}, changes)
+    return Decision("topology", verdict, "MachineDescribed", evidence, changes)
 
 
-def _report(seen: NodeSnapshot, config: Config) -> topology_diff.Report:
+def _report(seen: NodeSnapshot, config: Config, *, with_zones: bool) -> topology_diff.Report:
     kubelet = seen.kubelet
     policy = nrt.CPUManagerPolicy(
         policy=kubelet.cpu_manager_policy,
         options=dict(kubelet.cpu_manager_options),
         reserved_cpus=kubelet.reserved_cpus,
     )
-    return topology_diff.Report(
-        annotations={
-            keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(seen.cpu_info),
-            keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(seen.topology),
-            keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
-            keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(seen, held) for held in kubelet.pod_cpus),
-            keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
-        },
+    annotations: dict[str, str | None] = {
+        keys.CPU_BASIC_INFO: nrt.encode_cpu_basic_info(seen.cpu_info),
+        keys.CPU_TOPOLOGY: nrt.encode_cpu_topology(seen.topology),
+        keys.CPU_MANAGER_POLICY: nrt.encode_cpu_manager_policy(policy),
+        keys.POD_CPU_ALLOCS: nrt.encode_pod_cpu_allocs(_alloc(seen, held) for held in kubelet.pod_cpus),
+        keys.SYSTEM_QOS: nrt.encode_system_qos(seen.system_qos),
+    }
+    other = seen.published.other_writer if config.other_writer == "yield" else None
+    report = topology_diff.Report(
+        annotations={key: text for key, text in annotations.items() if not other or key not in other.annotations},
         # An empty label asks for nothing, and is not copied.
         labels={keys.NUMA_RESERVATION: seen.node.labels.get(keys.NUMA_RESERVATION) or None},
+    )
+    return _with_zones(report, seen, config) if with_zones else report
+
+
+def _with_zones(report: topology_diff.Report, seen: NodeSnapshot, config: Config) -> topology_diff.Report:
+    kubelet, by_kubelet = seen.kubelet, config.zones == "kubelet"
+    if not by_kubelet:
+        seen = dataclasses.replace(seen, kubelet=dataclasses.replace(kubelet, resources=None))
+    numa_placement = config.numa_placement and by_kubelet
+    zones = tuple(zone_report.of(seen, huge_pages=config.huge_pages, numa_placement=numa_placement))
+    return dataclasses.replace(
+        report,
         policies=(nrt.topology_policy(kubelet.topology_manager_policy, kubelet.topology_manager_scope),),
-        zones=tuple(_zones(seen, config)),
+        zones=zones,
+        attributes=zone_report.attributes(seen, method=config.pods_fingerprint, numa_placement=numa_placement),
+        gone=zone_report.gone(seen, zones),
+        zone_attributes=zone_report.ZONE_ATTRIBUTES if by_kubelet else frozenset(),
+        tells_available=seen.kubelet.resources is not None,
     )
 
 
@@ -101,9 +147,14 @@ def _changes(published: Published, report: topology_diff.Report) -> Iterator[Cha
     for key, label in report.labels.items():
         if published.topology_labels.get(key) != label:
             yield TopologyLabelChange(key, label)
-    differ = topology_diff.zone_difference(published.zones, report.zones)
-    if differ or published.topology_policies != report.policies:
-        yield ZonesChange(tuple(report.zones), report.policies)
+    if report.zones is not None and topology_diff.zones_differ(published, report):
+        yield ZonesChange(
+            tuple(report.zones),
+            report.policies,
+            tuple(report.attributes.items()),
+            report.gone,
+            report.zone_attributes,
+        )
 
 
 def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
@@ -115,30 +166,6 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
         cpuset=held.cpus,
         managed_by_kubelet=True,
     )
-
-
-def _zones(seen: NodeSnapshot, config: Config) -> Iterator[Zone]:
-    """One zone for each NUMA node, in the order of their ids: what it has, what of it may be handed out, and as costs
-    its distance to the others (NodeResourceTopology's costs are SLIT distances)."""
-    nodes = seen.topology.nodes
-    capacities = [zones.capacity(node, huge_pages=config.huge_pages) for node in nodes]
-    splits = seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
-    kept = zones.allocatable(capacities, _kept_by_kubelet(seen) if splits else {})
-    for node, capacity, allocatable in zip(nodes, capacities, kept, strict=True):
-        yield Zone(
-            name=f"node-{node.id}",
-            type="Node",
-            resources=tuple(_resource(name, capacity[name], allocatable[name]) for name in sorted(capacity)),
-            costs=tuple({"name": f"node-{other}", "value": far} for other, far in node.distances) or None,
-        )
-
-
-def _kept_by_kubelet(seen: NodeSnapshot) -> dict[str, Quantity]:
-    return reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node))
-
-
-def _resource(name: str, capacity: Quantity, allocatable: Quantity) -> ZoneResource:
-    return ZoneResource(name=name, capacity=str(capacity), allocatable=str(allocatable), available=str(allocatable))
 
 
 def _placement(seen: Snapshot, config: Config) -> Decision:
@@ -252,7 +279,19 @@ def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
 
 SENTENCES = {
     "MachineDescribed": (
-        "{cpus} CPUs and {zones} NUMA zones are described[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
+        "{cpus} CPUs and {zones} NUMA zones are described[ from kubelet's {source}]"
+        "[; kubelet's CPU manager policy is {kubelet}][; {changed}]"
+    ),
+    "OtherTopologyWriter": (
+        "{writer} wrote the zones last[, at {wroteAt}]; they are left to it: stop it, or set "
+        "topologyReport.otherWriter to overwrite[; {changed}]"
+    ),
+    "OtherTopologyWriterOverwritten": (
+        "{writer} wrote the zones last[, at {wroteAt}]; they are written over: stop it, or both go on in turns"
+        "[; {changed}]"
+    ),
+    "KubeletSilent": (
+        "kubelet has not said for {seconds} s what it has given out; the zones stay as last published[; {changed}]"
     ),
     "PlacementObserved": (
         "checked {containers} containers with a promised placement, generation {generation}[; no space for {more} more]"

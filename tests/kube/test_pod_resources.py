@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite.kube.kubelet import checkpoints, pod_resources, protobuf
-from koordlite.kube.kubelet.pod_resources import Devices, Given, MemoryBlock, PodGiven, PodResources
+from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError
+from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock, PodGiven
 
 CAPTURES = os.environ.get("KUBELET_CAPTURES", "")
 needs_captures = pytest.mark.skipif(not CAPTURES, reason="KUBELET_CAPTURES does not name a folder of captures")
@@ -123,8 +124,11 @@ def test_a_method_kubelet_does_not_have_is_told_in_its_words(socket: str) -> Non
 
 
 def test_a_socket_nobody_listens_on_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="UNAVAILABLE"):
+    with pytest.raises(FileNotFoundError, match="none"):
         PodResources(str(tmp_path / "none.sock"), timeout_seconds=2.0).list()
+    (tmp_path / "no.sock").touch()
+    with pytest.raises(OSError, match="UNAVAILABLE"):
+        PodResources(str(tmp_path / "no.sock"), timeout_seconds=2.0).list()
 
 
 MEMORY_STATE = json.dumps(
@@ -141,7 +145,7 @@ def test_the_memory_manager_s_promises_are_read() -> None:
     state = checkpoints.parse_memory(MEMORY_STATE)
     assert state.policy == "Static"
     assert state.blocks == {("u", "main"): (MemoryBlock("memory", 7, (1,)),)}
-    assert state.allocatable == {1: 50}
+    assert state.allocatable == (MemoryBlock("memory", 50, (1,)),)
 
 
 def test_devices_are_read_by_numa_node_and_without_one() -> None:

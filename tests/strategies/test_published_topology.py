@@ -41,15 +41,16 @@ def reserve(seen: Snapshot) -> Decision:
 def after(seen: Snapshot, *decisions: Decision, **part: Any) -> Snapshot:
     """The picture once these decisions were published."""
     notes, zones, policies = dict(seen.published.topology), seen.published.zones, seen.published.topology_policies
-    labels = dict(seen.published.topology_labels)
+    labels, attributes = dict(seen.published.topology_labels), dict(seen.published.topology_attributes)
     for change in (c for d in decisions for c in d.changes):
         if isinstance(change, TopologyChange):
             notes[change.key] = change.value
         elif isinstance(change, ZonesChange):
             zones, policies = change.zones, change.policies
+            attributes = {name: value for name, value in change.attributes if value is not None}
         elif isinstance(change, TopologyLabelChange):
             labels = {**labels, change.key: change.value} if change.value is not None else {}
-    published = Published({}, notes, zones, policies, labels)
+    published = Published({}, notes, zones, policies, labels, attributes)
     return dataclasses.replace(seen, published=published, **part)
 
 

@@ -38,15 +38,23 @@ class Report:
 
     annotations: Mapping[str, str | None]
     labels: Mapping[str, str | None]
-    policies: tuple[str, ...]
-    zones: Sequence[Zone]
+    policies: tuple[str, ...] = ()
+    zones: Sequence[Zone] | None = None
+    """None: zones, policies and attributes stay as they are."""
+    attributes: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    """Resources that no zone has any more."""
+    zone_attributes: frozenset[str] = frozenset()
+    """Names of the attributes of zones that are ours."""
+    tells_available: bool = False
+    """Whether `available` of a resource says what is left. Koordinator's zones only repeat `allocatable` there."""
 
 
 def difference(published: Published, wanted: Report) -> str:
     """The first thing that differs, in words; empty when all is as wanted."""
     if not published.topology:
         return "metadata changed"
-    if published.topology_policies != wanted.policies:
+    if wanted.zones is not None and published.topology_policies != wanted.policies:
         return "TopologyPolicies changed"
     for key, text in wanted.annotations.items():
         if not same_text(published.topology.get(key), text):
@@ -54,7 +62,21 @@ def difference(published: Published, wanted: Report) -> str:
     for key, label in wanted.labels.items():
         if published.topology_labels.get(key) != label:
             return f"labels changed, key {key}"
-    found = zone_difference(published.zones, wanted.zones)
+    return _zones_difference(published, wanted)
+
+
+def zones_differ(published: Published, wanted: Report) -> bool:
+    """Whether zones, policies or attributes have to be written."""
+    return published.topology_policies != wanted.policies or bool(_zones_difference(published, wanted))
+
+
+def _zones_difference(published: Published, wanted: Report) -> str:
+    if wanted.zones is None:
+        return ""
+    for name, value in wanted.attributes.items():
+        if published.topology_attributes.get(name) != value:
+            return f"attributes changed, name {name}"
+    found = _zone_difference(published.zones, wanted.zones, wanted)
     return f"Zones changed, item: {found}" if found else ""
 
 
@@ -65,7 +87,7 @@ def same_text(published: str | None, wanted: str | None) -> bool:
     return published == wanted or _meaning(published) == _meaning(wanted)
 
 
-def zone_difference(published: Sequence[Zone], wanted: Sequence[Zone]) -> str:
+def _zone_difference(published: Sequence[Zone], wanted: Sequence[Zone], report: Report) -> str:
     """The first thing that differs between the zones; empty when nothing of ours does."""
     if len(published) != len(wanted):
         return "zones number"
@@ -75,16 +97,23 @@ def zone_difference(published: Sequence[Zone], wanted: Sequence[Zone]) -> str:
             return f"zone {index} name"
         if old.type != new.type:
             return f"zone {index} type"
-    return "" if all(_same_resources(old, new) for old, new in pairs) else "resources"
+        if any(_attribute(old, name) != _attribute(new, name) for name in report.zone_attributes):
+            return f"zone {index} attributes"
+    return "" if all(_same_resources(old, new, report) for old, new in pairs) else "resources"
 
 
-def _same_resources(published: Zone, wanted: Zone) -> bool:
-    old, new = _amounts(published), _amounts(wanted)
-    return all(old.get(name) == new.get(name) for name in (*RESOURCES, *new))
+def _same_resources(published: Zone, wanted: Zone, report: Report) -> bool:
+    columns = ("capacity", "allocatable", "available")[: 3 if report.tells_available else 2]
+    old, new = _amounts(published, columns), _amounts(wanted, columns)
+    return all(old.get(name) == new.get(name) for name in (*RESOURCES, *new)) and not report.gone & old.keys()
 
 
-def _amounts(zone: Zone) -> dict[str, tuple[Quantity | str, ...]]:
-    return {r.name: (_amount(r, "capacity"), _amount(r, "allocatable")) for r in zone.resources or ()}
+def _attribute(zone: Zone, name: str) -> str | None:
+    return next((each.get("value") for each in zone.attributes or () if each.get("name") == name), None)
+
+
+def _amounts(zone: Zone, columns: Sequence[str]) -> dict[str, tuple[Quantity | str, ...]]:
+    return {r.name: tuple(_amount(r, column) for column in columns) for r in zone.resources or ()}
 
 
 def _amount(resource: ZoneResource, which: str) -> Quantity | str:

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from koordlite.kube.kubelet.pod_resources import Devices, MemoryBlock
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.picture.pod_resources import Devices, MemoryBlock
 
 T = TypeVar("T")
 ByContainer = Mapping[tuple[str, str], tuple[T, ...]]
@@ -26,8 +26,8 @@ class MemoryManagerState:
 
     policy: str = ""
     blocks: ByContainer[MemoryBlock] = dataclasses.field(default_factory=dict)
-    allocatable: Mapping[int, int] = dataclasses.field(default_factory=dict)
-    """Bytes of memory it may promise, by NUMA node."""
+    allocatable: tuple[MemoryBlock, ...] = ()
+    """What it may promise: one block for each kind of memory and NUMA node that has it."""
 
 
 class _Block(msgspec.Struct, rename="camel"):
@@ -77,6 +77,10 @@ def parse_devices(raw: bytes) -> ByContainer[Devices]:
     return _parsed("kubelet_internal_checkpoint", raw, _devices) if raw.strip() else {}
 
 
+def of_no_interest(raw: bytes) -> None:
+    """For a checkpoint of which only matters that it changed: `allocated_pods_state`, with each pod admitted."""
+
+
 def _memory(raw: bytes) -> MemoryManagerState:
     text = msgspec.json.decode(raw, type=_MemoryText)
     blocks = {
@@ -85,7 +89,12 @@ def _memory(raw: bytes) -> MemoryManagerState:
         for container, held in containers.items()
     }
     machine = {int(node): (state.memory_map or {}) for node, state in (text.machine_state or {}).items()}
-    allocatable = {node: amounts["memory"].allocatable for node, amounts in machine.items() if "memory" in amounts}
+    allocatable = tuple(
+        MemoryBlock(kind, amounts.allocatable, (node,))
+        for node, amounts_of in sorted(machine.items())
+        for kind, amounts in sorted(amounts_of.items())
+        if amounts.allocatable
+    )
     return MemoryManagerState(text.policy_name, blocks, allocatable)
 
 

@@ -25,6 +25,7 @@ class KubeletConfig:
     cpu_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     topology_manager_policy: str = "none"
     topology_manager_scope: str = "container"
+    topology_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     reserved_system_cpus: CPUSet | None = None
     """CPUs given by list; their number then stands for all reserved CPU."""
     reserved_milli: int = 0
@@ -57,6 +58,7 @@ def parse_configz(raw: bytes) -> KubeletConfig:
         cpu_manager_options=text.cpu_manager_policy_options or {},
         topology_manager_policy=text.topology_manager_policy or "none",
         topology_manager_scope=text.topology_manager_scope or "container",
+        topology_manager_options=text.topology_manager_policy_options or {},
         reserved_system_cpus=cpus,
         reserved_milli=reserved_milli,
         cgroup_root=text.cgroup_root or "/",
@@ -121,6 +123,7 @@ def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -
         cpu_manager_options=config.cpu_manager_options,
         topology_manager_policy=config.topology_manager_policy,
         topology_manager_scope=config.topology_manager_scope,
+        topology_manager_options=config.topology_manager_options,
         reserved_cpus=reserved,
         pod_cpus=state.pod_cpus if static else (),
     )
@@ -135,6 +138,7 @@ class _ConfigText(msgspec.Struct, frozen=True, rename="camel"):
     cpu_manager_policy_options: dict[str, str] | None = None
     topology_manager_policy: str | None = None
     topology_manager_scope: str | None = None
+    topology_manager_policy_options: dict[str, str] | None = None
     reserved_system_cpus: str | None = msgspec.field(default=None, name="reservedSystemCPUs")
     system_reserved: dict[str, str] | None = None
     kube_reserved: dict[str, str] | None = None

@@ -7,53 +7,18 @@ are reported for exclusive CPUs only; NUMA node 0 arrives as an empty message.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
+import os
 from collections.abc import Iterator
 
 from koordlite.kube.kubelet import protobuf
 from koordlite.kube.kubelet.protobuf import Value
 from koordlite.model.cpuset import CPUSet
+from koordlite.model.picture.pod_resources import Devices, Given, MemoryBlock, PodGiven
 
 SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 TIMEOUT_SECONDS = 5.0
 _ANSWER_BYTES = 16 << 20
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Devices:
-    """Devices of one resource; `nodes` are the NUMA nodes they are attached to, empty where that is not known."""
-
-    resource: str
-    ids: tuple[str, ...]
-    nodes: tuple[int, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryBlock:
-    """Bytes of one kind (`memory`, `hugepages-2Mi`) from these NUMA nodes together."""
-
-    kind: str
-    size: int
-    nodes: tuple[int, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Given:
-    """What a container has, or what kubelet may give out."""
-
-    cpus: CPUSet = dataclasses.field(default_factory=lambda: CPUSet(()))
-    devices: tuple[Devices, ...] = ()
-    memory: tuple[MemoryBlock, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodGiven:
-    """What the containers of one pod have, by container name."""
-
-    namespace: str
-    name: str
-    containers: dict[str, Given]
 
 
 def parse_list(raw: bytes) -> tuple[PodGiven, ...]:
@@ -73,8 +38,11 @@ class PodResources:
         self._socket, self._timeout_seconds = socket, timeout_seconds
 
     def list(self) -> tuple[PodGiven, ...]:
-        """Pods with what their containers have. OSError when kubelet does not answer, ValueError when it makes no
-        sense."""
+        """Pods with what their containers have.
+
+        OSError when kubelet does not answer (ENOENT: no socket, ENOSYS: it does not know the call), ValueError when
+        the answer makes no sense.
+        """
         return parse_list(self._call("List"))
 
     def allocatable(self) -> Given:
@@ -82,6 +50,8 @@ class PodResources:
         return parse_allocatable(self._call("GetAllocatableResources"))
 
     def _call(self, method: str) -> bytes:
+        if not os.path.exists(self._socket):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._socket)
         import grpc  # type: ignore[import-untyped]
 
         options = (("grpc.max_receive_message_length", _ANSWER_BYTES), ("grpc.enable_http_proxy", 0))
@@ -91,9 +61,13 @@ class PodResources:
                 answer = ask(b"", timeout=self._timeout_seconds)
             except grpc.RpcError as error:
                 # A call that failed is its own error object; its words are kubelet's.
-                number = errno.ETIMEDOUT if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED else errno.ECONNREFUSED
-                raise OSError(number, f"{error.code().name}: {error.details()}", self._socket) from error
+                number = _ERRNO.get(error.code().name, errno.ECONNREFUSED)
+                raise OSError(number, f"{method}: {error.code().name}: {error.details()}", self._socket) from error
         return bytes(answer)
+
+
+_ERRNO = {"DEADLINE_EXCEEDED": errno.ETIMEDOUT, "UNIMPLEMENTED": errno.ENOSYS}
+"""gRPC status → errno; any other is a refusal."""
 
 
 def _pod(raw: bytes) -> PodGiven:

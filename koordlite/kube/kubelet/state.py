@@ -12,16 +12,17 @@ from http import HTTPStatus
 
 from koordlite.kube.client import backoff
 from koordlite.kube.client.access import ApiError, ApiUnreachable
-from koordlite.kube.kubelet import checkpoints
+from koordlite.kube.kubelet import checkpoints, given_out
 from koordlite.kube.kubelet import configz as kubelet
 from koordlite.kube.kubelet.checkpoints import MemoryManagerState
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
+from koordlite.kube.kubelet.given_out import GivenOut
 from koordlite.kube.kubelet.http import KubeletHttp
-from koordlite.kube.kubelet.pod_resources import Devices
 from koordlite.kube.watch.store import Store
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.nrt import Device
 from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.pod_resources import Devices, KubeletResources
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
@@ -35,7 +36,7 @@ ROUND_SECONDS = 1.0
 _JOIN_SECONDS = 2.0
 
 
-_State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]]
+_State = CPUManagerState | MemoryManagerState | Mapping[tuple[str, str], tuple[Devices, ...]] | None
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,6 +60,8 @@ class KubeletView:
     """None while they are not asked for, or were never answered."""
     states: tuple[WatchState, ...]
     problems: tuple[Problem, ...]
+    resources_age: float = 0.0
+    """Seconds since kubelet last said what it has given out, while it does not say so."""
 
 
 class KubeletState:
@@ -73,12 +76,15 @@ class KubeletState:
         topology: Topology,
         with_pods: bool,
         monotonic: Callable[[], float],
+        given: GivenOut | None = None,
     ) -> None:
-        """`connect` gives None as long as kubelet cannot be asked."""
+        """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket."""
         self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
         self._cpu_file = f"{folder.rstrip('/')}/cpu_manager_state"
         self._memory_file = f"{folder.rstrip('/')}/memory_manager_state"
         self._device_file = f"{folder.rstrip('/')}/device-plugins/kubelet_internal_checkpoint"
+        self._admitted_file = f"{folder.rstrip('/')}/allocated_pods_state"
+        self._given = given
         self._http: KubeletHttp | None = None
         self._config: KubeletConfig | None = None
         self._read: dict[str, tuple[bytes, _State]] = {}
@@ -107,6 +113,8 @@ class KubeletState:
     def round(self) -> None:
         """Ask for what is due. Only one thread may do so."""
         self._look_at_checkpoints()
+        if self._given:
+            self._given.round()
         if self._http is None:
             self._http = self._connect()
         if self._http is None:
@@ -123,11 +131,31 @@ class KubeletState:
             config = self._config or KubeletConfig(cpu_manager_policy=state.policy, topology_manager_policy="")
             seen, wrong = kubelet.combine(config, state, self._topology)
             seen = dataclasses.replace(seen, devices=self._devices, memory_nodes=self._memory_nodes)
-            problems = [*wrong, *(problem for each in self._problems.values() for problem in each)]
+            resources = self._resources(seen)
+            seen = dataclasses.replace(seen, resources=resources)
+            contradict = given_out.contradictions(resources, self._topology) if resources else ()
+            asked_wrong = self._given.problems if self._given else ()
+            problems = [*wrong, *asked_wrong, *contradict]
+            problems += [problem for each in self._problems.values() for problem in each]
             answered = "kubelet pods" in self._asked and self._asked["kubelet pods"].confirmed_at is not None
             pods = tuple(self._pods.objects.values()) if answered else None
             states = tuple(self._shown(what, asked) for what, asked in self._asked.items())
-            return KubeletView(seen, pods, states, (*problems, *self._pods.problems))
+            age = self._given.age if self._given else 0.0
+            return KubeletView(seen, pods, states, (*problems, *self._pods.problems), age)
+
+    def pods_changed(self) -> None:
+        """What kubelet has given out may have changed as well."""
+        if self._given:
+            self._given.poke()
+
+    def _resources(self, seen: Kubelet) -> KubeletResources | None:
+        """None where kubelet is not asked what it gives out."""
+        if self._given is None:
+            return None
+        cpus = self._cpus
+        own = given_out.from_checkpoints(seen, cpus, self._memory, self._device_entries, self._topology)
+        found = self._given.answer(own)
+        return given_out.without_shared(found, cpus.shared) if seen.cpu_manager_policy == kubelet.STATIC else found
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -139,6 +167,8 @@ class KubeletState:
         self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
         self._look(self._memory_file, checkpoints.parse_memory)
         self._look(self._device_file, checkpoints.parse_devices)
+        if self._given:
+            self._look(self._admitted_file, checkpoints.of_no_interest)
 
     def _look(self, path: str, parse: Callable[[bytes], _State]) -> None:
         """Read a checkpoint if it changed. Kubelet may be writing it at this moment: what was read before holds."""
@@ -156,6 +186,7 @@ class KubeletState:
                 return
             with self._lock:
                 self._read[path] = fresh
+            self.pods_changed()
         self._note(path, ())
 
     @property
@@ -165,18 +196,25 @@ class KubeletState:
         return held if isinstance(held, CPUManagerState) else CPUManagerState()
 
     @property
+    def _memory(self) -> MemoryManagerState:
+        held = self._read.get(self._memory_file, (b"", None))[1]
+        return held if isinstance(held, MemoryManagerState) else MemoryManagerState()
+
+    @property
     def _memory_nodes(self) -> Mapping[tuple[str, str], tuple[int, ...]]:
         """NUMA nodes promised to containers; those of huge pages are among them."""
-        held = self._read.get(self._memory_file, (b"", None))[1]
-        blocks = held.blocks if isinstance(held, MemoryManagerState) else {}
-        return {key: tuple(sorted({node for each in given for node in each.nodes})) for key, given in blocks.items()}
+        blocks = self._memory.blocks.items()
+        return {key: tuple(sorted({node for each in given for node in each.nodes})) for key, given in blocks}
+
+    @property
+    def _device_entries(self) -> checkpoints.ByContainer[Devices]:
+        held = self._read.get(self._device_file, (b"", None))[1]
+        return held if isinstance(held, Mapping) else {}
 
     @property
     def _devices(self) -> Mapping[tuple[str, str], tuple[Device, ...]]:
         """Devices by container, each with one NUMA node, as it is published."""
-        held = self._read.get(self._device_file, (b"", None))[1]
-        found = held.items() if isinstance(held, Mapping) else ()
-        return {key: tuple(_numbered(given)) for key, given in found}
+        return {key: tuple(_numbered(given)) for key, given in self._device_entries.items()}
 
     def _ask(self, what: str, asked: _Request, http: KubeletHttp) -> None:
         asked.requests += 1

@@ -31,8 +31,8 @@ def fresh(node: objects.NodeObject, changes: Iterable[TopologyPart], *, api_vers
 def patch(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[str, Any]:
     """A merge patch from `topology` to what the changes make of it; empty when that is the same.
 
-    Zones are a list, which a merge patch replaces as a whole: then the patch carries the resource version it was made
-    from, and the server answers a conflict if another client wrote meanwhile.
+    Zones and attributes are lists, which a merge patch replaces as a whole: then the patch carries the resource version
+    it was made from, and the server answers a conflict if another client wrote meanwhile.
     """
     wanted = after(topology, changes)
     body: dict[str, Any] = {}
@@ -40,12 +40,14 @@ def patch(topology: objects.NRTObject, changes: Iterable[TopologyPart]) -> dict[
         body["zones"] = msgspec.to_builtins(wanted.zones or ())
     if wanted.topology_policies != topology.topology_policies:
         body["topologyPolicies"] = list(wanted.topology_policies or ())
+    if (wanted.attributes or ()) != (topology.attributes or ()):
+        body["attributes"] = list(wanted.attributes or ())
     metadata: dict[str, Any] = {
         name: difference
         for name in ("annotations", "labels")
         if (difference := _difference(getattr(topology.metadata, name), getattr(wanted.metadata, name)))
     }
-    if "zones" in body:
+    if "zones" in body or "attributes" in body:
         metadata["resourceVersion"] = topology.metadata.resource_version
     return body | ({"metadata": metadata} if metadata else {})
 

@@ -34,7 +34,7 @@ def topology(node_name: str) -> Source[objects.NRTObject]:
     return Source(
         name="topology",
         kind="noderesourcetopology",
-        shape=objects.NRTObject,
+        shape=objects.WrittenNRTObject,
         paths=TOPOLOGY_PATHS,
         query=_named(node_name),
         optional=True,

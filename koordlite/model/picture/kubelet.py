@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import Device
+from koordlite.model.picture.pod_resources import KubeletResources
 from koordlite.model.pod.values import Pod
 
 
@@ -34,6 +35,9 @@ class Kubelet:
     """Devices kubelet gave to containers, by pod uid and container name."""
     memory_nodes: Mapping[tuple[str, str], tuple[int, ...]] = dataclasses.field(default_factory=dict)
     """NUMA nodes of which kubelet's static memory manager promised memory, by pod uid and container name."""
+    topology_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    resources: KubeletResources | None = None
+    """What it may give out and has given; None where only its policies are known."""
 
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:

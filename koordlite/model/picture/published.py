@@ -10,6 +10,18 @@ from koordlite.model.wire.objects import Zone, ZoneResource
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class OtherWriter:
+    """Another program that wrote the zones of the node's NodeResourceTopology after us."""
+
+    manager: str
+    """As the API server names it: `koordlet`, `nfd-topology-updater`, `resource-topology-exporter`."""
+    time: str
+    """When it last did, RFC 3339; empty where nobody knows."""
+    annotations: frozenset[str] = frozenset()
+    """Keys of annotations that it wrote as well."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Published:
     """What the cluster holds of ours."""
 
@@ -21,6 +33,10 @@ class Published:
     topology_policies: tuple[str, ...] = ()
     topology_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Labels of the NodeResourceTopology."""
+    topology_attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    topology_version: str = ""
+    """apiVersion under which the NodeResourceTopology is read; v1alpha1 has no attributes."""
+    other_writer: OtherWriter | None = None
     last_sync: Mapping[Place, float] = dataclasses.field(default_factory=dict)
     """When we last wrote amounts of the node and its zones in this run, by `Change.place`."""
 

@@ -314,10 +314,33 @@ class Zone(WireObject, frozen=True):
 class NRTObject(WireObject, frozen=True):
     """A topology.node.k8s.io NodeResourceTopology; cluster-scoped, named after its node."""
 
+    api_version: str = ""
     metadata: ObjectMeta = ObjectMeta()
     topology_policies: tuple[str, ...] | None = None
     zones: tuple[Zone, ...] | None = None
     attributes: tuple[dict[str, str], ...] | None = None
+
+
+class ManagedFields(WireObject, frozen=True):
+    """What one writer last wrote of an object, as the API server keeps it."""
+
+    manager: str = ""
+    operation: str = ""
+    time: str = ""
+    subresource: str = ""
+    fields: dict[str, Any] = msgspec.field(default_factory=dict, name="fieldsV1")
+
+
+class MetaWithWriters(ObjectMeta, frozen=True):
+    """metadata with who wrote what."""
+
+    managed_fields: tuple[ManagedFields, ...] | None = None
+
+
+class WrittenNRTObject(NRTObject, frozen=True):
+    """A NodeResourceTopology with who wrote what of it: more than those need who read those of a whole cluster."""
+
+    metadata: MetaWithWriters = MetaWithWriters()
 
 
 class PodDisruptionBudgetSpec(WireObject, frozen=True):

@@ -1,0 +1,31 @@
+"""Two producers of one NodeResourceTopology: koordlet, NFD's topology-updater and resource-topology-exporter write the
+same object. Who wrote the zones last is in the object's managedFields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koordlite.formulas.topology import topology_diff
+from koordlite.model.picture.published import OtherWriter
+from koordlite.model.wire.objects import ManagedFields
+
+OURS = "koordlite"
+"""The API server takes the name from the first word of the user agent."""
+_PEOPLE = "kubectl"
+"""Who edits by hand once is no producer."""
+
+
+def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:
+    """The program that wrote the zones last; None where it was this one, a person, or nobody."""
+    writers = [each for each in entries if "f:zones" in each.fields and not each.manager.startswith(_PEOPLE)]
+    newest = max(writers, key=lambda each: (each.time, each.manager.startswith(OURS)), default=None)
+    if newest is None or newest.manager.startswith(OURS):
+        return None
+    metadata = newest.fields.get("f:metadata")
+    notes = metadata.get("f:annotations") if isinstance(metadata, dict) else None
+    written = notes if isinstance(notes, dict) else {}
+    return OtherWriter(
+        manager=newest.manager,
+        time=newest.time,
+        annotations=frozenset(key for key in topology_diff.ANNOTATIONS if f"f:{key}" in written),
+    )

@@ -1,0 +1,157 @@
+"""What kubelet's pod-resources socket says it may give out and has given: asked when something changed, and at times.
+
+Where it does not answer, kubelet's checkpoints say the same less well: they keep a deleted pod for some seconds, and
+do not know devices that nobody uses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import random
+from collections.abc import Callable, Iterator, Mapping
+
+from koordlite.kube.client import backoff
+from koordlite.kube.kubelet.checkpoints import ByContainer, MemoryManagerState
+from koordlite.kube.kubelet.configz import STATIC, CPUManagerState
+from koordlite.kube.kubelet.pod_resources import PodResources
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.pod_resources import Devices, Given, KubeletResources, PodGiven
+from koordlite.model.topology import Topology
+
+PERIOD_SECONDS = 60.0
+"""What changes without a trace in a checkpoint is seen then, as by other reporters."""
+_AGAIN_SECONDS = 1.0
+"""Kubelet writes one checkpoint after the other while it admits a pod: after a change it is asked twice."""
+_LONGEST_PAUSE_SECONDS = 30.0
+
+
+class GivenOut:
+    """Asks one socket. `round` belongs to one thread; `poke`, `answer` and `age` may be called from any."""
+
+    def __init__(self, source: PodResources | None, *, socket: str, monotonic: Callable[[], float]) -> None:
+        """Without a `source` nothing is ever asked."""
+        self._source, self._socket, self._monotonic = source, socket, monotonic
+        self._pods: tuple[PodGiven, ...] | None = None
+        self._allocatable: Given | None = None
+        self._due, self._again = float("-inf"), float("inf")
+        self._failures = 0
+        self._answered_at: float | None = None
+        self.problems: tuple[Problem, ...] = ()
+        """Why the last request failed."""
+
+    def poke(self) -> None:
+        """Something has changed that the answer depends on: ask in the next round, and in the one after."""
+        now = self._monotonic()
+        self._due, self._again = min(self._due, now), now + _AGAIN_SECONDS
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last answer while requests fail; 0 otherwise, and where there never was one."""
+        failing = self._failures and self._answered_at is not None
+        return self._monotonic() - (self._answered_at or 0.0) if failing else 0.0
+
+    def round(self) -> bool:
+        """Ask if it is time to; True when the answer differs from the last one."""
+        now = self._monotonic()
+        if self._source is None or now < min(self._due, self._again):
+            return False
+        self._due, self._again = now + PERIOD_SECONDS, self._again if now < self._again else float("inf")
+        before = self._pods, self._allocatable
+        try:
+            pods = self._source.list()
+            self._allocatable, self.problems = self._ask_allocatable(self._source)
+        except (OSError, ValueError) as error:
+            self._failures += 1
+            self._due = now + backoff.pause(self._failures, random.uniform, last=_LONGEST_PAUSE_SECONDS)
+            self.problems = (_problem(self._socket, error, answered=self._answered_at is not None),)
+            return False
+        self._pods, self._failures, self._answered_at = pods, 0, now
+        return (self._pods, self._allocatable) != before
+
+    def _ask_allocatable(self, source: PodResources) -> tuple[Given | None, tuple[Problem, ...]]:
+        """None and the reason where kubelet does not know the question."""
+        try:
+            return source.allocatable(), ()
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            why = "this kubelet has no GetAllocatableResources: Kubernetes before 1.23, or its feature gate is off"
+            do = (
+                "what may be given out is taken from its checkpoints and configuration; upgrade kubelet for exact zones"
+            )
+            return None, (Problem("kubelet", self._socket, "", why, do),)
+
+    def answer(self, checkpoints: KubeletResources) -> KubeletResources:
+        """What kubelet said last, completed with what its `checkpoints` say where it has not answered."""
+        if self._pods is None:
+            return checkpoints
+        allocatable = checkpoints.allocatable if self._allocatable is None else self._allocatable
+        return KubeletResources("pod-resources", allocatable, self._pods)
+
+
+def from_checkpoints(
+    kubelet: Kubelet,
+    cpus: CPUManagerState,
+    memory: MemoryManagerState,
+    devices: ByContainer[Devices],
+    topology: Topology,
+) -> KubeletResources:
+    """What the checkpoints say, with pods by uid. Devices are known only while a container has them, so none can be
+    said to be allocatable."""
+    static = kubelet.cpu_manager_policy == STATIC
+    given_cpus = {(pod.uid, name): held for pod in cpus.pod_cpus for name, held in pod.containers.items()}
+    given_cpus = given_cpus if static else {}
+    keys = sorted({*given_cpus, *memory.blocks, *devices})
+    pods: dict[str, dict[str, Given]] = {}
+    for uid, name in keys:
+        key = uid, name
+        given = Given(given_cpus.get(key, EMPTY), tuple(devices.get(key, ())), tuple(memory.blocks.get(key, ())))
+        pods.setdefault(uid, {})[name] = given
+    free = topology.cpuset - kubelet.reserved_cpus if static else EMPTY
+    allocatable = Given(cpus=free, memory=memory.allocatable)
+    return KubeletResources(
+        "checkpoints", allocatable, tuple(PodGiven("", "", held, uid) for uid, held in pods.items())
+    )
+
+
+def without_shared(resources: KubeletResources, shared: CPUSet) -> KubeletResources:
+    """Old kubelets list the CPUs of the shared pool for containers that have none of their own."""
+    if not any(given.cpus & shared for pod in resources.pods for given in pod.containers.values()):
+        return resources
+    pods = tuple(dataclasses.replace(pod, containers=_less(pod.containers, shared)) for pod in resources.pods)
+    return dataclasses.replace(resources, pods=pods)
+
+
+def _less(containers: Mapping[str, Given], shared: CPUSet) -> dict[str, Given]:
+    return {name: dataclasses.replace(given, cpus=given.cpus - shared) for name, given in containers.items()}
+
+
+def contradictions(resources: KubeletResources, topology: Topology) -> Iterator[Problem]:
+    """What kubelet says of CPUs and NUMA nodes that this machine does not have. They are left out of the zones."""
+    said = [resources.allocatable, *(given for pod in resources.pods for given in pod.containers.values())]
+    cpus = CPUSet(cpu for given in said for cpu in given.cpus if cpu not in topology.cpuset)
+    known = {node.id for node in topology.nodes}
+    nodes = {node for given in said for node in given.nodes} - known
+    do = "see whether some went offline since kubelet started, and restart it; they are left out of the zones"
+    if cpus:
+        yield Problem("kubelet", "CPU ids", str(cpus), f"this machine has only the CPUs {topology.cpuset}", do)
+    if nodes:
+        listed, has = ", ".join(map(str, sorted(nodes))), ", ".join(map(str, sorted(known)))
+        yield Problem("kubelet", "NUMA nodes", listed, f"this machine has only the NUMA nodes {has}", do)
+
+
+def _problem(socket: str, error: OSError | ValueError, *, answered: bool) -> Problem:
+    holds = "what it said last stays" if answered else "until then its checkpoints say what is given out"
+    if not isinstance(error, OSError):
+        return Problem("kubelet", socket, "", str(error), f"check what listens there; {holds}")
+    match error.errno:
+        case errno.ENOENT:
+            do = "start kubelet, or mount its folder pod-resources, or set cluster.kubeletPodResources to ''"
+        case errno.ENOSYS:
+            do = "upgrade kubelet: pod-resources v1 came with Kubernetes 1.20; or set cluster.kubeletPodResources to ''"
+        case _:
+            do = "check whether kubelet runs and whether the agent may connect there"
+    return Problem("kubelet", socket, "", error.strerror or str(error), f"{do}; {holds}")

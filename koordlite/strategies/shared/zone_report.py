@@ -1,0 +1,143 @@
+"""What the zones and attributes of the node's NodeResourceTopology say, out of a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from koordlite.formulas.allocatable import reservation
+from koordlite.formulas.topology import given_zones, topology_diff, zones
+from koordlite.formulas.topology.given_zones import Amounts
+from koordlite.model import keys
+from koordlite.model.picture.pod_resources import Given, KubeletResources, PodGiven
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.model.topology import Topology
+from koordlite.model.wire.objects import Zone, ZoneResource
+from koordlite.numa.nrt import fingerprint, placement
+
+POLICY, SCOPE, MAX_NODES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
+_MAX_NODES_OPTION = "max-allowable-numa-nodes"
+OUR_ATTRIBUTES = (
+    *(POLICY, SCOPE, MAX_NODES, placement.METADATA_ATTRIBUTE),
+    *(fingerprint.ATTRIBUTE, fingerprint.METHOD_ATTRIBUTE),
+)
+ZONE_ATTRIBUTES = frozenset({placement.VECTOR_ATTRIBUTE})
+
+Container = tuple[PodGiven, str, Given]
+
+
+def running(seen: Snapshot, resources: KubeletResources) -> tuple[PodGiven, ...]:
+    """The pods of `resources` by namespace and name, without those that have ended: kubelet lists them for a while.
+
+    Kubelet's checkpoints name pods by uid and keep one that was deleted: there only those count that are known.
+    """
+    by_uid = {pod.uid: pod for pod in seen.pods}
+    ended = {(pod.namespace, pod.name) for pod in seen.pods if not pod.active}
+    ended -= {(pod.namespace, pod.name) for pod in seen.pods if pod.active}
+    found = []
+    for given in resources.pods:
+        if not given.uid:
+            found += [given] if (given.namespace, given.name) not in ended else []
+        elif (pod := by_uid.get(given.uid)) is not None and pod.active:
+            found.append(PodGiven(pod.namespace, pod.name, given.containers, given.uid))
+    return tuple(found)
+
+
+def of(seen: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterator[Zone]:
+    """One zone for each NUMA node, in the order of their ids: its resources, as costs its distance to the others
+    (NodeResourceTopology's costs are SLIT distances), and which containers are on it where that is wanted."""
+    nodes, resources = seen.topology.nodes, seen.kubelet.resources
+    capacities = [zones.capacity(node, huge_pages=huge_pages) for node in nodes]
+    splits = seen.node.labels.get(keys.NUMA_RESERVATION) == "true"
+    kept = zones.allocatable(capacities, _kept_by_kubelet(seen) if splits else {})
+    if resources is None:
+        amounts = [_unmanaged(has, may) for has, may in zip(capacities, kept, strict=True)]
+    else:
+        held = [given for pod in running(seen, resources) for given in pod.containers.values()]
+        amounts = given_zones.amounts(nodes, capacities, unmanaged=kept, allocatable=resources.allocatable, held=held)
+    vectors = _placement(seen).vectors if numa_placement else {}
+    for node, parts in zip(nodes, amounts, strict=True):
+        vector = vectors.get(node.id)
+        yield Zone(
+            name=f"node-{node.id}",
+            type="Node",
+            resources=tuple(_resource(name, parts[name]) for name in sorted(parts)),
+            costs=tuple({"name": f"node-{other}", "value": far} for other, far in node.distances) or None,
+            attributes=({"name": placement.VECTOR_ATTRIBUTE, "value": vector},) if vector else None,
+        )
+
+
+def gone(seen: Snapshot, report: Sequence[Zone]) -> frozenset[str]:
+    """Device resources that the published zones still have, and kubelet does not list any more.
+
+    Only kubelet's socket lists devices that nobody uses; and resources of Koordinator are not kubelet's devices.
+    """
+    resources = seen.kubelet.resources
+    if resources is None or resources.source != "pod-resources":
+        return frozenset()
+    have = {resource.name for zone in seen.published.zones for resource in zone.resources or ()}
+    now = {resource.name for zone in report for resource in zone.resources or ()}
+    kept = {*now, *topology_diff.RESOURCES, *keys.PROMISED_RESOURCES}
+    return frozenset(name for name in have - kept if "/" in name and "koordinator.sh/" not in name)
+
+
+def attributes(
+    seen: Snapshot, *, method: Literal["off", "all", "with-exclusive-resources"], numa_placement: bool
+) -> dict[str, str | None]:
+    """Attributes of the whole object by name; None: not to be there. v1alpha1 has none."""
+    kubelet = seen.kubelet
+    found: dict[str, str | None] = dict.fromkeys(OUR_ATTRIBUTES)
+    if seen.published.topology_version.endswith("/v1alpha1"):
+        return {}
+    if kubelet.topology_manager_policy:
+        found[POLICY], found[SCOPE] = kubelet.topology_manager_policy, kubelet.topology_manager_scope or "container"
+        found[MAX_NODES] = kubelet.topology_manager_options.get(_MAX_NODES_OPTION)
+    if kubelet.resources is None:
+        return found
+    if method != "off":
+        pods = running(seen, kubelet.resources)
+        exclusive = method == fingerprint.ONLY_EXCLUSIVE
+        signed = (p for p in pods if not exclusive or any(given.has_locality for given in p.containers.values()))
+        found[fingerprint.ATTRIBUTE] = fingerprint.sign((pod.namespace, pod.name) for pod in signed)
+        found[fingerprint.METHOD_ATTRIBUTE] = method
+    if numa_placement:
+        found[placement.METADATA_ATTRIBUTE] = str(_placement(seen).metadata)
+    return found
+
+
+def _placement(seen: Snapshot) -> placement.Encoded:
+    """Which pinned container is on which NUMA node; one on several has no place in this format."""
+    nodes: dict[placement.Container, int] = {}
+    pods = running(seen, seen.kubelet.resources) if seen.kubelet.resources else ()
+    for pod in pods:
+        for name, given in pod.containers.items():
+            at = _node_of(seen.topology, given)
+            if at is not None:
+                nodes[(pod.namespace, pod.name, name)] = at
+    return placement.encode(nodes, numa_nodes=max((node.id for node in seen.topology.nodes), default=0) + 1)
+
+
+def _node_of(topology: Topology, given: Given) -> int | None:
+    """The NUMA node of its CPUs, else of its memory, else of its devices; None for none, several, or unknown ones."""
+    at = topology.numa_of(given.cpus) or {node for block in given.memory for node in block.nodes}
+    at = at or {node for devices in given.devices for node in devices.nodes}
+    known = {node.id for node in topology.nodes}
+    return next(iter(at)) if len(at) == 1 and at <= known else None
+
+
+def _kept_by_kubelet(seen: NodeSnapshot) -> dict[str, Quantity]:
+    return reservation.from_kubelet(capacity=seen.node.capacity, allocatable=seen.notes.kubelet_allocatable(seen.node))
+
+
+def _unmanaged(capacity: zones.Resources, allocatable: zones.Resources) -> dict[str, Amounts]:
+    return {name: Amounts(whole, allocatable[name], allocatable[name]) for name, whole in capacity.items()}
+
+
+def _resource(name: str, amounts: Amounts) -> ZoneResource:
+    return ZoneResource(
+        name=name,
+        capacity=str(amounts.capacity),
+        allocatable=str(amounts.allocatable),
+        available=str(amounts.available),
+    )

@@ -1,0 +1,209 @@
+"""Zones from kubelet's answers, other writers of the object, and how often it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from koordlite.changes.zones import ZonesChange
+from koordlite.formulas.topology import other_writer
+from koordlite.kube.publish import topology_patch
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.picture.pod_resources import Devices, Given, KubeletResources, PodGiven
+from koordlite.model.picture.published import OtherWriter, Published
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire import objects
+from koordlite.model.wire.objects import ManagedFields
+from koordlite.numa.nrt import fingerprint, placement
+from koordlite.strategies import topology_report
+from koordlite.strategies.topology_report import Config
+
+NIC = Devices("x.io/nic", ("n0", "n1"), (1,))
+MAY = Given(CPUSet(range(1, 8)), (NIC,))
+
+
+def kubelet(*pods: PodGiven, may: Given = MAY, **more: Any) -> Kubelet:
+    said = KubeletResources("pod-resources", may, pods)
+    return Kubelet("static", {}, "single-numa-node", "pod", CPUSet([0]), resources=said, **more)
+
+
+def machine(seen: Snapshot, **config: Any) -> Decision:
+    return next(d for d in topology_report.decide(seen, Config(**config)) if d.subject == "topology")  # type: ignore[arg-type]
+
+
+def written(decision: Decision, onto: objects.NRTObject | None = None) -> objects.NRTObject:
+    topology = onto or objects.NRTObject()
+    for change in decision.changes:
+        topology = change.onto(topology)  # type: ignore[attr-defined]
+    return topology
+
+
+def after(seen: Snapshot, topology: objects.NRTObject, **ages: float) -> Snapshot:
+    published = Published(
+        {},
+        topology.metadata.annotations or {},
+        topology.zones or (),
+        topology.topology_policies or (),
+        topology.metadata.labels or {},
+        topology_attributes={each["name"]: each["value"] for each in topology.attributes or ()},
+    )
+    return dataclasses.replace(seen, published=published, ages={**seen.ages, **ages})
+
+
+def amounts(topology: objects.NRTObject, name: str) -> list[tuple[Any, Any, Any] | None]:
+    found = [{r.name: r for r in zone.resources or ()} for zone in topology.zones or ()]
+    return [(z[name].capacity, z[name].allocatable, z[name].available) if name in z else None for z in found]
+
+
+def attributes(topology: objects.NRTObject) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in topology.attributes or ()}
+
+
+PINNED = PodGiven("ns", "p", {"main": Given(CPUSet([2, 6]), (Devices("x.io/nic", ("n0",), (1,)),))})
+SHARED = PodGiven("ns", "q", {"main": Given()})
+
+
+def test_zones_say_what_kubelet_has_left(build: Any) -> None:
+    topology = written(machine(build.snapshot(kubelet=kubelet(PINNED, SHARED))))
+    assert amounts(topology, "cpu") == [("4", "3", "3"), ("4", "4", "2")]
+    assert amounts(topology, "x.io/nic") == [("0", "0", "0"), ("2", "2", "1")]
+    found = attributes(topology)
+    assert (found["topologyManagerPolicy"], found["topologyManagerScope"]) == ("single-numa-node", "pod")
+    assert found[fingerprint.ATTRIBUTE] == fingerprint.sign([("ns", "p")])
+    assert found[fingerprint.METHOD_ATTRIBUTE] == "with-exclusive-resources"
+    assert placement.METADATA_ATTRIBUTE not in found
+
+
+def test_every_pod_is_signed_when_asked(build: Any) -> None:
+    topology = written(machine(build.snapshot(kubelet=kubelet(PINNED, SHARED)), pods_fingerprint="all"))
+    assert attributes(topology)[fingerprint.ATTRIBUTE] == fingerprint.sign([("ns", "p"), ("ns", "q")])
+
+
+@pytest.mark.parametrize(("active", "left"), [(False, "4"), (True, "2")])
+def test_a_pod_that_has_ended_holds_nothing(build: Any, active: bool, left: str) -> None:
+    phase = "Running" if active else "Succeeded"
+    pod = build.pod("p", phase=phase)
+    topology = written(machine(build.snapshot(pods=(pod,), kubelet=kubelet(PINNED))))
+    assert amounts(topology, "cpu")[1] == ("4", "4", left)
+
+
+def test_a_checkpoint_of_a_pod_that_is_gone_counts_nothing(build: Any) -> None:
+    gone = dataclasses.replace(PINNED, uid="gone", name="")
+    said = dataclasses.replace(kubelet(gone).resources, source="checkpoints")
+    topology = written(machine(build.snapshot(kubelet=dataclasses.replace(kubelet(), resources=said))))
+    assert amounts(topology, "cpu")[1] == ("4", "4", "4")
+
+
+def test_a_device_that_kubelet_forgot_leaves_the_zones_and_what_others_put_there_stays(build: Any) -> None:
+    seen = build.snapshot(kubelet=kubelet())
+    before = written(machine(seen))
+    batch = objects.ZoneResource(name=keys.BATCH_CPU, capacity="5")
+    first, *rest = before.zones or ()
+    shared = structs.replace(first, resources=(*(first.resources or ()), batch))
+    before = structs.replace(before, zones=(shared, *rest))
+    stopped = dataclasses.replace(after(seen, before), kubelet=kubelet(may=Given(CPUSet(range(1, 8)))))
+    now = written(machine(stopped), before)
+    assert amounts(now, "x.io/nic") == [None, None]
+    assert amounts(now, keys.BATCH_CPU)[0] == ("5", "0", "0")
+
+
+def test_nothing_is_written_when_nothing_changed_and_at_most_once_a_second(build: Any) -> None:
+    seen = build.snapshot(kubelet=kubelet(PINNED))
+    done = after(seen, written(machine(seen)))
+    assert machine(done).changes == ()
+    later = dataclasses.replace(done, kubelet=kubelet())
+    moment = dataclasses.replace(later, ages={**later.ages, "topology write": 0.4})
+    assert machine(moment).verdict == "hold"
+    assert machine(moment).evidence["changed"] == "attributes changed, name nodeTopologyPodsFingerprint"
+    assert machine(dataclasses.replace(later, ages={**later.ages, "topology write": 1.0})).verdict == "set"
+
+
+def test_the_machine_s_amounts_for_koordinator_s_scheduler(build: Any) -> None:
+    topology = written(machine(build.snapshot(kubelet=kubelet(PINNED)), zones="koordinator"))
+    assert amounts(topology, "cpu") == [("4", "4", "4")] * 2
+    assert amounts(topology, "x.io/nic") == [None, None]
+
+
+def test_a_silent_kubelet_leaves_the_zones_as_they_were(build: Any) -> None:
+    seen = dataclasses.replace(build.snapshot(kubelet=kubelet(PINNED)), ages={"pod resources": 90.0})
+    decision = machine(seen)
+    assert (decision.reason, decision.evidence["seconds"]) == ("KubeletSilent", 90)
+    assert not [change for change in decision.changes if isinstance(change, ZonesChange)]
+
+
+def test_a_server_with_v1alpha1_gets_no_attributes(build: Any) -> None:
+    seen = build.snapshot(kubelet=kubelet(PINNED))
+    published = dataclasses.replace(seen.published, topology_version="topology.node.k8s.io/v1alpha1")
+    assert written(machine(dataclasses.replace(seen, published=published))).attributes is None
+
+
+def test_numa_placement_is_published_on_request_and_taken_back(build: Any) -> None:
+    other = PodGiven("ns", "r", {"main": Given(CPUSet([1]))})
+    seen = build.snapshot(kubelet=kubelet(PINNED, other))
+    topology = written(machine(seen, numa_placement=True))
+    vectors = {
+        number: each["value"]
+        for number, zone in enumerate(topology.zones or ())
+        for each in zone.attributes or ()
+        if each["name"] == placement.VECTOR_ATTRIBUTE
+    }
+    read = placement.parse_metadata(attributes(topology)[placement.METADATA_ATTRIBUTE])
+    names = [("ns", "p", "main"), ("ns", "r", "main")]
+    assert placement.decode(read, vectors, names) == {names[0]: 1, names[1]: 0}
+    back = written(machine(after(seen, topology)), topology)
+    assert placement.METADATA_ATTRIBUTE not in attributes(back)
+    assert not any(zone.attributes for zone in back.zones or ())
+
+
+def test_attributes_of_others_stay_in_a_patch(build: Any) -> None:
+    theirs = {"name": "cpu_core", "value": "0-3"}
+    held = objects.NRTObject(attributes=(theirs, {"name": "topologyManagerPolicy", "value": "none"}))
+    body = topology_patch.patch(held, machine(build.snapshot(kubelet=kubelet())).changes)  # type: ignore[arg-type]
+    assert theirs in body["attributes"]
+    assert {"name": "topologyManagerPolicy", "value": "single-numa-node"} in body["attributes"]
+    assert sum(each["name"] == "topologyManagerPolicy" for each in body["attributes"]) == 1
+
+
+def entry(manager: str, time: str, *notes: str, zones: bool = True) -> ManagedFields:
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{note}": {} for note in notes}}}
+    return ManagedFields(manager, "Update", time, "", {**fields, **({"f:zones": {}} if zones else {})})
+
+
+OURS = entry("koordlite", "2026-01-01T00:00:05Z")
+
+
+@pytest.mark.parametrize(
+    ("entries", "manager"),
+    [
+        ((), None),
+        ((OURS, entry("koordlet", "2026-01-01T00:00:04Z")), None),
+        ((OURS, entry("koordlet", "2026-01-01T00:00:06Z")), "koordlet"),
+        ((OURS, entry("koordlet", "2026-01-01T00:00:06Z", zones=False)), None),
+        ((OURS, entry("kubectl-edit", "2026-01-01T00:00:06Z")), None),
+        ((entry("nfd-topology-updater", ""),), "nfd-topology-updater"),
+    ],
+)
+def test_who_wrote_the_zones_last(entries: tuple[ManagedFields, ...], manager: str | None) -> None:
+    found = other_writer.last(entries)
+    assert (found.manager if found else None) == manager
+
+
+def test_zones_are_left_to_another_writer_unless_told_otherwise(build: Any) -> None:
+    koordlet = OtherWriter("koordlet", "2026-01-01T00:00:06Z", frozenset({keys.CPU_TOPOLOGY}))
+    seen = build.snapshot(kubelet=kubelet(PINNED))
+    seen = dataclasses.replace(seen, published=dataclasses.replace(seen.published, other_writer=koordlet))
+    left = machine(seen)
+    assert (left.reason, left.evidence["writer"]) == ("OtherTopologyWriter", "koordlet")
+    notes = written(left).metadata.annotations or {}
+    assert written(left).zones is None
+    assert keys.CPU_TOPOLOGY not in notes
+    assert keys.CPU_MANAGER_POLICY in notes
+    over = machine(seen, other_writer="overwrite")
+    assert over.reason == "OtherTopologyWriterOverwritten"
+    assert written(over).zones
