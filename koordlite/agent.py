@@ -55,6 +55,7 @@ class Agent:
             wanted=wants.of(asked),
             state=journal.folder if journal else None,
             node_metric=settings.publish.node_metric != "off",
+            crane=wants.crane(settings.strategies),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()

@@ -145,9 +145,10 @@ def settings_of(read: Any) -> Settings:
 
 
 def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = None) -> Settings:
-    """The same settings with `mode` for the named strategies, or for all."""
+    """The same settings with `mode` for the named strategies, or for all but those that are off unless they are
+    named."""
     chosen = {
-        name: dataclasses.replace(section, mode=mode) if names is None or name in names else section
+        name: dataclasses.replace(section, mode=mode) if _is_meant(name, section, names) else section
         for name, section in settings.strategies.items()
     }
     return dataclasses.replace(settings, strategies=chosen)
@@ -172,6 +173,13 @@ def published(settings: Settings) -> tuple[str, ...]:
     return tuple(name for rule in enforced for name in rule.publishes)
 
 
+def _is_meant(name: str, section: StrategySettings, names: frozenset[str] | None) -> bool:
+    """Whether a mode for these strategies, or for all, is one for this strategy."""
+    if names is not None:
+        return name in names
+    return section.mode != "off" or type(section)().mode != "off"
+
+
 @dataclasses.dataclass(frozen=True)
 class _File:
     """Shape of the file: `strategies` gets one field for each strategy found."""
@@ -188,7 +196,8 @@ def shape() -> type[Any]:
     """What koordlite.yaml holds, for readers of files that have it as a section."""
     found = strategies.discover()
     fields = [
-        (s.module, s.config, dataclasses.field(default=s.config(), metadata={"formerly": s.formerly})) for s in found
+        (s.module, s.config, dataclasses.field(default=s.config(), metadata={"name": s.name, "formerly": s.formerly}))
+        for s in found
     ]
     sections = dataclasses.make_dataclass("Strategies", fields, frozen=True)
     return dataclasses.make_dataclass("File", [("strategies", sections, sections())], bases=(_File,), frozen=True)

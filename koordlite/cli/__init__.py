@@ -112,9 +112,14 @@ def _machine(command: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", help="koordlite.yaml (default: what KOORDLITE_CONFIG names)")
 
 
+_MODE = "mode of all strategies that are not off by default"
+
+
 def _run(command: argparse.ArgumentParser) -> None:
     _machine(command)
-    command.add_argument("--mode", choices=("off", "observe", "enforce"), help="mode of all strategies")
+    command.add_argument(
+        "--mode", choices=("off", "observe", "enforce"), help="mode of all strategies but those off by default"
+    )
     command.add_argument(
         "--strategy", metavar="NAME=MODE", action="append", default=[], help="mode of one strategy; may be repeated"
     )
@@ -219,7 +224,9 @@ def _replay(command: argparse.ArgumentParser) -> None:
     other.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="for example cpuSuppressThresholdPercent=70"
     )
-    other.add_argument("--mode", choices=("off", "observe", "enforce"), help="mode of all strategies")
+    other.add_argument(
+        "--mode", choices=("off", "observe", "enforce"), help="mode of all strategies but those off by default"
+    )
     other.add_argument("--strategy", metavar="NAME=MODE", action="append", default=[], help="mode of one strategy")
 
 

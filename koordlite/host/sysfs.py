@@ -46,6 +46,11 @@ def possible(files: Files) -> CPUSet:
     return CPUSet.parse(listed) if listed else CPUSet(_online(files))
 
 
+def memory_nodes(files: Files) -> CPUSet:
+    """The NUMA nodes that have memory; node 0 where /sys does not say."""
+    return CPUSet.parse(_text(files, f"{_NODES}/has_memory") or "0")
+
+
 def online(files: Files) -> CPUSet:
     """The CPUs that are online now."""
     return CPUSet(_online(files))

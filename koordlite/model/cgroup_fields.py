@@ -9,6 +9,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1, 10_000
 
 CgroupField = Literal[
     "cpuset.cpus",
+    "cpuset.mems",
     "cpu.quota",
     "cpu.shares",
     "cpu.burst",
@@ -28,8 +29,9 @@ CgroupField = Literal[
     "memory.pagecache_limit.size",
     "memory.pagecache_limit.sync",
 ]
-"""Logical cgroup values, the same for v1 and v2: a CPUSet; µs of CPU per period (-1 unlimited); shares as v1 counts
-them; µs of burst; bytes (-1 unlimited); the numbers of kernel extensions as the kernel takes them."""
+"""Logical cgroup values, the same for v1 and v2: a CPUSet; NUMA nodes as a bit mask (0: those of the group above); µs
+of CPU per period (-1 unlimited); shares as v1 counts them; µs of burst; bytes (-1 unlimited); the numbers of kernel
+extensions as the kernel takes them."""
 
 
 def weight_of_shares(shares: int) -> int:

@@ -14,6 +14,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.blocks import Blocks
+from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
@@ -102,6 +103,8 @@ class Snapshot:
     while they are in here."""
     system: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Kernel settings by name (`vm.min_free_kbytes`) a strategy asked to see; missing where the kernel has none."""
+    crane: CraneState = dataclasses.field(default_factory=CraneState)
+    """CPUs promised by Crane's annotations."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
     blocks: Blocks = dataclasses.field(default_factory=Blocks)

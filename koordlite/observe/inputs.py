@@ -13,6 +13,7 @@ from koordlite.model import node as nodes
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture import node_notes
+from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod
@@ -22,6 +23,7 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import bind_policy
+from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
 
@@ -39,14 +41,16 @@ class Known:
     reserved: nodes.ResolvedReservation
     system_qos: nodes.SystemQoS
     kubelet: Kubelet
+    crane: CraneState
     problems: tuple[Problem, ...]
 
 
 class Inputs:
     """Turns views into values. What did not change is not parsed again (`koordlite.unchanged`)."""
 
-    def __init__(self, earlier: SLO | None = None) -> None:
+    def __init__(self, earlier: SLO | None = None, crane: CranePromises | None = None) -> None:
         """`earlier` are settings of an earlier run, whose good documents count until there are newer ones."""
+        self._crane = crane or CranePromises(None, None, lambda topology: topology.cpuset)
         self._unchanged = Unchanged()
         self._slo = earlier
         self._reservation: nodes.Reservation | None = None
@@ -55,7 +59,10 @@ class Inputs:
         self._assigned: Mapping[str, CPUSet] = {}
 
     def read(self, view: ClusterView, topology: Topology, *, taken_at: str = "") -> Known:
-        """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339."""
+        """The values behind `view` on this machine; `taken_at` is the present time, RFC 3339.
+
+        InputError when an earlier run promised CPUs to pods and what it kept of that cannot be read.
+        """
         problems = list(view.problems)
         this_node = self._read_node(view.node)
         machine = self._unchanged.of("machine", (topology,), lambda: CPUSet(cpu.id for cpu in topology.cpus) or None)
@@ -63,17 +70,20 @@ class Inputs:
         labels = this_node.labels if this_node else {}
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
         pods = self._with_assignments(view, pods, binds_every_pod=bool(binds))
+        held = self._unchanged.same("held by Crane", self._crane.held(pods))
+        pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}
         config = self._read_slo(view, this_node, taken_at)
         self._read_annotations(notes, f"node/{this_node.name}" if this_node else "node", problems)
-        reserved = self._reserve(kubelet, pods, topology)
+        reserved = self._reserve(kubelet, pods, topology, held)
         if reserved.fallback:
             problems.append(_fallback(this_node, reserved))
         elif topology.cpus and len(reserved.cpus) == len(topology.cpus):
             problems.append(_nothing_left(this_node, len(topology.cpus)))
         problems += [*(this_node.problems if this_node else ()), *config.problems]
-        problems += [problem for p in pods for problem in p.problems]
+        crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus)
+        problems += [*self._crane.problems, *(problem for p in pods for problem in p.problems)]
         problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])
         return Known(
             node=this_node,
@@ -83,6 +93,7 @@ class Inputs:
             reserved=reserved,
             system_qos=self._system_qos,
             kubelet=kubelet,
+            crane=crane,
             problems=tuple(problems),
         )
 
@@ -105,9 +116,29 @@ class Inputs:
         self._system_qos = _last_good(lambda: nodes.parse_system_qos(system_text, owner), self._system_qos, problems)
         self._notes = node_notes.parse(notes, owner, last=self._notes, problems=problems)
 
-    def _reserve(self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology) -> nodes.ResolvedReservation:
+    def _look_at_crane(
+        self, view: ClusterView, pods: tuple[Pod, ...], kubelet: Kubelet, topology: Topology, reserved: CPUSet
+    ) -> CraneState:
+        """What others have alone is not promised: CPUs of Koordinator's pods, of kubelet's, and of SYSTEM pods."""
+        pinned = [cpus for _, cpus in pools.pinned(pods)]
+        system = self._system_qos.exclusive_cpus
+        return self._crane.look(
+            pods,
+            lambda: {pod.metadata.uid: pod.metadata.creation_timestamp or "" for pod in view.pods},
+            Around(
+                complete=view.node is not None,
+                kubelet=kubelet,
+                topology=topology,
+                reserved=cpuset.union([reserved, kubelet.listed_reserved_cpus, system]),
+                taken=cpuset.union([*pinned, *(each.cpus for each in kubelet.pod_cpus), system]),
+            ),
+        )
+
+    def _reserve(
+        self, kubelet: Kubelet, pods: tuple[Pod, ...], topology: Topology, promised: CPUSet
+    ) -> nodes.ResolvedReservation:
         """CPUs of pods, and those of SYSTEM pods alone, are avoided by a reservation that names none."""
-        pinned = [held for _, held in pools.pinned(pods)]
+        pinned = [promised, *(held for _, held in pools.pinned(pods))]
         system = self._system_qos.exclusive_cpus
         same = self._unchanged.same
         taken = same("taken", cpuset.union([*pinned, *(held.cpus for held in kubelet.pod_cpus), system]))
@@ -140,6 +171,17 @@ class Inputs:
             ),
         )
         return self._slo
+
+
+def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:
+    """The pods, those with assigned CPUs without the ones that other pods have by Crane's annotations since before."""
+    if not any(pod.resource_status.cpuset & held for pod in pods):
+        return pods
+    less = ((pod, assignments.without(pod.resource_status, held)) for pod in pods)
+    return tuple(
+        pod if status is pod.resource_status else dataclasses.replace(pod, resource_status=status)
+        for pod, status in less
+    )
 
 
 def _refused(pod: Pod) -> bool:

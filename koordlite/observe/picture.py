@@ -16,6 +16,7 @@ from koordlite.formulas.topology import other_writer
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
@@ -29,7 +30,18 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
-from koordlite.observe import blocks, glance, memory_held, memory_places, numa, pressure, resctrl_groups, system, wants
+from koordlite.observe import (
+    blocks,
+    crane_promises,
+    glance,
+    memory_held,
+    memory_places,
+    numa,
+    pressure,
+    resctrl_groups,
+    system,
+    wants,
+)
 from koordlite.observe.good_settings import GoodSettings
 from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.node_windows import NodeWindows
@@ -96,16 +108,19 @@ class Observer:
         wanted: wants.Asked = wants.nothing,
         state: pathlib.Path | None = None,
         node_metric: bool = False,
+        crane: crane_promises.Wanted | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
-        the folder that keeps good settings for the next run. `node_metric`: whether one is reported, which needs use
-        over longer times."""
+        the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
+        needs use over longer times. `crane` says how `craneCPUManager` is configured, None that it is off."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
-        self._inputs, self._places, self._unchanged = Inputs(self._good.earlier), Places(host.cgroups), Unchanged()
+        promised = crane_promises.CranePromises(crane, state, self._usable)
+        self._inputs, self._unchanged = Inputs(self._good.earlier, promised), Unchanged()
+        self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
@@ -147,6 +162,7 @@ class Observer:
             reserved=known.reserved,
             system_qos=same("system QoS", known.system_qos),
             kubelet=same("kubelet", known.kubelet),
+            crane=same("crane", known.crane),
             layout=self._cgroups.layout,
             pods=known.pods,
             places=pods,
@@ -237,6 +253,14 @@ class Observer:
             Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
         )
 
+    def _usable(self, topology: Topology) -> CPUSet:
+        """The online CPUs that kubelet's top group has; all where that group does not say."""
+        try:
+            allowed = self._cgroups.state(self._cgroups.layout.kubepods).effective
+        except (OSError, ValueError):
+            allowed = None
+        return topology.cpuset & allowed if allowed else topology.cpuset
+
     def _look_at_topology(self) -> Topology:
         online = self._unchanged.same("online", self._files.read(ONLINE))
         return self._unchanged.of("topology", (online,), self._topology)
@@ -309,7 +333,7 @@ def _other_writer(topology: objects.NRTObject | None) -> OtherWriter | None:
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Where the pods live to which CPUs or NUMA nodes were promised."""
-    promised = with_promise(known.pods, known.kubelet)
+    promised = with_promise(known.pods, known.kubelet) | known.crane.promises.keys()
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 
 

@@ -12,7 +12,8 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
-from koordlite.strategies import Strategy
+from koordlite.observe.crane_promises import Wanted
+from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager
 from koordlite.unchanged import Unchanged
 
 Pods = tuple[Pod, ...]
@@ -60,6 +61,21 @@ def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, Strat
     """How often resctrl's counters are looked at: as often as any of these strategies wants; 0 is never."""
     asked = (strategy.monitor_seconds(settings[strategy.name]) for strategy in strategies)
     return min((seconds for seconds in asked if seconds > 0), default=0.0)
+
+
+def crane(settings: Mapping[str, StrategySettings]) -> Wanted | None:
+    """How Crane's promises are kept with these settings; None when their strategy is off."""
+    config = settings.get(crane_cpu_manager.NAME)
+    if not isinstance(config, crane_cpu_manager.Config) or config.mode == "off":
+        return None
+    return Wanted(
+        enforced=config.mode == "enforce",
+        default_policy=config.default_cpu_policy,
+        placed_by_others=frozenset(name for name in _PLACING if name in settings and settings[name].mode == "enforce"),
+    )
+
+
+_PLACING = (cpuset_pools.NAME, cpu_suppress.NAME)
 
 
 def nothing(_slo: SLO, _pods: Pods) -> Wants:

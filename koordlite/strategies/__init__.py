@@ -65,7 +65,8 @@ def _nobody(_slo: SLO, _pods: Sequence[Pod]) -> tuple[()]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Strategy:
-    """A rule found in this folder. Its name in camelCase is its configuration section, metric label and CLI word."""
+    """A rule found in this folder. Its name in camelCase (or `NAME` of the module) is its configuration section, metric
+    label and CLI word."""
 
     name: str
     module: str
@@ -219,7 +220,7 @@ def in_turn(
 def _load(name: str) -> Strategy:
     module = importlib.import_module(f"{__name__}.{name}")
     return Strategy(
-        name=camel(name),
+        name=getattr(module, "NAME", camel(name)),
         module=name,
         config=module.Config,
         decide=module.decide,

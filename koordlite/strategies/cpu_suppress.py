@@ -220,8 +220,18 @@ def _inherits(seen: Snapshot, group: str, wanted: Mapping[str, CPUSet]) -> bool:
 
 
 def _promises(seen: Snapshot, config: Config) -> dict[str, CPUSet]:
-    """What the scheduler promised to best-effort containers, by group; nothing unless promises are followed."""
+    """What the scheduler promised to best-effort containers, by group, unless promises are not followed; and what is
+    left of the machine to those that ask to be kept off reserved CPUs."""
+    crane = seen.crane
+    unreserved = seen.topology.cpuset - crane.reserved
+    excluding = crane.excluding if crane.enforced else frozenset()
     groups = {
+        group: unreserved
+        for uid in excluding & seen.places.keys()
+        for group in seen.places[uid].containers.values()
+        if group.startswith(f"{seen.layout.besteffort}/") and group in seen.cgroups
+    }
+    groups |= {
         group: pools.promised(pod.resource_status, seen.topology.cpus)
         for pod in seen.pods
         if config.follow_promises and pod.uid in seen.places
@@ -331,13 +341,14 @@ def _quota_release(seen: Snapshot, reason: str) -> Iterator[Decision]:
 
 
 def _forbidden(seen: Snapshot) -> CPUSet:
-    """Reserved CPUs, CPUs of SYSTEM pods alone, CPUs of LSE pods, CPUs kubelet gave to a pod exclusively."""
+    """Reserved CPUs, CPUs of SYSTEM pods alone, of LSE pods, and those a pod has alone from kubelet or by Crane's
+    annotations."""
     return cpuset.union([_owned(seen), seen.system_qos.exclusive_cpus, seen.reserved.cpus])
 
 
 def _owned(seen: Snapshot) -> CPUSet:
     lse = [pod.resource_status.cpuset for pod in seen.pods if pod.raw_qos is QoSClass.LSE]
-    return cpuset.union([*lse, *(held.cpus for held in seen.kubelet.pod_cpus)])
+    return cpuset.union([*lse, seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)])
 
 
 def _allowed(seen: Snapshot) -> CPUSet:

@@ -46,7 +46,9 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     yield _publish(seen, ls_pools, be_pools)
     for pod in seen.pods:
         place = seen.places.get(pod.uid)
-        if pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+        if pod.active and place and seen.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
+            yield _of_crane(seen, config, pod, place)
+        elif pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _pod(seen, config, pod, place, ls_pools)
         elif pod.active and pod.resource_status.why:
             evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
@@ -58,7 +60,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
 def _pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
     return pools.shared_pools(
         cpus=seen.topology.cpus,
-        exclusive=cpuset.union(held.cpus for held in seen.kubelet.pod_cpus),
+        exclusive=cpuset.union([seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)]),
         pinned=pools.pinned(seen.pods),
         reserved=seen.reserved.cpus,
         system_exclusive=seen.system_qos.exclusive_cpus,
@@ -110,9 +112,17 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: p
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
+def _of_crane(seen: Snapshot, config: Config, pod: Pod, place: PodGroups) -> Decision:
+    """`craneCPUManager` writes the sets of this pod; a quota that was lifted comes back."""
+    quotas = tuple(_quotas(seen, config, pod, place, ResourceStatus()))
+    evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
+    return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "PlacedByCrane", evidence, quotas)
+
+
 def _kept(seen: Snapshot, pod: Pod) -> CPUSet:
-    """CPUs that no annotation can give the pod: those of the system, and those kubelet has given to other pods."""
-    return seen.reserved.cpus | seen.system_qos.exclusive_cpus | _of_others(seen, pod)
+    """CPUs that no annotation of Koordinator can give the pod: those of the system, and those that other pods have from
+    kubelet or by Crane's annotations."""
+    return seen.reserved.cpus | seen.system_qos.exclusive_cpus | seen.crane.owned | _of_others(seen, pod)
 
 
 def _disputed(status: ResourceStatus) -> dict[str, str]:
@@ -226,6 +236,7 @@ SENTENCES = {
     "NoHostGroup": "there is no cgroup {group} with CPUs to set",
     "HostLeftPool": "no LS host application runs there any more; its set goes back to {cpuset}",
     "PinnedCPUsNotOnline": "CPUs {promised} were promised, but none of them is online",
+    "PlacedByCrane": f"this {{qos}} pod has its CPUs by Crane's annotations{_DISPUTED}",
     "KubeletStaticPolicy": f"kubelet's static CPU policy places this {{qos}} pod{_DISPUTED}",
     "EmptyPool": f"no CPU is left for class {{qos}}[: {{reserved}} are reserved]; its set stays{_DISPUTED}",
 }

@@ -23,6 +23,7 @@ from koordlite.model.change import Change
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError
+from koordlite.model.picture.crane import CranePromise
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import PodCPUs, with_promise
 from koordlite.model.picture.published import Published
@@ -202,7 +203,7 @@ def _last(seen: Snapshot) -> nrt.Placement | None:
 
 def _containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
     """Those with a promise, and those without one that were put on CPUs nobody may use."""
-    promised = with_promise(seen.pods, seen.kubelet)
+    promised = with_promise(seen.pods, seen.kubelet) | seen.crane.promises.keys()
     misplaced = _misplaced(seen)
     for pod in seen.pods:
         if not pod.active or pod.uid not in seen.places:
@@ -229,10 +230,11 @@ def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
 
 
 def _forbidden(seen: Snapshot) -> CPUSet:
-    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those kubelet gave away."""
+    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those given away by kubelet or
+    by Crane's annotations."""
     owned = [pod.resource_status.cpuset for pod in seen.pods if pod.active and pod.raw_qos is QoSClass.LSE]
     given = [held.cpus for held in seen.kubelet.pod_cpus]
-    return cpuset.union([seen.reserved.cpus, *owned, *given])
+    return cpuset.union([seen.reserved.cpus, seen.crane.owned, *owned, *given])
 
 
 def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
@@ -241,7 +243,7 @@ def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.Conta
     by_kubelet = held is not None or key in seen.kubelet.memory_nodes
     promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
     memory = seen.memory_places.get(group, _UNKNOWN)
-    return nrt.ContainerPlacement(
+    found = nrt.ContainerPlacement(
         namespace=pod.namespace,
         pod=pod.name,
         uid=pod.uid,
@@ -258,6 +260,27 @@ def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.Conta
         memory_by_numa=dict(memory.used),
         devices=seen.kubelet.devices.get(key, ()),
         fix_failed=_fix_failed(seen, group, stands, promised),
+    )
+    promise = seen.crane.promises.get(pod.uid)
+    return _by_crane(seen, found, promise, group) if promise and found.source == "none" else found
+
+
+def _by_crane(
+    seen: Snapshot, found: nrt.ContainerPlacement, promise: CranePromise, group: str
+) -> nrt.ContainerPlacement:
+    """With what Crane's annotations promise; a container of the pod that is given no CPUs has no promise."""
+    cpus = promise.containers.get(found.container)
+    if cpus is None:
+        return found
+    return msgspec.structs.replace(
+        found,
+        source="crane",
+        exclusive=promise.policy == "exclusive",
+        single_numa=len(promise.nodes) == 1,
+        scope="pod",
+        promised_cpus=cpus,
+        promised_nodes=promise.nodes,
+        fix_failed=_fix_failed(seen, group, found.cpuset, cpus),
     )
 
 

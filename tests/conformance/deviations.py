@@ -8,6 +8,7 @@ from koordlite.model.errors import KoordliteError
 from tests.conformance import (
     apiserver_deviations,
     batch_deviations,
+    crane_deviations,
     descheduler_deviations,
     eviction_deviations,
     koordinator_deviations,
@@ -28,6 +29,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     *apiserver_deviations.DEVIATIONS,
     *profile_deviations.DEVIATIONS,
     *koordinator_deviations.DEVIATIONS,
+    *crane_deviations.DEVIATIONS,
 )
 """The first that explains a case is told."""
 

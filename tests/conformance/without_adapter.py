@@ -12,7 +12,6 @@ REASONS: dict[str, str] = {
             *("ValidateReservation", "isReservationNeedExpiration", "isReservationNeedCleanup"),
             *("syncReservationStatus", "ReservationInfo", "ScoreReservation", "findMostPreferredReservationByOrder"),
             *("matchReservation", "filterWithReservations", "fitsNodeAndReservation"),
-            *("crane.allocate", "crane.filter", "crane.score", "crane.parse_reserved_cpus", "crane.build_zones"),
         ),
         _SCHEDULER,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from koordlite import plan
@@ -24,7 +24,8 @@ from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 
-_SETS = ("cpuSuppress", "cpusetPools")
+_LISTS = ("cpuset.cpus", "cpuset.mems")
+_SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager")
 """Whose sets may be copied into a group when it is made."""
 
 
@@ -74,22 +75,17 @@ class CgroupValue(Kind[CgroupChange, FileEntry]):
     def put(self, host: Host, change: CgroupChange) -> AppliedStep:
         """A group that vanished is no error; one that only lacks the file is there, and the refusal stands."""
 
-        def gone(error: OSError) -> bool:
-            return vanished(error) and not host.cgroups.exists(change.group)
-
-        return writer.attempt(host, change, lambda: self.set(host, change), gone=gone)
+        return writer.attempt(host, change, lambda: self.set(host, change), gone=_gone(host, change.group))
 
     def set(self, host: Host, change: CgroupChange) -> str:
-        """An empty set means the parent's CPUs on v2, but no kernel takes it while the group has tasks: all possible
-        CPUs mean the same."""
+        """An empty set means the parent's CPUs (or memory nodes) on v2, but no kernel takes it while the group has
+        tasks: all possible ones mean the same."""
         try:
             host.cgroups.write(change.group, change.field, change.value)
         except OSError as error:
-            if not isinstance(change.value, CPUSet) or change.value or error.errno != errno.ENOSPC:
+            if change.field not in _LISTS or change.value or error.errno != errno.ENOSPC:
                 raise
-            everything = sysfs.possible(host.files)
-            host.cgroups.write(change.group, change.field, everything)
-            return str(everything)
+            return _write_everything(host, change.group, change.field)
         return change.describe()
 
     def value_before(self, entry: FileEntry, host: Host) -> Found | None:
@@ -139,6 +135,10 @@ def stands(host: Host, change: CgroupChange, present: Cgroup) -> bool:
     except ValueError:
         return False  # No value of this field: the write says so.
     return present.values.get(change.field) == wanted
+
+
+def _gone(host: Host, group: str) -> Callable[[OSError], bool]:
+    return lambda error: vanished(error) and not host.cgroups.exists(group)
 
 
 def _file(group: str, field: CgroupField, strategy: str, work: Work) -> Iterator[FileEntry]:
@@ -230,9 +230,17 @@ def _final(host: Host, entry: FileEntry) -> AppliedStep:
 def _inherit(host: Host, entry: FileEntry) -> AppliedStep:
     """No kernel takes an empty set back while there are tasks in a group; all possible CPUs give it the same CPUs,
     those of its parent, also when some go offline or come back."""
-    everything = sysfs.possible(host.files)
-    step = KIND.put(host, CgroupChange(entry.group, "cpuset.cpus", everything))
-    return dataclasses.replace(step, value=f"{everything} (inherits; the kernel takes no empty set here)")
+    change = _change(host, entry)
+    step = writer.attempt(
+        host, change, lambda: _write_everything(host, entry.group, entry.field), gone=_gone(host, entry.group)
+    )
+    return dataclasses.replace(step, value=f"{step.value} (inherits; the kernel takes no empty set here)")
+
+
+def _write_everything(host: Host, group: str, field: str) -> str:
+    everything = sysfs.possible(host.files) if field == inherited.FIELD else sysfs.memory_nodes(host.files)
+    host.cgroups.write_raw(group, field, str(everything).encode())
+    return str(everything)
 
 
 def _states(host: Host, entries: Iterable[FileEntry]) -> tuple[dict[str, Cgroup], dict[str, str]]:

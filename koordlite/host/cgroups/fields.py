@@ -10,12 +10,15 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, shares_of_weight, weight_of_shares
+from koordlite.model.cpuset import CPUSet
 
 UNLIMITED = -1
 UNLIMITED_BYTES = 9223372036854771712
 """What v1 prints for no limit on memory: the greatest number of pages, in bytes."""
 _MAX_INT64 = (1 << 63) - 1
 _MAX_BURST_US = 100_000_000
+_LAST_NODE = 61
+"""The highest NUMA node that a bit mask of a kernel number can name."""
 
 _Parse = Callable[[bytes], int]
 _Print = Callable[[int], bytes]
@@ -75,7 +78,27 @@ def _v2_only(name: str, minimum: int, maximum: int) -> Number:
     return Number(v1=None, v2=name, minimum=minimum, maximum=maximum)
 
 
+def _parse_nodes(raw: bytes) -> int:
+    """A list of NUMA nodes as a bit mask; 0 for an empty one, which stands for those of the group above."""
+    nodes = CPUSet.parse(raw.decode().strip())
+    return sum(1 << node for node in nodes if node <= _LAST_NODE)
+
+
+def _print_nodes(mask: int) -> bytes:
+    return str(CPUSet(node for node in range(_LAST_NODE + 1) if mask >> node & 1)).encode() or b"\n"
+
+
 NUMBERS: Mapping[str, Number] = {
+    "cpuset.mems": Number(
+        v1=("cpuset", "cpuset.mems"),
+        v2="cpuset.mems",
+        minimum=0,
+        maximum=(2 << _LAST_NODE) - 1,
+        parse_v1=_parse_nodes,
+        parse_v2=_parse_nodes,
+        print_v1=_print_nodes,
+        print_v2=_print_nodes,
+    ),
     "cpu.shares": Number(
         v1=("cpu", "cpu.shares"),
         v2="cpu.weight",

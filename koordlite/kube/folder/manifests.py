@@ -216,6 +216,8 @@ class ManifestCluster:
             topology_manager_policy=config.topology_manager_policy,
             topology_manager_scope=config.topology_manager_scope,
             reserved_cpus=(config.reserved_system_cpus or EMPTY) if static else EMPTY,
+            listed_reserved_cpus=config.reserved_system_cpus or EMPTY,
+            reserved=config.reserved,
             pod_cpus=state.pod_cpus if static else (),
         )
 

@@ -11,6 +11,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet, PodCPUs
 from koordlite.model.quantity import Quantity
+from koordlite.model.resources import add_resources
 from koordlite.model.topology import Topology
 from koordlite.numa.koordinator import packed
 
@@ -30,6 +31,8 @@ class KubeletConfig:
     """CPUs given by list; their number then stands for all reserved CPU."""
     reserved_milli: int = 0
     """systemReserved + kubeReserved CPU in millicores."""
+    reserved: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """systemReserved + kubeReserved by resource."""
     cgroup_root: str = "/"
     cgroup_driver: str = ""
 
@@ -50,7 +53,7 @@ def parse_configz(raw: bytes) -> KubeletConfig:
     try:
         text = msgspec.json.decode(raw, type=_Configz).kubeletconfig
         cpus = CPUSet.parse(text.reserved_system_cpus) if text.reserved_system_cpus else None
-        reserved_milli = _cpu_milli(text.system_reserved) + _cpu_milli(text.kube_reserved)
+        reserved = _reserved(text.system_reserved, text.kube_reserved)
     except (msgspec.DecodeError, ValueError) as error:
         raise _refused("/configz", raw, error, "kubelet's policies count as unknown") from error
     return KubeletConfig(
@@ -60,7 +63,8 @@ def parse_configz(raw: bytes) -> KubeletConfig:
         topology_manager_scope=text.topology_manager_scope or "container",
         topology_manager_options=text.topology_manager_policy_options or {},
         reserved_system_cpus=cpus,
-        reserved_milli=reserved_milli,
+        reserved_milli=reserved["cpu"].milli if "cpu" in reserved else 0,
+        reserved=reserved,
         cgroup_root=text.cgroup_root or "/",
         cgroup_driver=text.cgroup_driver or "",
     )
@@ -125,6 +129,8 @@ def combine(config: KubeletConfig, state: CPUManagerState, topology: Topology) -
         topology_manager_scope=config.topology_manager_scope,
         topology_manager_options=config.topology_manager_options,
         reserved_cpus=reserved,
+        listed_reserved_cpus=(config.reserved_system_cpus or EMPTY) & topology.cpuset,
+        reserved=config.reserved,
         pod_cpus=state.pod_cpus if static else (),
     )
     return kubelet, problems
@@ -156,8 +162,11 @@ class _StateText(msgspec.Struct, frozen=True, rename="camel"):
     entries: dict[str, dict[str, str]] | None = None
 
 
-def _cpu_milli(amounts: Mapping[str, str] | None) -> int:
-    return Quantity.parse((amounts or {}).get("cpu", "0")).milli
+def _reserved(*lists: Mapping[str, str] | None) -> dict[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for amounts in lists:
+        add_resources(total, {name: Quantity.parse(text) for name, text in (amounts or {}).items()})
+    return total
 
 
 def _pod_cpus(uid: str, texts: Mapping[str, str], problems: list[Problem]) -> PodCPUs:

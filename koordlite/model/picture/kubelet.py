@@ -9,6 +9,7 @@ from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.nrt import Device
 from koordlite.model.picture.pod_resources import KubeletResources
 from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Kubelet:
     topology_manager_policy: str = ""
     topology_manager_scope: str = ""
     reserved_cpus: CPUSet = EMPTY
+    """CPUs that the static policy keeps; empty under any other."""
     pod_cpus: tuple[PodCPUs, ...] = ()
     devices: Mapping[tuple[str, str], tuple[Device, ...]] = dataclasses.field(default_factory=dict)
     """Devices kubelet gave to containers, by pod uid and container name."""
@@ -38,6 +40,10 @@ class Kubelet:
     topology_manager_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     resources: KubeletResources | None = None
     """What it may give out and has given; None where only its policies are known."""
+    listed_reserved_cpus: CPUSet = EMPTY
+    """`reservedSystemCPUs`, whatever the policy."""
+    reserved: Mapping[str, Quantity] = dataclasses.field(default_factory=dict)
+    """`systemReserved` + `kubeReserved` by resource."""
 
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import qos, resource_spec
+from koordlite.model.pod import crane, qos, resource_spec
 from koordlite.model.pod.values import Amounts, ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
 from koordlite.model.reading import given
@@ -22,7 +22,10 @@ and recorded."""
 MOST_PROBLEMS = 10
 """So many problems of one pod are listed; of the others only their number."""
 DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY)
-DECISIVE_NOTES = (keys.EXTENDED_RESOURCE_SPEC, keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC)
+DECISIVE_NOTES = (
+    *(keys.EXTENDED_RESOURCE_SPEC, keys.RESOURCE_STATUS, keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC),
+    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_RESULT, keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
+)
 """Labels and annotations that `from_wire` makes something of. Of pods that differ in others only, all else is equal."""
 
 
@@ -52,13 +55,14 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         resource_status=_resource_status(name, notes.get(keys.RESOURCE_STATUS), problems, machine),
         resource_spec=resource_spec.parse(notes.get(keys.RESOURCE_SPEC), name, problems),
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
+        crane=crane.parse(notes, name, problems),
         deleting=obj.metadata.deletion_timestamp is not None,
         problems=_listed(problems, name),
     )
 
 
 def _bounded(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Mapping[str, str]:
-    """Annotations that are short enough to be read; one of Koordinator's or ours that is not is a problem."""
+    """Annotations that are short enough to be read; one of Koordinator's, Crane's or ours that is not is a problem."""
     if all(len(text) <= LONGEST_ANNOTATION for text in notes.values()):
         return notes
     for key, text in notes.items():
@@ -70,7 +74,7 @@ def _bounded(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> M
 
 def _is_read(key: str) -> bool:
     domain = key.partition("/")[0]
-    return any(domain == each or domain.endswith(f".{each}") for each in ("koordinator.sh", "koordlite.io"))
+    return any(domain == each or domain.endswith(f".{each}") for each in ("koordinator.sh", "koordlite.io", "crane.io"))
 
 
 def _listed(problems: list[Problem], owner: str) -> tuple[Problem, ...]:
@@ -222,7 +226,7 @@ def _containers(obj: objects.PodObject, owner: str, problems: list[Problem]) -> 
     first = [_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.init_containers or ()]
     sidecars = {c.name for c in obj.spec.init_containers or () if c.restart_policy == "Always"}
     return (
-        *(dataclasses.replace(container, one_shot=container.name not in sidecars) for container in first),
+        *(dataclasses.replace(container, one_shot=container.name not in sidecars, init=True) for container in first),
         *(_container(c, statuses.get(c.name), owner, problems) for c in obj.spec.containers or ()),
     )
 

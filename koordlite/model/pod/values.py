@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
-from koordlite.model.pod import qos, resource_spec
+from koordlite.model.pod import crane, qos, resource_spec
 from koordlite.model.pod.resource_spec import ResourceSpec
 from koordlite.model.quantity import Quantity
 
@@ -49,6 +49,8 @@ class ContainerInfo:
     limits: Mapping[str, Quantity]
     one_shot: bool = False
     """An init container that ends before the others start, unlike a sidecar."""
+    init: bool = False
+    """It stands among the init containers of the spec, be it a sidecar."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,8 @@ class Pod:
     resource_spec: ResourceSpec = resource_spec.NO_PREFERENCE
     numa_policy: str = ""
     """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
+    crane: crane.CraneSpec = crane.NOTHING
+    """Crane's annotations."""
     deleting: bool = False
     problems: tuple[Problem, ...] = ()
 

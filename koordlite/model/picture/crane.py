@@ -1,0 +1,58 @@
+"""What pods have by Crane's annotations, as it stands when the picture is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.model.cpuset import EMPTY, CPUSet, union
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CranePromise:
+    """The CPUs of one pod."""
+
+    policy: str
+    """exclusive, immovable or numa."""
+    nodes: tuple[int, ...]
+    """NUMA nodes of its topology result."""
+    containers: Mapping[str, CPUSet]
+    """By container name; under numa what is shared on the NUMA nodes at present."""
+
+    @property
+    def cpus(self) -> CPUSet:
+        """Of all containers."""
+        return union(self.containers.values())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CraneState:
+    """What `craneCPUManager` promises; all of it is empty while that strategy is off."""
+
+    enforced: bool = False
+    """The promises hold: other strategies keep their pods off exclusive CPUs."""
+    why_not: str = ""
+    """Why no CPU is promised on this node: `static` or `unknown`, kubelet's CPU manager policy."""
+    promises: Mapping[str, CranePromise] = dataclasses.field(default_factory=dict)
+    """By pod uid."""
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Why a pod with a topology result gets no CPUs by it, by uid."""
+    excluding: frozenset[str] = frozenset()
+    """Uids of pods that are to be kept off reserved CPUs."""
+    exclusive: CPUSet = EMPTY
+    immovable: CPUSet = EMPTY
+    default: CPUSet = EMPTY
+    """CPUs of pods that have none of their own; reserved ones are part of it."""
+    reserved: CPUSet = EMPTY
+    """Kubelet's reservedSystemCPUs, those of the node's reservation, and those of SYSTEM pods alone."""
+    placed_by_others: frozenset[str] = frozenset()
+    """The strategies that are enforced and write CPU sets as well: `cpusetPools`, `cpuSuppress`."""
+
+    def owns(self, uid: str) -> bool:
+        """Whether `craneCPUManager` writes the CPU sets of this pod."""
+        return self.enforced and (uid in self.promises or uid in self.excluding)
+
+    @property
+    def owned(self) -> CPUSet:
+        """CPUs that nobody but the pods that have them may use."""
+        return self.exclusive if self.enforced else EMPTY

@@ -1,0 +1,119 @@
+"""What Crane's annotations say about a pod: its CPU policy, the NUMA nodes its scheduler chose, reserved CPUs.
+
+Source: gocrane/api `topology/v1alpha1`, crane-agent `cpumanager/util.go`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.errors import Problem
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.crane import Zone, ZoneResources, node_of
+
+CPUPolicy = Literal["none", "exclusive", "numa", "immovable"]
+POLICIES: tuple[CPUPolicy, ...] = get_args(CPUPolicy)
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE = ("0", "f", "F", "false", "FALSE", "False")
+_MOST_CPUS = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CraneSpec:
+    """The annotations of one pod."""
+
+    policy: str = ""
+    """One of `POLICIES`; empty when the pod does not say, or says another word."""
+    zones: tuple[tuple[int, int], ...] = ()
+    """NUMA nodes of the topology result with the CPUs on each, in the order of their ids."""
+    aware: bool | None = None
+    """Whether all CPUs are to be of one NUMA node; None when the pod does not say."""
+    excludes_reserved: bool = False
+
+    @property
+    def cpus(self) -> int:
+        """CPUs on all NUMA nodes of the result."""
+        return sum(count for _, count in self.zones)
+
+
+NOTHING = CraneSpec()
+
+
+def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> CraneSpec:
+    """The annotations of `owner`; what cannot be read counts as not set and becomes a problem.
+
+    A policy of another word counts as none given, a topology-awareness that is no boolean too, as in Crane.
+    """
+    if not any(key in notes for key in _READ):
+        return NOTHING
+    return CraneSpec(
+        policy=_policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems),
+        zones=tuple(sorted(_result(notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), owner, problems).items())),
+        aware=boolean(notes.get(keys.CRANE_TOPOLOGY_AWARENESS)),
+        excludes_reserved=notes.get(keys.CRANE_EXCLUDE_RESERVED) == "true",
+    )
+
+
+def boolean(text: str | None) -> bool | None:
+    """As Go's `ParseBool`; None for what is no boolean."""
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def decode_result(text: str) -> dict[int, int]:
+    """CPUs by NUMA node of a topology result; ValueError when it cannot be read.
+
+    Zones of other types, and those without CPUs, do not count; amounts round up to whole CPUs; of two entries for one
+    NUMA node the last counts. Source: crane-agent `fromZoneListToTopologyResult`.
+    """
+    try:
+        zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    found: dict[int, int] = {}
+    for zone in zones:
+        if zone.type not in ("", "Node") or zone.resources is None:
+            continue
+        count = Quantity.parse((zone.resources.capacity or {}).get("cpu", "0")).value
+        if count > _MOST_CPUS:
+            raise ValueError(f"{count} CPUs on {zone.name}: no machine has so many")
+        node = node_of(zone.name)
+        if count > 0:
+            found[node] = count
+    return found
+
+
+def encode_result(zones: Mapping[str, Mapping[str, Quantity]]) -> str:
+    """The annotation for amounts by name of a zone, in the order of the names."""
+    found = [
+        Zone(name=name, type="Node", resources=ZoneResources(capacity={n: str(q) for n, q in zones[name].items()}))
+        for name in sorted(zones)
+    ]
+    return msgspec.json.encode(found).decode()
+
+
+def _policy(text: str, owner: str, problems: list[Problem]) -> str:
+    if text and text not in POLICIES:
+        do = f"write one of {', '.join(POLICIES)}; the default policy of the node holds"
+        problems.append(Problem(owner, keys.CRANE_CPU_POLICY, text, "not a CPU policy of Crane", do))
+        return ""
+    return text
+
+
+def _result(text: str, owner: str, problems: list[Problem]) -> dict[int, int]:
+    try:
+        return decode_result(text) if text else {}
+    except ValueError as error:
+        do = "let Crane's scheduler write it, or `koordlite crane assign`; the pod runs in the shared pool"
+        problems.append(Problem(owner, keys.CRANE_TOPOLOGY_RESULT, text, str(error), do))
+        return {}
+
+
+_READ = (
+    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_RESULT),
+    *(keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
+)

@@ -1,0 +1,1 @@
+"""Crane's rules: which CPUs a pod gets, what its scheduler answers, what its NodeResourceTopology says."""

@@ -1,0 +1,111 @@
+"""Which pods of a node keep, get and lose CPUs by Crane's annotations: what was given stays, what is new comes after.
+
+The result of Crane's scheduler is the pod's: its CPUs are chosen together and then divided among its containers, each
+as many as it requests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.numa.crane.assignments import Assignments, Entry
+from koordlite.numa.kubelet.cpu_take import take_packed
+
+Entries = Mapping[str, Mapping[str, Entry]]
+"""By pod uid and container name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the annotations of one pod ask for."""
+
+    uid: str
+    policy: str
+    zones: tuple[tuple[int, int], ...]
+    """NUMA nodes with the CPUs on each."""
+    containers: Mapping[str, int]
+    """Containers that are given CPUs, with the CPUs they request, in the order of the spec."""
+    barred: str = ""
+    """Why the pod gets no CPUs by Crane's rules, whatever it asks for; empty when nothing stands against it."""
+
+
+def kept(before: Entries, claims: Iterable[Claim]) -> Entries:
+    """What still holds of `before`: the assignments of pods that ask for the same as they did."""
+    asked = {claim.uid: claim for claim in claims if not claim.barred}
+    return {uid: theirs for uid, theirs in before.items() if uid in asked and _same(theirs, asked[uid])}
+
+
+def renewed(held: Assignments, claims: Sequence[Claim]) -> tuple[Assignments, Mapping[str, str]]:
+    """`held` with what the claims get that have nothing yet, in their order; and why the others get nothing, by uid."""
+    refused: dict[str, str] = {}
+    for claim in claims:
+        if claim.uid in held.entries:
+            continue
+        why = claim.barred or _wrong(held, claim)
+        if why:
+            refused[claim.uid] = why
+        else:
+            held = _granted(held, claim)
+    return held, refused
+
+
+def contradiction(entries: Entries) -> str:
+    """Why these assignments cannot all hold: a CPU is exclusive twice, or exclusive and immovable; empty when they
+    can."""
+    owners: dict[int, str] = {}
+    for uid, theirs in entries.items():
+        for cpu in sorted({cpu for entry in theirs.values() for cpu in entry.cpus}):
+            if cpu in owners:
+                return f"CPU {cpu} is given to the pods {owners[cpu]} and {uid}"
+            owners[cpu] = uid
+    return ""
+
+
+def _same(theirs: Mapping[str, Entry], claim: Claim) -> bool:
+    alike = all((entry.policy, entry.zones) == (claim.policy, claim.zones) for entry in theirs.values())
+    return alike and theirs.keys() == claim.containers.keys()
+
+
+def _wrong(held: Assignments, claim: Claim) -> str:
+    """Why the claim cannot be granted, with numbers; empty when it can."""
+    nodes = sorted(held.machine.nodes)
+    absent = [node for node, _ in claim.zones if node not in nodes]
+    if absent:
+        return f"its topology result names NUMA node {absent[0]}, and this machine has {_listed(nodes)}"
+    if claim.policy == "numa":
+        return ""
+    asked, given = sum(claim.containers.values()), sum(count for _, count in claim.zones)
+    if given > asked:
+        return f"its topology result names {given} CPUs, and its containers request {asked}"
+    short = [(node, count) for node, count in claim.zones if count > len(held.free(node))]
+    if short:
+        node, count = short[0]
+        return f"{count} CPUs of NUMA node {node} are asked for, and {len(held.free(node))} are free: {held.free(node)}"
+    return ""
+
+
+def _listed(nodes: Sequence[int]) -> str:
+    return ", ".join(map(str, nodes)) or "none"
+
+
+def _granted(held: Assignments, claim: Claim) -> Assignments:
+    if claim.policy == "numa":
+        parts = dict.fromkeys(claim.containers, EMPTY)
+    else:
+        parts = _divided(held, claim, held.chosen(dict(claim.zones)))
+    for name, cpus in parts.items():
+        held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, cpus))
+    return held
+
+
+def _divided(held: Assignments, claim: Claim, cpus: CPUSet) -> dict[str, CPUSet]:
+    """Each container as many of the pod's CPUs as it requests; all of them to each where there are not enough."""
+    if sum(claim.containers.values()) != len(cpus):
+        return dict.fromkeys(claim.containers, cpus)
+    parts: dict[str, CPUSet] = {}
+    for name, count in claim.containers.items():
+        parts[name] = take_packed(held.machine, cpus, count)
+        cpus -= parts[name]
+    return parts

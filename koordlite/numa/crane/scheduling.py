@@ -1,0 +1,191 @@
+"""What Crane's scheduler answers about a pod and a node: does it fit, how well, and on which NUMA nodes.
+
+One entry, `verdict`. Source: crane-scheduler `noderesourcetopology` (filter.go, helper.go, scorer.go); its texts are
+kept. docs/compatibility.md lists where ours differs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.model.pod.crane import encode_result
+from koordlite.model.quantity import NANO, Quantity
+from koordlite.model.resources import add_resources, parse_resources
+from koordlite.model.wire.crane import SINGLE_NUMA, STATIC, TopologyObject, Zone
+from koordlite.numa.crane import containers
+from koordlite.numa.crane.containers import Container
+
+NO_TOPOLOGY = "node(s) failed to get NRT"
+NOT_ENOUGH = "node(s) had insufficient resource of NUMA node"
+AWARE_RESOURCES = ("cpu",)
+"""What Crane's scheduler counts by NUMA node unless it is configured otherwise."""
+MAX_SCORE = 100
+_ZERO = Quantity(0)
+Amounts = Mapping[str, Quantity]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PodAsked:
+    """What the scheduler has to know of the pod."""
+
+    containers: Sequence[Container]
+    """Those of the spec, without init containers."""
+    policy: str = ""
+    """`topology.crane.io/cpu-policy`; empty when the pod does not say."""
+    aware: bool | None = None
+    """`topology.crane.io/topology-awareness`; None when the pod does not say."""
+    of_daemon_set: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer for one node."""
+
+    text: str = ""
+    """Why the node is refused, in Crane's words; empty when it is not."""
+    detail: str = ""
+    """The same, or why Crane has no say, with numbers."""
+    score: int = 0
+    """0 to 100; fewer NUMA nodes are better. 0 where Crane has no say."""
+    result: Mapping[str, Amounts] = dataclasses.field(default_factory=dict)
+    """Amounts by name of the NUMA node."""
+
+    @property
+    def passes(self) -> bool:
+        """The pod fits."""
+        return not self.text
+
+    @property
+    def annotation(self) -> str:
+        """`topology.crane.io/topology-result` for the Binding; empty when there is nothing to write."""
+        return encode_result(self.result) if self.result else ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Offer:
+    """A NUMA node: what may be given, and what is given already, both by resource."""
+
+    name: str
+    allocatable: Amounts
+    given: Amounts
+
+    def free(self, resource: str, *, whole_cpus: bool = False) -> int:
+        """Nano-units; `whole_cpus` counts no part of a CPU that could be given."""
+        allocatable = self.allocatable.get(resource, _ZERO).nano
+        if whole_cpus and resource == "cpu":
+            allocatable -= allocatable % NANO
+        return allocatable - self.given.get(resource, _ZERO).nano
+
+    def fits(self, request: Amounts) -> bool:
+        """All of the request."""
+        return all(amount.nano <= self.free(resource) for resource, amount in request.items())
+
+
+def verdict(
+    pod: PodAsked,
+    topology: TopologyObject | None,
+    given: Iterable[Mapping[str, Amounts]],
+    *,
+    resources: Sequence[str] = AWARE_RESOURCES,
+) -> Verdict:
+    """May the pod go to the node with this topology, where `given` are the results of the pods that are there or on
+    their way: amounts by name of the NUMA node. `resources` are counted by NUMA node.
+    """
+    wanted = containers.targets(pod.policy, pod.containers) if "cpu" in resources else {}
+    if pod.of_daemon_set or not wanted:
+        why = "pods of a DaemonSet are not bound" if pod.of_daemon_set else "no container asks for whole CPUs"
+        return Verdict(detail=f"Crane places no container of this pod: {why}")
+    if topology is None:
+        return Verdict(text=NO_TOPOLOGY, detail="there is no NodeResourceTopology of topology.crane.io for this node")
+    policy = topology.crane_manager_policy
+    if policy.cpu_manager_policy != STATIC:
+        return Verdict(detail=f"Crane places no pod here: cpuManagerPolicy is {policy.cpu_manager_policy or 'not set'}")
+    request = _request(pod, wanted, resources)
+    offers = _offers_of(topology.zones or (), given)
+    if pod.aware if pod.aware is not None else policy.topology_manager_policy == SINGLE_NUMA:
+        return _one(request, offers)
+    return _several(request, offers)
+
+
+def results_of(zones: Iterable[Zone]) -> dict[str, Amounts]:
+    """The amounts of a topology result by name of the NUMA node, as `verdict` takes them."""
+    return {
+        zone.name: _amounts(zone.resources.capacity if zone.resources else None) for zone in zones if _is_node(zone)
+    }
+
+
+def _request(pod: PodAsked, wanted: Mapping[str, int], resources: Sequence[str]) -> Amounts:
+    total: dict[str, Quantity] = {}
+    for name, requests, _ in pod.containers:
+        if name in wanted:
+            add_resources(total, {r: amount for r, amount in requests.items() if r in resources})
+    return {resource: amount for resource, amount in total.items() if amount.nano > 0}
+
+
+def _offers_of(zones: Iterable[Zone], given: Iterable[Mapping[str, Amounts]]) -> list[_Offer]:
+    """NUMA nodes, those with the most free CPU first."""
+    used: dict[str, dict[str, Quantity]] = {}
+    for result in given:
+        for name, amounts in result.items():
+            add_resources(used.setdefault(name, {}), amounts)
+    offers = [
+        _Offer(zone.name, _amounts(zone.resources.allocatable if zone.resources else None), used.get(zone.name, {}))
+        for zone in zones
+        if _is_node(zone)
+    ]
+    return sorted(offers, key=lambda offer: -offer.free("cpu"))
+
+
+def _one(request: Amounts, offers: Sequence[_Offer]) -> Verdict:
+    chosen = next((offer for offer in offers if offer.fits(request)), None)
+    if chosen is None:
+        return Verdict(
+            text=NOT_ENOUGH, detail=f"{_said(request)} of one NUMA node requested; {_numbers(request, offers)}"
+        )
+    return Verdict(
+        score=MAX_SCORE, result={chosen.name: request}, detail=f"all on {chosen.name}; {_numbers(request, offers)}"
+    )
+
+
+def _several(request: Amounts, offers: Sequence[_Offer]) -> Verdict:
+    """Whole CPUs from the emptiest NUMA node on; with too few everywhere the result names what there is."""
+    left = {resource: amount.nano for resource, amount in request.items()}
+    result: dict[str, Amounts] = {}
+    for offer in offers:
+        share = {r: min(nano, max(offer.free(r, whole_cpus=True), 0)) for r, nano in left.items()}
+        left = {r: nano - share[r] for r, nano in left.items()}
+        part = {r: Quantity(nano, request[r].format) for r, nano in share.items() if nano}
+        if part:
+            result[offer.name] = part
+        if not any(left.values()):
+            break
+    missing = {r: Quantity(nano, request[r].format) for r, nano in left.items() if nano}
+    lacking = f"{_said(missing)} on no NUMA node; " if missing else ""
+    return Verdict(
+        score=MAX_SCORE // len(result) if result else 0,
+        result=dict(sorted(result.items())),
+        detail=f"{lacking}on {', '.join(sorted(result)) or 'none'}; {_numbers(request, offers)}",
+    )
+
+
+def _numbers(request: Amounts, offers: Sequence[_Offer]) -> str:
+    """`node0 has 2 of 8 cpu free` for each NUMA node and resource that is asked for."""
+    texts = [
+        f"{offer.name} has {Quantity(offer.free(r))} of {offer.allocatable.get(r, _ZERO)} {r} free"
+        for offer in sorted(offers, key=lambda offer: offer.name)
+        for r in request
+    ]
+    return ", ".join(texts) or "the node has no NUMA nodes"
+
+
+def _said(amounts: Amounts) -> str:
+    return ", ".join(f"{amount} {resource}" for resource, amount in amounts.items())
+
+
+def _amounts(texts: Mapping[str, str | int | float] | None) -> dict[str, Quantity]:
+    return parse_resources(texts, "", "", [])
+
+
+def _is_node(zone: Zone) -> bool:
+    return zone.type in ("", "Node")

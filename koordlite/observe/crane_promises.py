@@ -1,0 +1,167 @@
+"""The CPUs that pods have by Crane's annotations: decided when the picture is taken, since several strategies need the
+same ones, and kept in the state folder before anything is written by them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from koordlite.host import crane_promises
+from koordlite.model import cpuset
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.errors import Problem
+from koordlite.model.picture.crane import CranePromise, CraneState
+from koordlite.model.picture.kubelet import Kubelet
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.topology import Topology
+from koordlite.numa.crane import containers, promises
+from koordlite.numa.crane.assignments import Assignments
+from koordlite.numa.crane.promises import Claim, Entries
+from koordlite.numa.kubelet.machine import Machine
+from koordlite.unchanged import Unchanged
+
+STATIC, UNKNOWN = "static", "unknown"
+_BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
+_SYSTEM = "pods of class SYSTEM have CPUs of their own"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How the strategy is configured; `placed_by_others` as in `CraneState`."""
+
+    enforced: bool
+    default_policy: str
+    placed_by_others: frozenset[str] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What else is known of the node."""
+
+    complete: bool
+    """All pods are known. Until then none counts as gone, and nothing is given."""
+    kubelet: Kubelet
+    topology: Topology
+    reserved: CPUSet
+    taken: CPUSet
+    """CPUs that others have alone."""
+
+
+class CranePromises:
+    """Remembers what was given. Without `wanted` the strategy is off: nothing is given, and nothing is read."""
+
+    def __init__(self, wanted: Wanted | None, folder: Path | None, usable: Callable[[Topology], CPUSet]) -> None:
+        """`usable` says which CPUs pods may have; `folder` is the state folder."""
+        self._wanted, self._folder, self._usable = wanted, folder, usable
+        self._entries: Entries | None = None
+        self._unchanged = Unchanged()
+        self.problems: tuple[Problem, ...] = ()
+
+    def held(self, pods: Sequence[Pod]) -> CPUSet:
+        """CPUs that are exclusive from earlier on: neither a reservation nor another assignment may take them.
+
+        InputError when what an earlier run kept cannot be read.
+        """
+        if self._wanted is None or not self._wanted.enforced:
+            return EMPTY
+        known = self._known()
+        return self._unchanged.of("held", (pods, known), lambda: _exclusive(promises.kept(known, self._claims(pods))))
+
+    def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
+        """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first."""
+        if self._wanted is None:
+            return CraneState()
+        same = self._unchanged.same
+        usable, around, known = same("usable", self._usable(around.topology)), same("around", around), self._known()
+        return self._unchanged.of(
+            "state",
+            (pods, usable, around, known, self.problems),
+            lambda: self._state(pods, self._claims(pods, created()), usable, around),
+        )
+
+    def _state(self, pods: Sequence[Pod], claims: Sequence[Claim], usable: CPUSet, around: Around) -> CraneState:
+        known, why_not = self._known(), _why_not(around.kubelet)
+        held = Assignments(
+            machine=Machine(around.topology.cpus),
+            usable=usable,
+            reserved=around.reserved,
+            taken=around.taken,
+            entries=promises.kept(known, claims) if around.complete else known,
+        )
+        refused: Mapping[str, str] = {}
+        if around.complete and not why_not:
+            after, refused = promises.renewed(held, claims)
+            held = self._keep(held, after)
+        assert self._wanted is not None
+        return CraneState(
+            enforced=self._wanted.enforced and why_not != STATIC,
+            why_not=why_not,
+            promises={} if why_not == STATIC else {uid: _promise(held, uid) for uid in held.entries},
+            refused=refused,
+            excluding=frozenset(pod.uid for pod in pods if pod.active and pod.crane.excludes_reserved),
+            exclusive=held.exclusive,
+            immovable=held.immovable,
+            default=held.default,
+            reserved=around.reserved,
+            placed_by_others=self._wanted.placed_by_others,
+        )
+
+    def _known(self) -> Entries:
+        if self._entries is None:
+            found, self.problems = crane_promises.read(self._folder) if self._folder else ({}, ())
+            self._entries = found
+        return self._entries
+
+    def _keep(self, before: Assignments, after: Assignments) -> Assignments:
+        """`after`, once it is on disk; `before`, with a problem, when it cannot be written: nothing is promised that a
+        restart would not know."""
+        if after.entries == self._entries:
+            return after
+        if self._folder and self._wanted and self._wanted.enforced:
+            try:
+                crane_promises.write(self._folder, after.entries)
+            except OSError as error:
+                path = str(self._folder / crane_promises.NAME)
+                do = "make room or make it writable; until then no pod gets CPUs by Crane's annotations"
+                self.problems = (Problem(path, "file", "", str(error), do),)
+                return before
+        self._entries, self.problems = after.entries, ()
+        return after
+
+    def _claims(self, pods: Sequence[Pod], created: Mapping[str, str] | None = None) -> list[Claim]:
+        """Of pods with a topology result and containers that ask for whole CPUs, in the order the pods were made."""
+        assert self._wanted is not None
+        times = created or {}
+        ordered = sorted(pods, key=lambda pod: (times.get(pod.uid, ""), pod.uid))
+        found = (_claim(pod, self._wanted.default_policy) for pod in ordered if pod.crane.zones and not pod.finished)
+        return [claim for claim in found if claim]
+
+
+def _claim(pod: Pod, default_policy: str) -> Claim | None:
+    policy = pod.crane.policy or default_policy
+    app = [(c.name, c.requests, c.limits) for c in pod.containers if not c.init]
+    counts = containers.targets(policy, app)
+    if not counts:
+        return None
+    by_koordinator = bool(pod.resource_status.cpuset)
+    barred = _BY_KOORDINATOR if by_koordinator else _SYSTEM if pod.raw_qos is QoSClass.SYSTEM else ""
+    return Claim(uid=pod.uid, policy=policy, zones=pod.crane.zones, containers=counts, barred=barred)
+
+
+def _exclusive(entries: Entries) -> CPUSet:
+    given = (entry for theirs in entries.values() for entry in theirs.values())
+    return cpuset.union(entry.cpus for entry in given if entry.policy == "exclusive")
+
+
+def _why_not(kubelet: Kubelet) -> str:
+    policy = kubelet.cpu_manager_policy
+    return STATIC if policy == STATIC else "" if policy else UNKNOWN
+
+
+def _promise(held: Assignments, uid: str) -> CranePromise:
+    theirs = held.entries[uid]
+    first = next(iter(theirs.values()))
+    sets = {name: held.of(uid, name) or EMPTY for name in theirs}
+    return CranePromise(first.policy, tuple(node for node, _ in first.zones), sets)

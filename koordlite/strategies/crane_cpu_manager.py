@@ -1,0 +1,209 @@
+"""Give containers the CPUs that Crane's annotations promise, and keep all others off those that are exclusive.
+
+Which CPUs these are is decided when the picture is taken (`Snapshot.crane`). Where `cpusetPools` or `cpuSuppress` is
+enforced, they keep the other pods off. Under kubelet's static CPU manager policy nothing is placed, as with Crane.
+Source: crane-agent `pkg/ensurance/cm/cpumanager`; docs/compatibility.md, "Crane".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from koordlite.changes import cgroup as cgroup_kind
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model import cpuset
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.picture.crane import CranePromise
+from koordlite.model.picture.groups import PodGroups
+from koordlite.model.pod.crane import CPUPolicy
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import usable_cpus
+
+NAME = "craneCPUManager"
+SET: CgroupField = "cpuset.cpus"
+MEMS: CgroupField = "cpuset.mems"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `craneCPUManager`. What is promised stands in the pods."""
+
+    mode: Mode = "off"
+    """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
+    default_cpu_policy: CPUPolicy = "exclusive"
+    """The policy of a pod that does not say: none, exclusive, numa or immovable. Crane's --default-cpu-policy."""
+    memory_nodes: bool = False
+    """Containers with promised CPUs take memory from the NUMA nodes of these CPUs only. Crane leaves memory alone."""
+
+
+def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
+    """Where pods with a topology result take memory from."""
+    return {pod.uid: (MEMS,) for pod in pods if pod.crane.zones}
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node, one for each active pod whose CPUs are this strategy's business."""
+    yield _node(seen)
+    for pod in seen.pods:
+        place = seen.places.get(pod.uid)
+        if not pod.active or place is None:
+            continue
+        promise = seen.crane.promises.get(pod.uid)
+        if seen.crane.why_not == "static":
+            yield from _left_to_kubelet(seen, pod, place)
+        elif promise:
+            yield _promised(seen, config, pod, place, promise)
+        else:
+            yield from _other(seen, pod, place)
+
+
+def _node(seen: Snapshot) -> Decision:
+    crane = seen.crane
+    if crane.why_not:
+        return Decision("crane", "refuse", _WHY_NOT[crane.why_not])
+    sets = {"exclusive": crane.exclusive, "immovable": crane.immovable, "reserved": crane.reserved}
+    evidence: dict[str, int | float | str] = {"pods": len(crane.promises), "shared": str(crane.default)}
+    evidence |= {name: str(cpus) for name, cpus in sets.items() if cpus}
+    return Decision("crane", "hold", "CraneCPUs", evidence)
+
+
+_WHY_NOT = {"static": "KubeletPlacesCPUs", "unknown": "KubeletPolicyUnknown"}
+
+
+def _promised(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, promise: CranePromise) -> Decision:
+    kept_off = seen.crane.reserved if pod.uid in seen.crane.excluding else cpuset.EMPTY
+    usable = usable_cpus.pod_cpuset(seen) - kept_off
+    sets = {name: cpus & usable for name, cpus in promise.containers.items()}
+    evidence: dict[str, int | float | str] = {
+        "policy": promise.policy,
+        "numa_nodes": ", ".join(map(str, promise.nodes)),
+        "cpuset": str(cpuset.union(sets.values())),
+    }
+    if len(sets) > 1:
+        evidence["containers"] = "; ".join(f"{name}: {cpus}" for name, cpus in sets.items())
+    absent = promise.cpus - usable
+    if absent:
+        evidence["absent"] = str(absent)
+    empty = [name for name, cpus in sets.items() if not cpus]
+    shared = _shared(seen, pod)
+    wanted = {group: sets.get(name, shared) for name, group in place.containers.items()}
+    wanted |= dict.fromkeys(place.sandboxes, shared)
+    changes = (*_sets(seen, wanted), *_memory(seen, config, place, promise))
+    if empty:
+        return Decision(f"pod/{pod.key}", "refuse", "CraneCPUsNotOnline", {**evidence, "container": empty[0]}, changes)
+    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "CranePromise", evidence, changes)
+
+
+def _other(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
+    """A pod without promised CPUs: off the exclusive ones, and off the reserved ones where it asks for that."""
+    crane, subject = seen.crane, f"pod/{pod.key}"
+    why = crane.refused.get(pod.uid, "")
+    excluding = pod.uid in crane.excluding
+    wanted = _shared(seen, pod)
+    changes: tuple[CgroupChange, ...] = ()
+    if not _placed_elsewhere(seen, pod):
+        whole = wanted == usable_cpus.pod_cpuset(seen)
+        groups = (*place.containers.values(), *place.sandboxes)
+        changes = tuple(_given_back(seen, groups, SET) if whole else _sets(seen, dict.fromkeys(groups, wanted)))
+    if why:
+        yield Decision(subject, "refuse", "CranePromiseRefused", {"why": why, "cpuset": str(wanted)}, changes)
+    elif _placed_elsewhere(seen, pod):
+        return
+    elif not wanted:
+        yield Decision(subject, "hold", "EmptyPool", {"qos": str(pod.qos_class), "reserved": str(crane.reserved)})
+    elif excluding:
+        evidence = {"cpuset": str(wanted), "reserved": str(crane.reserved)}
+        yield Decision(subject, "set" if changes else "hold", "ReservedCPUsExcluded", evidence, changes)
+    elif crane.exclusive or changes:
+        yield Decision(subject, "set" if changes else "hold", "CraneSharedCPUs", {"cpuset": str(wanted)}, changes)
+
+
+def _shared(seen: Snapshot, pod: Pod) -> CPUSet:
+    """CPUs of a container that has none of its own."""
+    shared = seen.crane.default & usable_cpus.pod_cpuset(seen)
+    return shared - seen.crane.reserved if pod.uid in seen.crane.excluding else shared
+
+
+def _placed_elsewhere(seen: Snapshot, pod: Pod) -> bool:
+    """Whether another strategy writes the sets of this pod, which has no CPUs of Crane's."""
+    others = seen.crane.placed_by_others
+    if pod.resource_status.cpuset or (pod.raw_qos is QoSClass.SYSTEM and seen.system_qos.cpuset):
+        return True
+    if pod.kube_qos is KubeQoS.BEST_EFFORT:
+        return "cpuSuppress" in others
+    return "cpusetPools" in others and pod.uid not in seen.crane.excluding
+
+
+def _sets(seen: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
+    for group, cpus in wanted.items():
+        cgroup = seen.cgroups.get(group)
+        if not cpus or cgroup is None or cgroup.cpuset in (None, cpus):
+            continue
+        inherits = seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == cpus
+        if not inherits:
+            yield CgroupChange(group, SET, cpus)
+
+
+def _memory(seen: Snapshot, config: Config, place: PodGroups, promise: CranePromise) -> Iterator[CgroupChange]:
+    """Memory nodes as a bit mask; without the setting, what was found comes back."""
+    groups = {name: place.containers[name] for name in promise.containers if name in place.containers}
+    nodes = {node.id for node in seen.topology.nodes if node.memory} & set(promise.nodes)
+    if not config.memory_nodes or not nodes:
+        yield from _given_back(seen, groups.values(), MEMS)
+        return
+    mask = sum(1 << node for node in nodes)
+    for group in groups.values():
+        present = seen.cgroups[group].values.get(MEMS) if group in seen.cgroups else None
+        if present not in (None, mask):
+            yield CgroupChange(group, MEMS, mask)
+
+
+def _left_to_kubelet(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
+    """What this strategy wrote before kubelet got the static policy goes back, without what kubelet gave to others."""
+    groups = (*place.containers.values(), *place.sandboxes)
+    others = cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid)
+    changes = tuple(
+        dataclasses.replace(change, value=change.value - others) if isinstance(change.value, CPUSet) else change
+        for change in (*_given_back(seen, groups, SET), *_given_back(seen, groups, MEMS))
+    )
+    if changes:
+        yield Decision(f"pod/{pod.key}", "release", "KubeletPlacesCPUs", {}, changes)
+
+
+def _given_back(seen: Snapshot, groups: Iterable[str], field: CgroupField) -> Iterator[CgroupChange]:
+    """What was found before this strategy's first write."""
+    for group in groups:
+        found = seen.found.get(cgroup_kind.PLACE.place(group, field))
+        if found is not None and found.strategy == NAME and group in seen.cgroups:
+            yield CgroupChange(group, field, found.value, gives_back=True)
+
+
+SENTENCES = {
+    "CraneCPUs": (
+        "{pods} pods have CPUs by Crane's annotations[; exclusive {exclusive}][; immovable {immovable}]"
+        "[; others share {shared}][; reserved {reserved}]"
+    ),
+    "KubeletPlacesCPUs": "kubelet's CPU manager policy is static, so Crane's annotations are not followed",
+    "KubeletPolicyUnknown": (
+        "kubelet's CPU manager policy is not known, so no pod gets CPUs by Crane's annotations; "
+        "let the agent read kubelet's /configz"
+    ),
+    "CranePromise": (
+        "policy {policy} on NUMA nodes {numa_nodes} gives CPUs {cpuset}[ ({containers})]"
+        "[; {absent} were promised too but are not present, or reserved]"
+    ),
+    "CraneCPUsNotOnline": (
+        "policy {policy} on NUMA nodes {numa_nodes} leaves container {container} no CPU; its set stays"
+        "[; {absent} were promised but are not present, or reserved]"
+    ),
+    "CranePromiseRefused": "the topology result gives no CPUs: {why}; the pod shares CPUs {cpuset}",
+    "ReservedCPUsExcluded": "kept off the reserved CPUs {reserved}, as it asks; runs on {cpuset}",
+    "CraneSharedCPUs": "shares CPUs {cpuset}; the others are exclusive by Crane's annotations",
+}

@@ -1,0 +1,101 @@
+"""Crane: CPUs on the node, its zones, and what its scheduler answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.pod import crane
+from koordlite.model.resources import parse_resources
+from koordlite.model.topology import CPU, NUMANode
+from koordlite.model.wire.crane import TopologyObject, Zone
+from koordlite.numa.crane import scheduling, zones
+from koordlite.numa.crane.assignments import Assignments
+from koordlite.numa.kubelet.machine import Machine
+from tests.conformance.adapters import adapter, shapes
+
+
+def _machine(given: Any) -> list[CPU]:
+    return shapes.cpus([row[:4] for row in given["topology"]["cpus"]])
+
+
+@adapter("crane.allocate")
+def allocate(given: Any, expect: Any) -> tuple[Any, Any]:
+    machine = Machine(tuple(_machine(given)))
+    held = Assignments(machine=machine, usable=machine.all, reserved=CPUSet.parse(given["reservedCPUs"]))
+    results = []
+    for step in given["steps"]:
+        held, error = _step(held, step)
+        results.append(
+            {
+                "error": error,
+                "assignments": {
+                    pod: {name: str(held.of(pod, name)) for name in theirs} for pod, theirs in held.entries.items()
+                },
+                "defaultCPUSet": str(held.default),
+            }
+        )
+    return {"results": results}, expect
+
+
+def _step(held: Assignments, step: Any) -> tuple[Assignments, str]:
+    if step["op"] == "remove":
+        return held.without(step["pod"], step["container"]), ""
+    counts = {int(node): count for node, count in step["topologyResultCPUs"].items()}
+    try:
+        return held.allocate(step["pod"], step["container"], step["cpuPolicy"], counts), ""
+    except ValueError as error:
+        # Since kubelet 1.24 the text ends with the numbers; Crane has that of 1.23.
+        return held, str(error).partition(": requested=")[0]
+
+
+@adapter("crane.parse_reserved_cpus")
+def parse_reserved_cpus(given: Any, expect: Any) -> tuple[Any, Any]:
+    text = given["attributes"].get(keys.CRANE_RESERVED_CPUS, "")
+    return {"cpus": list(CPUSet.parse(text))}, expect
+
+
+@adapter("crane.build_zones")
+def build_zones(given: Any, expect: Any) -> tuple[Any, Any]:
+    cpus = _machine(given)
+    ids = sorted({cpu.node for cpu in cpus})
+    nodes = [NUMANode(node, CPUSet(cpu.id for cpu in cpus if cpu.node == node), memory=0) for node in ids]
+    reserved = parse_resources(given.get("reserved"), "", "", [])
+    found = zones.node_zones(nodes, reserved_cpus=CPUSet.parse(given.get("reservedCPUs", "")), reserved=reserved)
+    return {"zones": json.loads(msgspec.json.encode(tuple(found)))}, expect
+
+
+def _verdict(given: Any) -> scheduling.Verdict:
+    pod, nrt = given["pod"], given.get("nrt")
+    spec = crane.parse(pod["annotations"], "pod", [])
+    return scheduling.verdict(
+        scheduling.PodAsked(
+            containers=[
+                (each["name"], shapes.quantities(each.get("requests")), shapes.quantities(each.get("limits")))
+                for each in pod["containers"]
+            ],
+            policy=spec.policy,
+            aware=spec.aware,
+            of_daemon_set=given.get("daemonSetPod", False),
+        ),
+        msgspec.convert(nrt, TopologyObject) if nrt else None,
+        [scheduling.results_of(msgspec.convert(one["topologyResult"], list[Zone])) for one in given["nodePods"]],
+        resources=given["topologyAwareResources"],
+    )
+
+
+@adapter("crane.filter")
+def filtered(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = _verdict(given)
+    answer = {"code": "Success"} if found.passes else {"code": "Unschedulable", "message": found.text}
+    return answer, expect
+
+
+@adapter("crane.score")
+def score(given: Any, expect: Any) -> tuple[Any, Any]:
+    found = _verdict(given)
+    return {"score": found.score, "numaNodes": list(found.result)}, expect
