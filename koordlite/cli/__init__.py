@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     _record(commands.add_parser("record", help="write a flight record to one file: from now on, or of the past"))
     _capture(commands.add_parser("capture", help="save one snapshot with the files it came from, for a bug report"))
     _restore(commands.add_parser("restore", help="put back every value as it was before the first write"))
+    _adopt(commands.add_parser("adopt", help="take over what another agent left here, so that it can be put back"))
     check = commands.add_parser(
         "check-config", help="list every mistake in koordlite.yaml and in a folder of manifests"
     )
@@ -270,6 +271,13 @@ def _restore(command: argparse.ArgumentParser) -> None:
     command.add_argument("--dry-run", action="store_true", help="print what would be restored")
 
 
+def _adopt(command: argparse.ArgumentParser) -> None:
+    command.add_argument("agent", choices=("koordlet",), help="the agent that ran here before")
+    _machine(command)
+    command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
+    command.add_argument("--dry-run", action="store_true", help="print the list and change nothing")
+
+
 def _simulate(command: argparse.ArgumentParser) -> None:
     command.add_argument("scenario", metavar="SCENARIO", nargs="+", help="YAML files; see configs/scenarios")
     command.add_argument("--config", metavar="FILE", help="use this koordlite.yaml instead of the scenario's settings")
@@ -327,6 +335,7 @@ _PLACES = {
     "record": "record:record",
     "capture": "capture:capture",
     "restore": "undo:undo",
+    "adopt": "adopt:adopt",
     "resctrl": "resctrl_command:resctrl",
     "check-config": "check:check_config",
     "check-node": "check:check_node",

@@ -170,6 +170,7 @@ def test_check_config_of_one_node_among_several(ask: Ask, manifests: Path) -> No
         pytest.param(("check-config",), "nothing to check", id="nothing to check"),
         pytest.param(("check-config", "missing.yaml"), "missing.yaml", id="a file that is not there"),
         pytest.param(("restore", "--sandbox", "small"), "restore works on this machine", id="restoring an emulation"),
+        pytest.param(("adopt", "koordlet", "--sandbox", "small"), "add --dry-run", id="adopting an emulation"),
         pytest.param(("status", "--url", "http://127.0.0.1:1"), "no agent answers", id="nobody answers"),
         pytest.param(("frobnicate",), "invalid choice", id="an unknown command"),
         pytest.param((), "required", id="no command"),

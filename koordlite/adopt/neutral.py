@@ -1,0 +1,120 @@
+"""What would stand in the groups of pods if kubelet alone had written there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.formulas.cpu import burst, cpu_assignments
+from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
+from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import ContainerInfo, Pod
+from koordlite.model.snapshot import Snapshot
+
+UNLIMITED = -1
+Values = Mapping[CgroupField, CPUSet | int]
+_KERNEL: dict[CgroupField, int] = {
+    "cpu.burst": 0,
+    "cpu.idle": 0,
+    "cpu.bvt_warp_ns": 0,
+    "memory.min": 0,
+    "memory.low": 0,
+    "memory.high": UNLIMITED,
+    "memory.wmark_ratio": 0,
+    "memory.wmark_scale_factor": 50,
+    "memory.wmark_min_adj": 0,
+    "memory.priority": 0,
+    "memory.use_priority_oom": 0,
+    "memory.pagecache_limit.enable": 0,
+    "memory.pagecache_limit.size": 0,
+    "memory.pagecache_limit.sync": 0,
+}
+"""What a kernel has where nobody wrote, also Anolis' own fields. `memory.oom.group` is missing: kubelet writes it."""
+_BEST_EFFORT: dict[CgroupField, int] = {"cpu.shares": MIN_SHARES, "memory.limit": UNLIMITED}
+"""To kubelet a pod with batch resources asks for nothing."""
+
+
+def by_group(seen: Snapshot) -> dict[str, Values]:
+    """By group of kubelet, of a pod or of a container: what kubelet or the kernel would have there.
+
+    CPU sets and quotas are left out where kubelet's static CPU manager policy may have written them.
+    """
+    layout = seen.layout
+    levels: dict[str, Values] = {layout.kubepods: _KERNEL, layout.burstable: _KERNEL}
+    levels[layout.besteffort] = {**_KERNEL, "cpuset.cpus": whole(seen), "cpu.quota": UNLIMITED}
+    return levels | dict(_of_pods(seen))
+
+
+def whole(seen: Snapshot) -> CPUSet:
+    """The set of a group that nobody narrowed: on v2 none, which means the parent's; on v1 that of kubelet's top
+    group, which kubelet copies."""
+    if seen.layout.version == 2:
+        return EMPTY
+    top = seen.cgroups.get(seen.layout.kubepods, Cgroup()).cpuset
+    return top or CPUSet(cpu.id for cpu in seen.topology.cpus)
+
+
+def picture(seen: Snapshot) -> Snapshot:
+    """The same machine as kubelet alone would have it: with the values of `by_group`, and nothing of ours."""
+    wanted, top = by_group(seen), seen.cgroups.get(seen.layout.kubepods, Cgroup())
+    cgroups = {group: _with(cgroup, wanted.get(group, {}), top.effective) for group, cgroup in seen.cgroups.items()}
+    return dataclasses.replace(seen, cgroups=cgroups, ours=frozenset(), found={}, remembered={}, refused_writes={})
+
+
+def present(cgroup: Cgroup) -> dict[CgroupField, CPUSet | int]:
+    """All that the picture shows of a group."""
+    numbers: dict[CgroupField, CPUSet | int] = {}
+    for field, value in cgroup.values.items():
+        numbers[field] = value  # type: ignore[index]
+    if cgroup.cpuset is not None:
+        numbers["cpuset.cpus"] = cgroup.cpuset
+    if cgroup.quota_us is not None:
+        numbers["cpu.quota"] = cgroup.quota_us
+    return numbers
+
+
+def _of_pods(seen: Snapshot) -> Iterator[tuple[str, Values]]:
+    for pod in seen.pods:
+        place = seen.places.get(pod.uid)
+        if place is None:
+            continue
+        of_kind = _BEST_EFFORT if pod.kube_qos is KubeQoS.BEST_EFFORT else {}
+        common: dict[CgroupField, CPUSet | int] = {**_KERNEL, **of_kind}
+        if not _is_placed_by_kubelet(seen, pod):
+            common["cpuset.cpus"] = whole(seen)
+        yield place.group, {**common, **_quota(seen, pod, cpu_assignments.cpu_limit_milli(pod) or 0)}
+        limits = {container.name: _limit_milli(container) for container in pod.containers}
+        for name, group in place.containers.items():
+            yield group, {**common, **_quota(seen, pod, limits.get(name, 0))}
+        yield from ((group, common) for group in place.sandboxes)
+
+
+def _is_placed_by_kubelet(seen: Snapshot, pod: Pod) -> bool:
+    """Under its static policy kubelet writes the set of every container itself, and again every ten seconds."""
+    return seen.kubelet.cpu_manager_policy == "static" and pod.kube_qos is not KubeQoS.BEST_EFFORT
+
+
+def _quota(seen: Snapshot, pod: Pod, limit_milli: int) -> Values:
+    """Kubelet itself lifts the quota of pods to which it gave CPUs alone."""
+    if any(held.uid == pod.uid for held in seen.kubelet.pod_cpus):
+        return {}
+    return {"cpu.quota": burst.base_quota(limit_milli=limit_milli)}
+
+
+def _limit_milli(container: ContainerInfo) -> int:
+    return container.limits["cpu"].milli if "cpu" in container.limits else 0
+
+
+def _with(cgroup: Cgroup, wanted: Values, inherited: CPUSet | None) -> Cgroup:
+    """Only what the machine has is replaced. `inherited` are the CPUs of a group without a set of its own."""
+    numbers = {field: wanted.get(field, value) for field, value in cgroup.values.items()}  # type: ignore[call-overload]
+    values = {field: value for field, value in numbers.items() if isinstance(value, int)}
+    found = dataclasses.replace(cgroup, values=values)
+    quota, cpus = wanted.get("cpu.quota"), wanted.get("cpuset.cpus")
+    if cgroup.quota_us is not None and isinstance(quota, int):
+        found = dataclasses.replace(found, quota_us=quota)
+    if cgroup.cpuset is not None and isinstance(cpus, CPUSet):
+        found = dataclasses.replace(found, cpuset=cpus, effective=cpus or inherited)
+    return found

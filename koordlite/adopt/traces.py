@@ -1,0 +1,240 @@
+"""Which values on a node are koordlet's: those that the protocol's rules give there, and those that have their form.
+
+The strategies are asked what they would write on the same machine if kubelet alone had written before. Where that value
+stands already, it is koordlet's, as the rules are the same. Limits that follow the load are told by where they stand
+and by their form instead. Whatever else differs from what kubelet writes stays, and is listed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+
+from koordlite import strategies
+from koordlite.adopt import neutral
+from koordlite.changes.cgroup import PLACE, CgroupChange
+from koordlite.changes.node_annotation import NodeAnnotationChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.resctrl_group import ResctrlGroupChange
+from koordlite.changes.zone_resource import ZoneResourceChange
+from koordlite.formulas.cpu import burst
+from koordlite.model import cpuset, keys, nrt
+from koordlite.model.cgroup_fields import CgroupField, shares_of_weight, weight_of_shares
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.errors import InputError
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.place import Place
+from koordlite.model.pod import resctrl_protocol
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
+from koordlite.model.snapshot import Snapshot
+from koordlite.resctrl.values import MON_GROUPS
+
+LEAST_BE_QUOTA_US = 2000
+"""Koordlet's smallest quota of best effort."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """A value that koordlet left."""
+
+    place: Place
+    present: str
+    before: CPUSet | int | None
+    """What stands there without koordlet; None where the thing itself goes."""
+    strategy: str
+    """Whose place it is from now on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at the node came to."""
+
+    traces: tuple[Trace, ...]
+    others: tuple[tuple[Place, str, str], ...]
+    """Place, present value and what kubelet would have, of values that neither kubelet nor the protocol's rules give:
+    they are not touched."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Differing:
+    """A file that holds something else than kubelet would write."""
+
+    group: str
+    field: CgroupField
+    value: CPUSet | int
+    before: CPUSet | int
+
+    @property
+    def place(self) -> Place:
+        return PLACE.place(self.group, self.field)
+
+
+def recognise(seen: Snapshot, settings: Mapping[str, StrategySettings], *, with_node: bool = True) -> Found:
+    """What koordlet left on the node in this picture, which has to show all that strategies read.
+
+    `with_node`: whether the Node's batch and mid resources and ratios go as well; they stay while Koordinator's manager
+    writes them.
+    """
+    enforced = {name: dataclasses.replace(section, mode="enforce") for name, section in settings.items()}
+    wanted = dict(_wanted(seen, enforced))
+    traces: list[Trace] = []
+    others: list[tuple[Place, str, str]] = []
+    forms = _Forms(seen)
+    for each in _differing(seen):
+        strategy = wanted.get((each.place, each.value)) or forms.strategy(each)
+        if strategy:
+            traces += _traces(seen, each, strategy)
+        else:
+            others.append((each.place, _shown(each.value), _shown(each.before)))
+    return Found((*traces, *_resctrl(seen), *(_of_node(seen) if with_node else ())), tuple(others))
+
+
+def _wanted(
+    seen: Snapshot, enforced: Mapping[str, StrategySettings]
+) -> Iterator[tuple[tuple[Place, CPUSet | int], str]]:
+    """Place and value, to the strategy that would write it if kubelet alone had written before."""
+    for decision in strategies.decide_all(neutral.picture(seen), enforced):
+        for change in decision.changes:
+            if isinstance(change, CgroupChange):
+                yield (change.place, _settled(seen, change)), decision.strategy
+
+
+def _settled(seen: Snapshot, change: CgroupChange) -> CPUSet | int:
+    """What is read after it was written: v2 rounds shares to weights."""
+    if change.field == "cpu.shares" and isinstance(change.value, int) and seen.layout.version == 2:
+        return shares_of_weight(weight_of_shares(change.value))
+    return change.value
+
+
+def _differing(seen: Snapshot) -> Iterator[_Differing]:
+    for group, expected in neutral.by_group(seen).items():
+        present = neutral.present(seen.cgroups.get(group, Cgroup()))
+        if present.get("cpu.idle"):
+            present.pop("cpu.shares", None)  # The kernel's own number for idle groups.
+        for field, value in present.items():
+            if field in expected and value != expected[field]:
+                yield _Differing(group, field, value, expected[field])
+
+
+def _traces(seen: Snapshot, each: _Differing, strategy: str) -> Iterator[Trace]:
+    yield Trace(each.place, _shown(each.value), each.before, strategy)
+    if each.field == "cpu.idle" and each.group.startswith(seen.layout.besteffort):
+        # The kernel forgets the shares of an idle group; kubelet gave it the least.
+        shares = PLACE.place(each.group, "cpu.shares")
+        yield Trace(shares, "(idle)", 2, strategy)
+
+
+class _Forms:
+    """Values that follow the load or an earlier moment: recognised by their place and form."""
+
+    def __init__(self, seen: Snapshot) -> None:
+        self._seen = seen
+        self._narrow = _narrow_set(seen)
+        self._pools = _published_pools(seen)
+        self._owners = dict(_owners(seen))
+        qos = seen.slo.resource_qos
+        classes = (qos.lsr_class, qos.ls_class, qos.be_class)
+        self._identities = {each.cpu_qos.group_identity for each in classes if each.cpu_qos.enable}
+
+    def strategy(self, each: _Differing) -> str:
+        """Whose it is; empty when its form is not koordlet's."""
+        besteffort = self._seen.layout.besteffort
+        if each.field == "cpuset.cpus":
+            if each.group == besteffort or each.group.startswith(f"{besteffort}/"):
+                return "cpuSuppress" if each.value == self._narrow else ""
+            return "cpusetPools" if each.value in self._pools else ""
+        if each.field == "cpu.quota" and isinstance(each.value, int):
+            if each.group == besteffort:
+                return "cpuSuppress" if self._is_be_quota(each.value) else ""
+            return self._of_quota(each)
+        if each.field == "cpu.bvt_warp_ns":
+            return "cpuIdentity" if each.value in self._identities else ""
+        return ""
+
+    def _is_be_quota(self, quota_us: int) -> bool:
+        cgroup = self._seen.cgroups.get(self._seen.layout.besteffort, Cgroup())
+        return quota_us >= LEAST_BE_QUOTA_US and cgroup.period_us == burst.PERIOD_US
+
+    def _of_quota(self, each: _Differing) -> str:
+        """A limit that was raised for a burst, or divided by what a CPU of this node is worth."""
+        assert isinstance(each.value, int) and isinstance(each.before, int)
+        pod, ratio = self._owners.get(each.group), self._seen.notes.cpu_normalization or 1.0
+        if pod is None or each.before <= 0 or each.value <= 0:
+            return ""
+        limit_milli = each.before * 1000 // burst.PERIOD_US
+        if ratio > 1 and each.value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
+            return "cpuNormalization"
+        asked, _ = pod_overrides.cpu_burst(pod, self._seen.slo.cpu_burst)
+        raised = each.before < each.value <= each.before * asked.cfs_quota_burst_percent // 100
+        return "cpuBurst" if raised and asked.policy in ("auto", "cfsQuotaBurstOnly") else ""
+
+
+def _narrow_set(seen: Snapshot) -> CPUSet | None:
+    """The one set that koordlet gives to all of best effort, or under kubelet's static policy to its containers."""
+    root = seen.layout.besteffort
+    groups = [name for name in seen.cgroups if name == root or name.startswith(f"{root}/")]
+    sets = {name: seen.cgroups[name].cpuset for name in groups}
+    narrowed = {cpus for cpus in sets.values() if cpus and cpus != neutral.whole(seen)}
+    if sets.get(root) in narrowed:
+        return sets[root]
+    return narrowed.pop() if len(narrowed) == 1 else None
+
+
+def _published_pools(seen: Snapshot) -> frozenset[CPUSet]:
+    """What koordlet last published as shared by LS pods: whole, and by NUMA node."""
+    text = seen.published.topology.get(keys.LS_SHARED_POOLS, "")
+    try:
+        pools = [pool.cpus for pool in nrt.decode_pools(text, "noderesourcetopology")] if text else []
+    except InputError:
+        return frozenset()
+    return frozenset((cpuset.union(pools), *pools)) - {cpuset.EMPTY}
+
+
+def _owners(seen: Snapshot) -> Iterator[tuple[str, Pod]]:
+    for pod in seen.pods:
+        place = seen.places.get(pod.uid)
+        if place:
+            yield from ((group, pod) for group in (place.group, *place.containers.values()))
+
+
+def _resctrl(seen: Snapshot) -> Iterator[Trace]:
+    """Groups of the classes and of pods. They are named as ours, and koordlet alone names groups so."""
+    for group in seen.resctrl.group_names:
+        if resctrl_protocol.may_be_ours(group) and MON_GROUPS not in group:
+            yield Trace(ResctrlGroupChange(group).place, "a group", None, "resctrl")
+
+
+def _of_node(seen: Snapshot) -> Iterable[Trace]:
+    return itertools.chain(_resources(seen), _annotations(seen), _zones(seen))
+
+
+def _resources(seen: Snapshot) -> Iterator[Trace]:
+    by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
+    for name, amount in seen.published.node_resources.items():
+        if amount is not None:
+            yield Trace(NodeResourceChange(name, None).place, str(amount), None, by_name[name])
+
+
+def _annotations(seen: Snapshot) -> Iterator[Trace]:
+    by_name = {name: rule.name for rule in strategies.discover() for name in rule.publishes}
+    by_name[keys.ORIGIN_ALLOCATABLE] = by_name[keys.BATCH_CPU]
+    held = seen.node.annotations if seen.node else {}
+    for key, strategy in by_name.items():
+        if key in held:
+            yield Trace(NodeAnnotationChange(key, None).place, held[key], None, strategy)
+
+
+def _zones(seen: Snapshot) -> Iterator[Trace]:
+    strategy = next(rule.name for rule in strategies.discover() if keys.BATCH_CPU in rule.publishes)
+    for zone in seen.published.zones:
+        for resource in zone.resources or ():
+            if resource.name in (keys.BATCH_CPU, keys.BATCH_MEMORY):
+                place = ZoneResourceChange(zone.name, resource.name, None).place
+                yield Trace(place, str(resource.allocatable), None, strategy)
+
+
+def _shown(value: CPUSet | int) -> str:
+    return str(value) or "(the parent's)"

@@ -1,0 +1,77 @@
+"""`koordlite adopt koordlet`: take over what koordlet left on this node, so that it can be put back."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+
+from koordlite import adopt as adoption
+from koordlite import config
+from koordlite.adopt import Found
+from koordlite.agent import Agent
+from koordlite.cli import machine as machines
+from koordlite.cli.machine import Machine
+from koordlite.config import Settings
+from koordlite.host import procfs
+from koordlite.host.journal.journal import Journal
+from koordlite.model import printable
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.snapshot import Snapshot
+
+
+def adopt(args: argparse.Namespace) -> int:
+    """List what is koordlet's and what is not, then note it in the undo journal. 1 while koordlet still runs."""
+    if (args.sandbox or args.recorded) and not args.dry_run:
+        why = "an emulated node has no koordlet, and a recording is never written"
+        raise ConfigError(Problem("command line", "--sandbox/--recorded", "", why, "add --dry-run"))
+    settings = machines.settings(args)
+    machine = machines.machine(args, settings)
+    with contextlib.closing(machine):
+        pid = adoption.koordlet_pid(machine.host.files)
+        if pid is not None:
+            print(printable.lines(f"koordlet runs here (process {pid}): stop it first, both write the same files"))
+            if not args.dry_run:
+                return 1
+        found = adoption.recognise(
+            _seen(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
+        )
+        print(printable.lines(listed(found)), end="")
+        if not args.dry_run:
+            _seed(machine, settings, found)
+    return 0
+
+
+def _seed(machine: Machine, settings: Settings, found: Found) -> None:
+    with Journal.open(settings.agent.state_dir, boot_id=procfs.boot_id(machine.host.files)) as journal:
+        fresh = adoption.seed(machine.host, journal, found.traces)
+    known = len(found.traces) - len(fresh)
+    print(printable.lines(f"{len(fresh)} places adopted{f', {known} were in the journal already' if known else ''}"))
+
+
+def _seen(args: argparse.Namespace, machine: Machine, settings: Settings) -> Snapshot:
+    """Two looks a second apart, since usage is a rate, with all that any strategy reads."""
+    machines.need_node(args, machine.cluster)
+    agent = Agent(machine.host, machine.cluster, config.with_modes(settings, "observe"))
+    agent.tick()
+    machine.host.clock.wait(1.0)
+    tick = agent.tick()
+    if agent.seen is None or agent.seen.node is None:
+        do = "name the cluster with --kubeconfig or --cluster: what is koordlet's follows from pods and settings"
+        raise InputError(tick.problems or Problem("Node", "object", "", tick.because or "there is none", do))
+    return agent.seen
+
+
+def listed(found: Found) -> str:
+    """The list for people."""
+    lines = [f"{t.place}: {t.present} → {_before(t)}  ({t.strategy})" for t in found.traces]
+    lines.append(
+        f"{len(found.traces)} places hold values of koordlet; → shows what comes back once nothing enforces them"
+    )
+    if found.others:
+        lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
+        lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in found.others]
+    return "\n".join(lines) + "\n"
+
+
+def _before(trace: adoption.Trace) -> str:
+    return "(removed)" if trace.before is None else str(trace.before) or "(the parent's set)"
