@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from koordlite.formulas.cpu import burst, cpu_assignments
+from koordlite.formulas.cpu import burst
 from koordlite.model.cgroup_fields import MIN_SHARES, CgroupField
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.snapshot import Snapshot
+from koordlite.numa.koordinator import assignments
 
 UNLIMITED = -1
 Values = Mapping[CgroupField, CPUSet | int]
@@ -84,7 +85,7 @@ def _of_pods(seen: Snapshot) -> Iterator[tuple[str, Values]]:
         common: dict[CgroupField, CPUSet | int] = {**_KERNEL, **of_kind}
         if not _is_placed_by_kubelet(seen, pod):
             common["cpuset.cpus"] = whole(seen)
-        yield place.group, {**common, **_quota(seen, pod, cpu_assignments.cpu_limit_milli(pod) or 0)}
+        yield place.group, {**common, **_quota(seen, pod, assignments.cpu_limit_milli(pod) or 0)}
         limits = {container.name: _limit_milli(container) for container in pod.containers}
         for name, group in place.containers.items():
             yield group, {**common, **_quota(seen, pod, limits.get(name, 0))}
