@@ -80,6 +80,7 @@ class KubeCluster:
             with_pods=settings.pods == "kubelet",
             monotonic=clock.monotonic,
             given=self._given_out() if pod_resources else None,
+            notices=pod_resources,
         )
         self._publisher = Publisher(api, node_name, node=self._node, topology=self._topology, monotonic=clock.monotonic)
         self._evictions = EvictionApi(api)

@@ -119,6 +119,8 @@ def test_it_is_asked_at_times_and_twice_after_a_change() -> None:
     assert kubelet.asked == 2
     kubelet.listed = AFTER_DELETION
     given.poke()
+    assert not given.round()  # At most once a second.
+    clock.now += 1
     assert given.round()
     assert not given.round()
     clock.now += 1

@@ -23,8 +23,9 @@ from koordlite.model.topology import Topology
 
 PERIOD_SECONDS = 60.0
 """What changes without a trace in a checkpoint is seen then, as by other reporters."""
-_AGAIN_SECONDS = 1.0
-"""Kubelet writes one checkpoint after the other while it admits a pod: after a change it is asked twice."""
+AT_MOST_EVERY_SECONDS = 1.0
+"""Kubelet writes one checkpoint after the other while it admits a pod: after a change it is asked twice, so long apart,
+and never more often."""
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -36,7 +37,7 @@ class GivenOut:
         self._source, self._socket, self._monotonic = source, socket, monotonic
         self._pods: tuple[PodGiven, ...] | None = None
         self._allocatable: Given | None = None
-        self._due, self._again = float("-inf"), float("inf")
+        self._due, self._again, self._asked = float("-inf"), float("inf"), float("-inf")
         self._failures = 0
         self._answered_at: float | None = None
         self.problems: tuple[Problem, ...] = ()
@@ -44,8 +45,13 @@ class GivenOut:
 
     def poke(self) -> None:
         """Something has changed that the answer depends on: ask in the next round, and in the one after."""
-        now = self._monotonic()
-        self._due, self._again = min(self._due, now), now + _AGAIN_SECONDS
+        first = max(self._monotonic(), self._asked + AT_MOST_EVERY_SECONDS)
+        self._due, self._again = min(self._due, first), first + AT_MOST_EVERY_SECONDS
+
+    @property
+    def due(self) -> float:
+        """When the next request is due, on the monotonic clock."""
+        return min(self._due, self._again)
 
     @property
     def age(self) -> float:
@@ -56,8 +62,9 @@ class GivenOut:
     def round(self) -> bool:
         """Ask if it is time to; True when the answer differs from the last one."""
         now = self._monotonic()
-        if self._source is None or now < min(self._due, self._again):
+        if self._source is None or now < self.due:
             return False
+        self._asked = now
         self._due, self._again = now + PERIOD_SECONDS, self._again if now < self._again else float("inf")
         before = self._pods, self._allocatable
         try:

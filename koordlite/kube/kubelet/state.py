@@ -14,6 +14,7 @@ from koordlite.kube.client import backoff
 from koordlite.kube.client.access import ApiError, ApiUnreachable
 from koordlite.kube.kubelet import checkpoints, given_out
 from koordlite.kube.kubelet import configz as kubelet
+from koordlite.kube.kubelet.checkpoint_notices import CheckpointNotices
 from koordlite.kube.kubelet.checkpoints import MemoryManagerState
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.kube.kubelet.given_out import GivenOut
@@ -77,14 +78,18 @@ class KubeletState:
         with_pods: bool,
         monotonic: Callable[[], float],
         given: GivenOut | None = None,
+        notices: bool = False,
     ) -> None:
-        """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket."""
+        """`connect` gives None as long as kubelet cannot be asked. `given` asks its pod-resources socket.
+        `notices`: the checkpoints are files of this machine, and are read as soon as they are written."""
         self._connect, self._files, self._topology, self._monotonic = connect, files, topology, monotonic
         self._cpu_file = f"{folder.rstrip('/')}/cpu_manager_state"
         self._memory_file = f"{folder.rstrip('/')}/memory_manager_state"
         self._device_file = f"{folder.rstrip('/')}/device-plugins/kubelet_internal_checkpoint"
         self._admitted_file = f"{folder.rstrip('/')}/allocated_pods_state"
         self._given = given
+        watched = (self._cpu_file, self._memory_file, self._device_file, self._admitted_file)
+        self._notices = CheckpointNotices(watched) if notices else None
         self._http: KubeletHttp | None = None
         self._config: KubeletConfig | None = None
         self._read: dict[str, tuple[bytes, _State]] = {}
@@ -103,8 +108,13 @@ class KubeletState:
     def stop(self) -> None:
         """End; a request under way is not waited for long."""
         self._stop.set()
+        if self._notices:
+            self._notices.end()
         if self._thread.is_alive():
             self._thread.join(_JOIN_SECONDS)
+        if self._notices and not self._thread.is_alive():
+            self._notices.close()
+            self._notices = None
 
     def wait(self, seconds: float) -> bool:
         """Wait until everything was asked for once; False when that took too long."""
@@ -161,7 +171,15 @@ class KubeletState:
         while not self._stop.is_set():
             self.round()
             self._asked_once.set()
+            self._pass_time()
+
+    def _pass_time(self) -> None:
+        """Until the next round, or until kubelet writes a checkpoint."""
+        if self._notices is None:
             self._stop.wait(ROUND_SECONDS)
+            return
+        due = self._given.due - self._monotonic() if self._given else ROUND_SECONDS
+        self._notices.wait(min(ROUND_SECONDS, due))
 
     def _look_at_checkpoints(self) -> None:
         self._look(self._cpu_file, kubelet.parse_cpu_manager_state)
