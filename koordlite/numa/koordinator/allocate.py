@@ -6,7 +6,8 @@ Source: Koordinator v1.9 `Allocate`, `tryBestToDistributeEvenly`, `allocateCPUSe
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import Quantity
@@ -26,11 +27,12 @@ from koordlite.numa.koordinator.values import (
     TakenCPU,
     Zones,
     bits,
+    mask_of,
     refuse,
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What a pod asks of one node."""
 
@@ -45,6 +47,21 @@ class Request:
     required: bool = False
     """The bind policy must be kept, or the pod does not fit."""
     policy: TakePolicy = NO_POLICY
+
+    @property
+    def whole_cores(self) -> bool:
+        """Its CPUs are split over NUMA nodes core by core."""
+        return self.required and self.policy.bind == FULL_PCPUS
+
+    @functools.cached_property
+    def nano(self) -> dict[str, int]:
+        """What is split over NUMA nodes, in nano-units."""
+        return {name: amount.nano for name, amount in (self.original if self.bound else self.requests).items()}
+
+    @functools.cached_property
+    def is_whole(self) -> bool:
+        """No amount is finer than it is split."""
+        return all(_is_whole(name, nano) for name, nano in self.nano.items())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +79,11 @@ class Reuse:
 NO_REUSE = Reuse()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+def _is_whole(name: str, nano: int) -> bool:
+    return nano % (10**6 if name == "cpu" else 10**9) == 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Supply:
     """What a node can give to a request."""
 
@@ -76,6 +97,14 @@ class Supply:
     @classmethod
     def of(cls, node: NodeState, request: Request, reuse: Reuse = NO_REUSE) -> Supply:
         """What `node` can give; a required bind policy leaves fewer CPUs, and so less of a NUMA node's cpu."""
+        if reuse is NO_REUSE:
+            bind = request.policy.bind if request.required else ""
+            found: Supply = node.once(("supply", bind), lambda: cls._of(node, bind, NO_REUSE))
+            return found
+        return cls._of(node, request.policy.bind if request.required else "", reuse)
+
+    @classmethod
+    def _of(cls, node: NodeState, required_bind: str, reuse: Reuse) -> Supply:
         topology = node.topology
         taken = held.returned(node.held.cpus, reuse.preferred, reuse.preemptible)
         cpus = held.available_cpus(
@@ -84,10 +113,46 @@ class Supply:
         zones = reuse.only or held.available_zones(
             node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=reuse.zones
         )
-        if request.required:
-            cpus = usable(topology.machine, cpus, request.policy.bind)
+        if required_bind:
+            cpus = usable(topology.machine, cpus, required_bind)
             zones = {zone: _capped(amounts, topology.machine, zone, cpus) for zone, amounts in zones.items()}
         return cls(topology.machine, zones, cpus, taken, reuse.preferred)
+
+    @functools.cached_property
+    def nano(self) -> dict[str, dict[int, int]]:
+        """Nano-units by resource and NUMA node."""
+        found: dict[str, dict[int, int]] = {}
+        for zone, amounts in self.zones.items():
+            for name, amount in amounts.items():
+                found.setdefault(name, {})[zone] = amount.nano
+        return found
+
+    @functools.cached_property
+    def is_whole(self) -> bool:
+        """No amount is finer than it is split."""
+        return all(_is_whole(name, nano) for name, zones in self.nano.items() for nano in zones.values())
+
+    def even_zones(self, request: Request) -> int:
+        """The NUMA nodes that have whole CPUs, or cores, and a free CPU for each: how many are asked decides there."""
+        if self.preferred or not self.is_whole or not request.is_whole:
+            return 0
+        return self._whole_cores if request.whole_cores else self._whole_cpus
+
+    @functools.cached_property
+    def _whole_cpus(self) -> int:
+        return mask_of(zone for zone, milli, free in self._cpus_of_zones() if milli % 1000 == 0 and milli <= free)
+
+    @functools.cached_property
+    def _whole_cores(self) -> int:
+        core = 1000 * self.machine.per_core
+        return mask_of(
+            zone for zone, milli, free in self._cpus_of_zones() if core and milli % core == 0 and milli <= free
+        )
+
+    def _cpus_of_zones(self) -> Iterator[tuple[int, int, int]]:
+        """(NUMA node, thousandths of CPU it has, thousandths of the CPUs that are free there)."""
+        for zone, nano in self.nano.get("cpu", {}).items():
+            yield zone, nano // 10**6, 1000 * len(self.machine.by_node.get(zone, EMPTY) & self.cpus)
 
 
 def usable(machine: Machine, cpus: CPUSet, bind: str) -> CPUSet:
@@ -121,6 +186,18 @@ def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "
     return Allocation(uid=uid, cpus=cpus, exclusive=request.policy.exclusive, zones=zones)
 
 
+def fits(supply: Supply, request: Request, mask: int) -> bool:
+    """Whether `allocate` gives something: sums decide it, but where amounts are odd the pod is allocated on trial.
+
+    Sums suffice because the NUMA node with the least gives first, in whole units as long as all amounts are whole.
+    """
+    for name, nano in request.nano.items():
+        if name in supply.nano and nano > sum(had for zone, had in supply.nano[name].items() if mask >> zone & 1):
+            return False
+    decided = not mask & ~supply.even_zones(request) if request.bound else supply.is_whole and request.is_whole
+    return decided or not isinstance(allocate(supply, request, mask), Refusal)
+
+
 def split(supply: Supply, request: Request, nodes: Sequence[int]) -> tuple[Zones, tuple[str, ...]]:
     """Amounts by NUMA node, as even as can be: those with the least give first, the last one gives the rest.
 
@@ -150,7 +227,7 @@ def _share(supply: Supply, request: Request, name: str, amount: Quantity, parts:
         return Quantity.of(_divided(amount.value, parts), amount.format)
     if not request.bound:
         return Quantity(_divided(amount.milli, parts) * 10**6, amount.format)
-    unit = (supply.machine.per_core or 1) if request.required and request.policy.bind == FULL_PCPUS else 1
+    unit = (supply.machine.per_core or 1) if request.whole_cores else 1
     return Quantity.of(_divided(_divided(amount.value, unit), parts) * unit, amount.format)
 
 

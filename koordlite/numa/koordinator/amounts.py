@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator.values import Amounts, Zones
@@ -34,13 +34,12 @@ def left(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     return {**dict.fromkeys(b, ZERO), **{name: amount if amount.nano > 0 else ZERO for name, amount in rest.items()}}
 
 
-def zones_added(*parts: Zones) -> dict[int, Amounts]:
-    """The sum of amounts by NUMA node."""
-    total: dict[int, Amounts] = {}
-    for part in parts:
-        for zone, amounts in part.items():
-            total[zone] = added(total.get(zone, {}), amounts)
-    return total
+def total(zones: Zones, chosen: Iterable[int]) -> dict[str, Quantity]:
+    """The sum over the chosen NUMA nodes."""
+    found: dict[str, Quantity] = {}
+    for zone in chosen:
+        found = added(found, zones.get(zone, {}))
+    return found
 
 
 def amplify(amount: int, ratio: float) -> int:

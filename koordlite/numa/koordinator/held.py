@@ -74,8 +74,10 @@ def _take(machine: Machine, pod: Allocation, cpus: dict[int, TakenCPU]) -> set[i
     return nodes
 
 
-def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> dict[int, TakenCPU]:
+def returned(cpus: Mapping[int, TakenCPU], *sets: CPUSet) -> Mapping[int, TakenCPU]:
     """What is still held after each CPU in each of `sets` has lost one holder."""
+    if not any(sets):
+        return cpus
     still = dict(cpus)
     for cpu in (cpu for each in sets for cpu in each if cpu in still):
         held = still.pop(cpu, None)

@@ -8,18 +8,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator import amounts, score
+from koordlite.numa.koordinator import score
 from koordlite.numa.koordinator.allocate import Request
 from koordlite.numa.koordinator.ask import Settings
-from koordlite.numa.koordinator.values import RESTRICTED, Allocation, Amounts, Hint, Refusal, Zones, bits, mask_of
+from koordlite.numa.koordinator.values import RESTRICTED, Hint, Zones, bits, mask_of
 
-Attempt = Callable[[int], Allocation | Refusal]
-"""What the pod would get inside the NUMA nodes of a mask."""
+Fits = Callable[[int], bool]
+"""Whether the pod can be allocated inside the NUMA nodes of a mask."""
 
 
 def hints(
-    zones: Zones, available: Zones, request: Request, attempt: Attempt, *, policy: str, settings: Settings | None
+    zones: Zones, available: Zones, request: Request, fits: Fits, *, policy: str, settings: Settings | None
 ) -> dict[str, Sequence[Hint]]:
     """Hints for each requested resource that NUMA nodes have; an empty list where no set of them would do.
 
@@ -27,26 +26,27 @@ def hints(
     resource. The smallest sets are preferred; under Restricted all are. Without `settings` nothing is scored.
     """
     known = {name for part in zones.values() for name in part}
-    lacking = {
-        name: mask_of(zone for zone, part in available.items() if not part.get(name, amounts.ZERO).nano)
-        for name in known
-    }
-    found: dict[str, list[tuple[int, int]]] = {name: [] for name in request.requests if name in known}
+    lacking = {name: mask_of(_without(name, available)) for name in request.requests if name in known}
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in lacking}
+    points = _Points(zones, available, request, settings) if settings else None
     for mask in masks(zones):
         wanted = [name for name in found if not mask & lacking[name]]
-        if not wanted or isinstance(attempt(mask), Refusal):
-            continue
-        points = _score(zones, available, request, mask, settings) if settings else 0
-        for name in wanted:
-            found[name].append((mask, points))
+        if wanted and fits(mask):
+            score_of_mask = points.of(mask) if points else 0
+            for name in wanted:
+                found[name].append((mask, score_of_mask))
     return {name: _preferred(pairs, len(zones), policy) for name, pairs in found.items()}
 
 
 def masks(nodes: Iterable[int]) -> Iterator[int]:
     """All sets of NUMA nodes, small ones first, then in the order of their numbers."""
-    listed = list(nodes)
+    listed = [1 << node for node in nodes]
     for size in range(1, len(listed) + 1):
-        yield from (mask_of(chosen) for chosen in itertools.combinations(listed, size))
+        yield from map(sum, itertools.combinations(listed, size))
+
+
+def _without(name: str, available: Zones) -> Iterator[int]:
+    return (zone for zone, part in available.items() if name not in part or not part[name].nano)
 
 
 def _preferred(pairs: Sequence[tuple[int, int]], most: int, policy: str) -> list[Hint]:
@@ -54,16 +54,27 @@ def _preferred(pairs: Sequence[tuple[int, int]], most: int, policy: str) -> list
     return [Hint(mask, mask.bit_count() == smallest or policy == RESTRICTED, points) for mask, points in pairs]
 
 
-def _score(zones: Zones, available: Zones, request: Request, mask: int, settings: Settings) -> int:
-    total, free = _sum(zones, mask), _sum(available, mask)
-    requested = amounts.left(total, free)
-    return score.score(
-        settings.numa_scoring, settings.weights, allocatable=total, requested=requested, asked=request.requests
-    )
+class _Points:
+    """The score of a set of NUMA nodes: what is used of them now, and the pod."""
+
+    def __init__(self, zones: Zones, available: Zones, request: Request, settings: Settings) -> None:
+        self.settings = settings
+        self.asked = score.whole(request.requests, settings.weights)
+        self.total = {name: _nano(name, zones) for name in settings.weights}
+        self.free = {name: _nano(name, available) for name in settings.weights}
+
+    def of(self, mask: int) -> int:
+        """The score of these NUMA nodes."""
+        here, total, used = bits(mask), dict[str, int](), dict[str, int]()
+        for name in self.settings.weights:
+            most = sum(self.total[name].get(zone, 0) for zone in here)
+            free = sum(self.free[name].get(zone, 0) for zone in here)
+            total[name] = score.whole_nano(name, most)
+            used[name] = score.whole_nano(name, max(most - free, 0))
+        return score.score(
+            self.settings.numa_scoring, self.settings.weights, allocatable=total, requested=used, asked=self.asked
+        )
 
 
-def _sum(zones: Zones, mask: int) -> Amounts:
-    total: Mapping[str, Quantity] = {}
-    for zone in bits(mask):
-        total = amounts.added(total, zones.get(zone, {}))
-    return total
+def _nano(name: str, zones: Zones) -> Mapping[int, int]:
+    return {zone: amounts[name].nano for zone, amounts in zones.items() if name in amounts}

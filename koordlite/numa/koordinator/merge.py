@@ -47,7 +47,8 @@ def merge(
     states: Mapping[int, str],
 ) -> Merged:
     """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule."""
-    lists, reasons, summary = _collected(providers)
+    given = list(providers)
+    lists, reasons = _collected(given)
     everywhere = mask_of(nodes)
     if policy != BEST_EFFORT and reasons:
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
@@ -60,7 +61,7 @@ def merge(
         best = Hint(None, best.preferred)
     if best.preferred:
         return Merged(best, True)
-    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(summary)
+    joined = ("," if policy == SINGLE_NUMA_NODE else " & ").join(_summaries(given))
     return Merged(best, False, (f"Unaligned NUMA Hint cause {joined}",))
 
 
@@ -83,11 +84,10 @@ def _single(hint: Hint) -> bool:
     return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
 
 
-def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint]], list[str], list[str]]:
-    """(lists of hints, a reason for each resource without any, a summary of each other one), resources by name."""
+def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint]], list[str]]:
+    """(lists of hints, a reason for each resource without any), resources by name."""
     lists: list[Sequence[Hint]] = []
     reasons: list[str] = []
-    summary: list[str] = []
     for provider in providers:
         for resource, hints in sorted(provider.items()) if provider else (("", None),):
             if hints is None:
@@ -97,8 +97,12 @@ def _collected(providers: Iterable[Provider | None]) -> tuple[list[Sequence[Hint
                 reasons.append(f"Unsatisfied NUMA {resource}")
             else:
                 lists.append(hints)
-                summary.append(_summary(resource, hints))
-    return lists, reasons, sorted(summary)
+    return lists, reasons
+
+
+def _summaries(providers: Iterable[Provider | None]) -> list[str]:
+    every = (pair for provider in providers if provider for pair in provider.items())
+    return sorted(_summary(resource, hints) for resource, hints in every if hints)
 
 
 def _summary(resource: str, hints: Sequence[Hint]) -> str:
@@ -138,15 +142,28 @@ def _beats(found: Hint, best: Hint) -> bool:
     return a < b or (a[0] == b[0] and found.score > best.score)
 
 
-def _aligned(lists: Sequence[Sequence[Hint]], chosen: tuple[Hint, ...] = ()) -> Iterator[tuple[Hint, ...]]:
+def _aligned(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:
     """Combinations of preferred hints for the same NUMA nodes, in the order of all combinations."""
-    if not lists:
-        yield chosen
-        return
-    mask = next((hint.mask for hint in chosen if hint.mask is not None), None)
-    for hint in lists[0]:
-        if hint.preferred and (mask is None or hint.mask is None or hint.mask == mask):
-            yield from _aligned(lists[1:], (*chosen, hint))
+    places = [_by_mask(hints) for hints in lists]
+
+    def beginning(chosen: tuple[Hint, ...], mask: int | None) -> Iterator[tuple[Hint, ...]]:
+        if len(chosen) == len(lists):
+            yield chosen
+            return
+        hints, by_mask = lists[len(chosen)], places[len(chosen)]
+        same = range(len(hints)) if mask is None else sorted([*by_mask.get(mask, ()), *by_mask.get(None, ())])
+        for place in same:
+            if hints[place].preferred:
+                yield from beginning((*chosen, hints[place]), hints[place].mask if mask is None else mask)
+
+    return beginning((), None)
+
+
+def _by_mask(hints: Sequence[Hint]) -> dict[int | None, list[int]]:
+    places: dict[int | None, list[int]] = {}
+    for place, hint in enumerate(hints):
+        places.setdefault(hint.mask, []).append(place)
+    return places
 
 
 def _all(lists: Sequence[Sequence[Hint]]) -> Iterator[tuple[Hint, ...]]:

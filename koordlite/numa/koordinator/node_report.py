@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -81,6 +81,17 @@ class NodeState:
             amplification=ratios,
             bad_amplification=why,
         )
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once for this node."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        found: T = self._memo[key]
+        return found
+
+    @functools.cached_property
+    def _memo(self) -> dict[Hashable, Any]:
+        return {}
 
     @functools.cached_property
     def bind_policy(self) -> str:

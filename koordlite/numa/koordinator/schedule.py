@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import amounts, held, score
-from koordlite.numa.koordinator.allocate import Request, Supply, allocate
+from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.hints import hints
@@ -81,7 +81,8 @@ def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: s
     affinity, allocation = reserve(ask, node, filtered, settings, uid=uid)
     if isinstance(allocation, Refusal):
         return allocation
-    return Verdict(affinity, score_node(ask, node, filtered, settings), allocation)
+    alike = allocation if affinity == filtered else None
+    return Verdict(affinity, score_node(ask, node, filtered, settings, allocation=alike), allocation)
 
 
 def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Affinity | Refusal:
@@ -119,23 +120,33 @@ def reserve(
     return affinity, _attempt(ask, node, settings, affinity, uid=uid)
 
 
-def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
-    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
+def score_node(
+    ask: PodAsk,
+    node: NodeState,
+    affinity: Affinity,
+    settings: Settings = DEFAULTS,
+    *,
+    allocation: Allocation | None = None,
+) -> int:
+    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated.
+
+    `allocation` is what the pod would get with that affinity, where it is known already.
+    """
     bound = is_bound(ask, node)
     if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
         return 0
     request = request_on(ask, node, settings)
+    allocatable, requested = node.allocatable, node.requested
     if not numa_policy(ask, node):
-        requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else node.requested
-        return _score(settings, node.allocatable, requested, request)
-    found = allocate(Supply.of(node, request), request, affinity.mask)
+        requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else requested
+        return _score(settings, allocatable, requested, request)
+    found = allocation or allocate(Supply.of(node, request), request, affinity.mask)
     if isinstance(found, Refusal):
         return 0
-    allocatable, requested = node.allocatable, node.requested
     if found.zones:
         allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable={})
-        allocatable = _sum(node.zones, found)
-        requested = _sum(allocated, found)
+        allocatable = amounts.total(node.zones, found.zones)
+        requested = amounts.total(allocated, found.zones)
     if found.cpus:
         milli = amounts.amplify(1000 * len(node.held.cpus), node.cpu_ratio)
         requested = {**requested, "cpu": Quantity.of_milli(milli)}
@@ -237,7 +248,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
         node.zones,
         supply.zones,
         request,
-        lambda mask: allocate(supply, request, mask),
+        lambda mask: fits(supply, request, mask),
         policy=policy,
         settings=settings,
     )
@@ -255,14 +266,6 @@ def _with_amplified_cpus(node: NodeState) -> Amounts:
     return {**node.requested, "cpu": Quantity.of_milli(milli)}
 
 
-def _sum(zones: Mapping[int, Amounts], allocation: Allocation) -> Amounts:
-    total: Amounts = {}
-    for zone in allocation.zones:
-        total = amounts.added(total, zones.get(zone, {}))
-    return total
-
-
 def _score(settings: Settings, allocatable: Amounts, requested: Amounts, request: Request) -> int:
-    return score.score(
-        settings.scoring, settings.weights, allocatable=allocatable, requested=requested, asked=request.requests
-    )
+    most, used, asked = (score.whole(each, settings.weights) for each in (allocatable, requested, request.requests))
+    return score.score(settings.scoring, settings.weights, allocatable=most, requested=used, asked=asked)

@@ -113,7 +113,7 @@ def topology_hints(given: Any, expect: Any) -> tuple[Any, Any]:
         node.zones,
         supply.zones,
         request,
-        lambda mask: allocating.allocate(supply, request, mask),
+        lambda mask: allocating.fits(supply, request, mask),
         policy=given["policy"],
         settings=None,
     )
