@@ -45,12 +45,12 @@ class Quantity:
     @property
     def value(self) -> int:
         """Whole units, rounded away from zero."""
-        return _away_from_zero(Fraction(self.nano, NANO))
+        return _parts(self.nano, NANO)
 
     @property
     def milli(self) -> int:
         """Thousandths, rounded away from zero."""
-        return _away_from_zero(Fraction(self.nano, 10**6))
+        return _parts(self.nano, 10**6)
 
     def __str__(self) -> str:
         if self.format == "BinarySI" and self.nano % NANO == 0 and abs(self.nano) >= 1024 * NANO:
@@ -85,6 +85,11 @@ def _format(exponent: str | None, suffix: str) -> Format:
 def _away_from_zero(amount: Fraction) -> int:
     whole = -(-abs(amount.numerator) // amount.denominator)
     return -whole if amount < 0 else whole
+
+
+def _parts(nano: int, size: int) -> int:
+    """nano / size, rounded away from zero."""
+    return -(-nano // size) if nano >= 0 else nano // size
 
 
 def _print_binary(value: int) -> str:

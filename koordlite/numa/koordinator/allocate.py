@@ -186,16 +186,26 @@ def allocate(supply: Supply, request: Request, mask: int | None, *, uid: str = "
     return Allocation(uid=uid, cpus=cpus, exclusive=request.policy.exclusive, zones=zones)
 
 
-def fits(supply: Supply, request: Request, mask: int) -> bool:
+def fits(supply: Supply, request: Request, mask: int | None) -> bool:
     """Whether `allocate` gives something: sums decide it, but where amounts are odd the pod is allocated on trial.
 
     Sums suffice because the NUMA node with the least gives first, in whole units as long as all amounts are whole.
     """
+    if mask is None:
+        return not request.bound or _cpus_suffice(supply, request)
     for name, nano in request.nano.items():
         if name in supply.nano and nano > sum(had for zone, had in supply.nano[name].items() if mask >> zone & 1):
             return False
     decided = not mask & ~supply.even_zones(request) if request.bound else supply.is_whole and request.is_whole
     return decided or not isinstance(allocate(supply, request, mask), Refusal)
+
+
+def _cpus_suffice(supply: Supply, request: Request) -> bool:
+    """Whether there are CPUs enough anywhere on the node; their number tells, unless cores or reservations matter."""
+    odd = request.whole_cores and request.count % (supply.machine.per_core or 1)
+    if supply.preferred or odd:
+        return not isinstance(allocate(supply, request, None), Refusal)
+    return len(supply.cpus) >= request.count
 
 
 def split(supply: Supply, request: Request, nodes: Sequence[int]) -> tuple[Zones, tuple[str, ...]]:

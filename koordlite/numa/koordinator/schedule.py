@@ -1,8 +1,8 @@
 """A pod on a node: may it run there, how well does it go with it, and what does it get.
 
     ask.of(pod)      → what it asks, once for all nodes
-    judge(ask, node) → a refusal with Koordinator's reasons, or NUMA nodes, score and allocation
-    annotations.for_binding(…) → what the pod's annotations say when it is bound
+    judge(ask, node) → a refusal with Koordinator's reasons, or NUMA nodes and score
+    bind(ask, node)  → the CPUs and amounts; annotations.for_binding has the text
 
 `filter_node`, `score_node` and `reserve` are the single steps, each as Koordinator takes it. Koordinator asks about
 preferred bind policies and BestEffort only when it reserves, and the pod goes from node to node; `judge` asks at once.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from koordlite.model import keys
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import amounts, held, score
-from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
+from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits, split
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.hints import hints
@@ -66,23 +66,27 @@ ANYWHERE = Affinity()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node that will do: NUMA nodes, score from 0 to 100, and what the pod gets there; None: nothing of its own."""
+    """A node that will do: the NUMA nodes the pod would get, and a score from 0 to 100."""
 
     affinity: Affinity
     score: int
-    allocation: Allocation | None
 
 
-def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: str = "") -> Verdict | Refusal:
-    """Whether the pod may run on `node`, with everything that binding it would need."""
+def judge(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Verdict | Refusal:
+    """Whether the pod may be bound to `node`, and how well it goes with it. Equal for pods with equal `PodAsk.key`."""
     filtered = filter_node(ask, node, settings)
     if isinstance(filtered, Refusal):
         return filtered
-    affinity, allocation = reserve(ask, node, filtered, settings, uid=uid)
-    if isinstance(allocation, Refusal):
-        return allocation
-    alike = allocation if affinity == filtered else None
-    return Verdict(affinity, score_node(ask, node, filtered, settings, allocation=alike), allocation)
+    affinity = reservable(ask, node, filtered, settings)
+    if isinstance(affinity, Refusal):
+        return affinity
+    return Verdict(affinity, score_node(ask, node, filtered, settings))
+
+
+def bind(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS, *, uid: str) -> Allocation | Refusal | None:
+    """What the pod gets when it is bound to `node` now; None when that is nothing of its own."""
+    filtered = filter_node(ask, node, settings)
+    return filtered if isinstance(filtered, Refusal) else reserve(ask, node, filtered, settings, uid=uid)
 
 
 def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Affinity | Refusal:
@@ -96,42 +100,37 @@ def filter_node(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> 
     if why:
         return why
     if bound and required_bind(ask, node) and not policy:
-        tried = _attempt(ask, node, settings, ANYWHERE)
-        return tried if isinstance(tried, Refusal) else ANYWHERE
+        return _tried(ask, node, settings, ANYWHERE)
     return _aligned(ask, node, policy, settings) if policy not in ("", BEST_EFFORT) else ANYWHERE
+
+
+def reservable(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> Affinity | Refusal:
+    """The NUMA nodes in which `reserve` would succeed after the filter gave `affinity`, or why it would not."""
+    policy, bound = numa_policy(ask, node), is_bound(ask, node)
+    if isinstance(bound, Refusal):
+        return bound
+    if bound and not node.topology.machine.cpus:
+        return refuse(NO_CPU_TOPOLOGY, code=ERROR)
+    if policy == BEST_EFFORT:
+        return _aligned(ask, node, BEST_EFFORT, settings)
+    return _tried(ask, node, settings, affinity) if bound and not policy else affinity
 
 
 def reserve(
     ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS, *, uid: str = ""
-) -> tuple[Affinity, Allocation | Refusal | None]:
-    """The NUMA nodes, and what the pod gets: None when it gets no CPUs of its own and no NUMA node."""
-    policy, bound = numa_policy(ask, node), is_bound(ask, node)
-    if isinstance(bound, Refusal):
-        return affinity, bound
-    if policy == BEST_EFFORT:
-        found = _aligned(ask, node, BEST_EFFORT, settings)
-        if isinstance(found, Refusal):
-            return affinity, found
-        affinity = found
-    if not bound and not policy:
-        return affinity, None
-    if bound and not node.topology.machine.cpus:
-        return affinity, refuse(NO_CPU_TOPOLOGY, code=ERROR)
-    return affinity, _attempt(ask, node, settings, affinity, uid=uid)
+) -> Allocation | Refusal | None:
+    """What the pod gets after the filter gave `affinity`: None when it gets no CPUs of its own and no NUMA node."""
+    chosen = reservable(ask, node, affinity, settings)
+    if isinstance(chosen, Refusal):
+        return chosen
+    if not is_bound(ask, node) and not numa_policy(ask, node):
+        return None
+    request = request_on(ask, node, settings)
+    return allocate(Supply.of(node, request), request, chosen.mask, uid=uid)
 
 
-def score_node(
-    ask: PodAsk,
-    node: NodeState,
-    affinity: Affinity,
-    settings: Settings = DEFAULTS,
-    *,
-    allocation: Allocation | None = None,
-) -> int:
-    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated.
-
-    `allocation` is what the pod would get with that affinity, where it is known already.
-    """
+def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
+    """Koordinator's score after its filter gave `affinity`; 0 where nothing can be allocated."""
     bound = is_bound(ask, node)
     if isinstance(bound, Refusal) or (bound and not node.topology.machine.cpus):
         return 0
@@ -140,14 +139,15 @@ def score_node(
     if not numa_policy(ask, node):
         requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else requested
         return _score(settings, allocatable, requested, request)
-    found = allocation or allocate(Supply.of(node, request), request, affinity.mask)
-    if isinstance(found, Refusal):
+    supply = Supply.of(node, request)
+    if not fits(supply, request, affinity.mask):
         return 0
-    if found.zones:
+    zones, _ = ({}, ()) if affinity.mask is None else split(supply, request, affinity.nodes)
+    if zones:
         allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable={})
-        allocatable = amounts.total(node.zones, found.zones)
-        requested = amounts.total(allocated, found.zones)
-    if found.cpus:
+        allocatable = amounts.total(node.zones, zones)
+        requested = amounts.total(allocated, zones)
+    if bound and request.count:
         milli = amounts.amplify(1000 * len(node.held.cpus), node.cpu_ratio)
         requested = {**requested, "cpu": Quantity.of_milli(milli)}
     return _score(settings, allocatable, requested, request)
@@ -229,11 +229,16 @@ def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> R
     )
 
 
-def _attempt(
-    ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity, *, uid: str = ""
-) -> Allocation | Refusal:
+def _tried(ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity) -> Affinity | Refusal:
     request = request_on(ask, node, settings)
-    return allocate(Supply.of(node, request), request, affinity.mask, uid=uid)
+    return _fitting(Supply.of(node, request), request, affinity)
+
+
+def _fitting(supply: Supply, request: Request, affinity: Affinity) -> Affinity | Refusal:
+    if fits(supply, request, affinity.mask):
+        return affinity
+    why = allocate(supply, request, affinity.mask)
+    return why if isinstance(why, Refusal) else affinity
 
 
 def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> Affinity | Refusal:
@@ -256,8 +261,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
     merged = merge(policy, tuple(node.zones), [found], exclusive=exclusive, states=node.held.states)
     if not merged.admitted:
         return Refusal(merged.reasons)
-    tried = allocate(supply, request, merged.hint.mask)
-    return tried if isinstance(tried, Refusal) else Affinity(merged.hint.mask)
+    return _fitting(supply, request, Affinity(merged.hint.mask))
 
 
 def _with_amplified_cpus(node: NodeState) -> Amounts:

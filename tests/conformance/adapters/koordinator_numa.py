@@ -185,7 +185,7 @@ def _schedule(given: Any, settings: ask.Settings) -> dict[str, Any]:
     if isinstance(filtered, Refusal):
         return {"preFilter": ok, "filter": _status(filtered)}
     points = schedule.score_node(wanted, node, filtered, settings)
-    _, found = schedule.reserve(wanted, node, filtered, settings)
+    found = schedule.reserve(wanted, node, filtered, settings)
     result = {"preFilter": ok, "filter": ok, "score": points}
     if filtered.nodes:
         result["affinity"] = list(filtered.nodes)

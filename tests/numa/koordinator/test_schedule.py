@@ -16,10 +16,13 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import annotations, assignments, schedule
+from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held, available_zones
+from koordlite.numa.koordinator.hints import masks
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.schedule import Verdict
+from koordlite.numa.koordinator.take import TakePolicy
 from koordlite.numa.koordinator.values import Allocation, Machine, Refusal
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
@@ -69,20 +72,22 @@ def test_no_cpu_is_given_twice_and_no_numa_node_gives_more_than_it_has(
     current = node(cpus, labels=labels, reserved=reserved)
     given_out: list[Allocation] = []
     for number, ask in enumerate(asks):
-        found = schedule.judge(ask, current, uid=str(number))
-        assert found == schedule.judge(ask, current, uid=str(number))
-        if isinstance(found, Refusal) or found.allocation is None:
-            continue
-        holds(ask, current, found)
-        given_out.append(found.allocation)
-        current = with_pods(current, given_out)
+        found = schedule.judge(ask, current)
+        assert found == schedule.judge(ask, with_pods(current, given_out))
+        allocation = schedule.bind(ask, current, uid=str(number))
+        if isinstance(found, Refusal):
+            assert allocation == found
+        else:
+            assert not isinstance(allocation, Refusal)
+            assert 0 <= found.score <= 100
+            if allocation is not None:
+                holds(ask, current, found, allocation)
+                given_out.append(allocation)
+                current = with_pods(current, given_out)
 
 
-def holds(ask: PodAsk, before: NodeState, found: Verdict) -> None:
+def holds(ask: PodAsk, before: NodeState, found: Verdict, allocation: Allocation) -> None:
     """What the pod gets is free, whole, and inside the NUMA nodes that were chosen."""
-    allocation = found.allocation
-    assert allocation is not None
-    assert 0 <= found.score <= 100
     free = before.topology.machine.cpuset - before.topology.reserved - CPUSet(before.held.cpus)
     assert allocation.cpus <= free
     assert len(allocation.cpus) == (ask.count if schedule.is_bound(ask, before) else 0)
@@ -102,6 +107,45 @@ def holds(ask: PodAsk, before: NodeState, found: Verdict) -> None:
         assert all(len(core) == threads for core in cores.values())
 
 
+AMOUNTS = some.fixed_dictionaries(
+    {
+        "cpu": some.sampled_from(["0", "1", "2500m", "3", "4", "0.5m", "6"]),
+        "memory": some.sampled_from(["0", "7", "1500m", "1Gi"]),
+    }
+)
+
+
+@given(
+    SHAPES,
+    some.lists(some.tuples(some.integers(0, 3), AMOUNTS, some.sets(some.integers(0, 15), max_size=3)), max_size=4),
+    AMOUNTS,
+    some.tuples(some.booleans(), some.booleans(), some.sampled_from(["FullPCPUs", "SpreadByPCPUs"])),
+)
+def test_sums_decide_as_the_allocation_on_trial_does(
+    cpus: Machine,
+    pods: list[tuple[int, dict[str, str], set[int]]],
+    asked: dict[str, str],
+    bind: tuple[bool, bool, str],
+) -> None:
+    bound, required, policy = bind
+    others = [
+        Allocation(uid=str(n), cpus=CPUSet(ids), zones={zone: quantities(**amounts)})
+        for n, (zone, amounts, ids) in enumerate(pods)
+    ]
+    current, amounts = node(cpus, others, memory="2Gi"), quantities(**asked)
+    request = Request(
+        requests=amounts,
+        original=amounts,
+        count=amounts["cpu"].milli // 1000,
+        bound=bound,
+        required=required,
+        policy=TakePolicy(policy),
+    )
+    supply = Supply.of(current, request)
+    for mask in [None, *masks(current.zones)]:
+        assert fits(supply, request, mask) != isinstance(allocate(supply, request, mask), Refusal)
+
+
 def test_a_preferred_policy_that_has_too_few_cpus_is_refused_at_once() -> None:
     """Koordinator's filter lets the pod pass and its reserve step fails, on one node after the other."""
     full = node(machine(), [Allocation(uid="a", cpus=CPUSet(range(14)))])
@@ -113,25 +157,26 @@ def test_amounts_are_split_by_what_numa_nodes_have_whatever_their_numbers() -> N
     """NUMA nodes 2 and 3 have 4 CPUs and 1 CPU left. Koordinator takes half from node 2 first and fails."""
     used = {0: "4", 1: "4", 2: "0", 3: "3"}
     pods = [Allocation(uid=str(zone), zones={zone: quantities(cpu=cpu)}) for zone, cpu in used.items()]
-    found = schedule.judge(wanted("4500m", qos="LS"), node(machine(4, 1, 2), pods, labels={POLICY: "Restricted"}))
-    assert isinstance(found, Verdict)
-    assert found.allocation is not None
-    cpu = {zone: str(amounts["cpu"]) for zone, amounts in found.allocation.zones.items()}
+    found = schedule.bind(
+        wanted("4500m", qos="LS"), node(machine(4, 1, 2), pods, labels={POLICY: "Restricted"}), uid="p"
+    )
+    assert isinstance(found, Allocation)
+    cpu = {zone: str(amounts["cpu"]) for zone, amounts in found.zones.items()}
     assert cpu == {2: "3500m", 3: "1"}
 
 
 def test_what_is_written_at_bind_is_what_the_next_round_reads() -> None:
     before = node(machine(), labels={POLICY: "SingleNUMANode"})
     ask = wanted("4", spec='{"preferredCPUExclusivePolicy":"PCPULevel"}')
-    found = schedule.judge(ask, before, uid="p")
-    assert isinstance(found, Verdict)
-    texts = annotations.for_binding(ask, before, found.allocation)
+    found = schedule.bind(ask, before, uid="p")
+    assert isinstance(found, Allocation)
+    texts = annotations.for_binding(ask, before, found)
     assert json.loads(texts["scheduling.koordinator.sh/resource-status"]) == {
         "cpuset": "0-1,8-9",
         "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "1Gi"}}],
     }
     pod = {"metadata": {"namespace": "ns", "name": "p", "uid": "p", "annotations": texts}, "spec": {}, "status": {}}
-    assert list(assignments.allocations([read_pod(pod)])) == [found.allocation]
+    assert list(assignments.allocations([read_pod(pod)])) == [found]
 
 
 def read_pod(obj: object) -> Pod:
