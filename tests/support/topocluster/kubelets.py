@@ -1,0 +1,209 @@
+"""Emulated kubelets: they admit pods by kubelet's rules, run them, and have their NUMA nodes reported."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import random
+from collections.abc import Mapping
+
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.topology import CPU, NUMANode, Topology
+from koordlite.model.wire import objects
+from koordlite.numa.kubelet import merge
+from koordlite.numa.kubelet.admit import admit, free_amounts, free_cpus
+from koordlite.numa.kubelet.node import NodeState, empty_node
+from koordlite.numa.kubelet.requests import PodAsk, of_pod
+from koordlite.numa.nrt import fingerprint
+from tests.support.topocluster.events import Events
+from tests.support.topocluster.store import Store, key_of
+
+GIB = 2**30
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A kind of node: NUMA nodes with cores of two CPUs and memory; one core of the first is reserved."""
+
+    numa_nodes: int = 2
+    cores: int = 8
+    memory: int = 32 * GIB
+    policy: merge.Policy = "single-numa-node"
+    scope: merge.Scope = "container"
+
+    def empty(self) -> NodeState:
+        """A node of this kind on which nothing runs."""
+        total = self.numa_nodes * self.cores
+        cpus = tuple(
+            CPU(core + thread * total, core, core // self.cores, core // self.cores)
+            for thread in range(2)
+            for core in range(total)
+        )
+        nodes = tuple(
+            NUMANode(
+                id_,
+                CPUSet(cpu.id for cpu in cpus if cpu.node == id_),
+                self.memory,
+                tuple((other, 10 if other == id_ else 21) for other in range(self.numa_nodes)),
+            )
+            for id_ in range(self.numa_nodes)
+        )
+        kept = {id_: {"memory": GIB} for id_ in range(self.numa_nodes)}
+        return empty_node(
+            Topology(cpus, nodes),
+            policy=self.policy,
+            scope=self.scope,
+            reserved=CPUSet((0, total)),
+            reserved_memory=kept,
+        )
+
+    @property
+    def allocatable(self) -> dict[str, str | int | float]:
+        """What the Node offers."""
+        cpus = self.numa_nodes * self.cores * 2 - 2
+        return {"cpu": str(cpus), "memory": str(self.numa_nodes * (self.memory - GIB)), "pods": "110"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Delays:
+    """Seconds, least and most, drawn anew each time."""
+
+    sync: tuple[float, float] = (0.01, 0.3)
+    """From the binding's arrival to admission."""
+    start: tuple[float, float] = (0.3, 2.0)
+    end: tuple[float, float] = (0.5, 3.0)
+    """From the deletion's arrival until containers have ended."""
+    report: tuple[float, float] = (0.1, 1.0)
+    """From a change until it is published; at most one report a second."""
+
+
+class EmulatedKubelet:
+    """One node's kubelet and reporter."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        empty: NodeState,
+        *,
+        events: Events,
+        store: Store,
+        chance: random.Random,
+        delays: Delays,
+        with_fingerprint: bool,
+    ) -> None:
+        self.name, self.state, self._empty, self._shape = name, empty, empty, shape
+        self._events, self._store, self._chance, self._delays = events, store, chance, delays
+        self._with_fingerprint = with_fingerprint
+        self.refused: collections.Counter[str] = collections.Counter()
+        self.refusals: list[tuple[float, str, str, Mapping[str, int | str]]] = []
+        """(when, reason, pod, numbers)."""
+        self.pending = 0
+        """Pods that are bound here and not admitted yet."""
+        self._known: set[str] = set()
+        self._running: dict[str, str] = {}
+        self._ending: set[str] = set()
+        self._reported: NodeState | None = None
+        self._due = False
+        self._last_report = -1.0
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the latest report shows the node as it is."""
+        return self._reported is self.state
+
+    def start(self) -> None:
+        """Register the node."""
+        status = objects.NodeStatus(capacity=self._shape.allocatable, allocatable=self._shape.allocatable)
+        self._store.put_node(objects.NodeObject(metadata=objects.ObjectMeta(name=self.name), status=status))
+        self._report()
+
+    def would_admit(self, ask: PodAsk) -> bool:
+        """Whether a pod would be admitted right now."""
+        return admit(self.state, ask).admitted
+
+    def see(self, pod: objects.PodObject) -> None:
+        """A pod of this node came or changed."""
+        uid = pod.metadata.uid
+        if uid not in self._known:
+            self._known.add(uid)
+            self.pending += 1
+            self._events.after(self._chance.uniform(*self._delays.sync), self._admit, pod)
+        elif pod.metadata.deletion_timestamp and uid not in self._ending:
+            self._ending.add(uid)
+            self._events.after(self._chance.uniform(*self._delays.end), self._ended, key_of(pod), uid)
+
+    def finish(self, key: str, uid: str) -> None:
+        """The pod's work is done: it ends by itself."""
+        if uid in self._running and uid not in self._ending:
+            self._leave(uid)
+            self._store.status(key, uid, "Succeeded")
+
+    def _admit(self, pod: objects.PodObject) -> None:
+        self.pending -= 1
+        key, uid = key_of(pod), pod.metadata.uid
+        if uid in self._ending:
+            return
+        answer = admit(self.state, of_pod(pod))
+        if not answer.admitted:
+            self.refused[answer.reason] += 1
+            self.refusals.append((self._events.now, answer.reason, key, answer.evidence))
+            self._store.status(key, uid, "Failed", answer.reason, answer.message)
+            return
+        self._running[uid] = key
+        self._changed(answer.node)
+        self._events.after(self._chance.uniform(*self._delays.start), self._started, key, uid)
+
+    def _started(self, key: str, uid: str) -> None:
+        if uid in self._running:
+            self._store.status(key, uid, "Running")
+
+    def _ended(self, key: str, uid: str) -> None:
+        self._leave(uid)
+        self._store.remove(key, uid)
+
+    def _leave(self, uid: str) -> None:
+        if self._running.pop(uid, None) is not None:
+            self._changed(self.state.without(uid))
+
+    def _changed(self, state: NodeState) -> None:
+        """What a report shows has changed, the list of pods at least."""
+        self.state = dataclasses.replace(state)
+        if not self._due:
+            self._due = True
+            due = max(self._events.now + self._chance.uniform(*self._delays.report), self._last_report + 1.0)
+            self._events.at(due, self._report)
+
+    def _report(self) -> None:
+        self._due, self._last_report, self._reported = False, self._events.now, self.state
+        self._store.put_report(self._report_object())
+
+    def _report_object(self) -> objects.NRTObject:
+        managers = self.state.managers
+        attributes = {"topologyManagerPolicy": managers.policy, "topologyManagerScope": managers.scope}
+        if self._with_fingerprint:
+            pairs = (key.partition("/") for key in self._running.values())
+            attributes["nodeTopologyPodsFingerprint"] = fingerprint.sign((space, name) for space, _, name in pairs)
+            attributes["nodeTopologyPodsFingerprintMethod"] = "all"
+        resources = {
+            "cpu": (free_cpus(self.state), free_cpus(self._empty)),
+            "memory": (free_amounts(self.state, "memory"), free_amounts(self._empty, "memory")),
+        }
+        zones = tuple(
+            objects.Zone(
+                name=f"node-{id_}",
+                type="Node",
+                resources=tuple(
+                    objects.ZoneResource(
+                        name=name, capacity=str(most[id_]), allocatable=str(most[id_]), available=str(free[id_])
+                    )
+                    for name, (free, most) in resources.items()
+                ),
+                costs=tuple(
+                    {"name": f"node-{other}", "value": row} for other, row in enumerate(managers.distances[id_])
+                ),
+            )
+            for id_ in managers.nodes
+        )
+        listed = tuple({"name": name, "value": value} for name, value in attributes.items())
+        return objects.NRTObject(metadata=objects.ObjectMeta(name=self.name), zones=zones, attributes=listed)
