@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.quantity import Quantity
+from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import held
 from koordlite.numa.koordinator.amounts import ZERO, minus
 from koordlite.numa.koordinator.node_report import NodeState
@@ -134,7 +134,9 @@ class Supply:
 
     def even_zones(self, request: Request) -> int:
         """The NUMA nodes that have whole CPUs, or cores, and a free CPU for each: how many are asked decides there."""
-        if self.preferred or not self.is_whole or not request.is_whole:
+        part = (self.machine.per_core or 1) if request.whole_cores else 1
+        odd = request.count % part or request.nano.get("cpu", 0) != request.count * NANO
+        if odd or self.preferred or not self.is_whole or not request.is_whole:
             return 0
         return self._whole_cores if request.whole_cores else self._whole_cpus
 

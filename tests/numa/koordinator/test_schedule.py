@@ -96,7 +96,7 @@ def holds(ask: PodAsk, before: NodeState, found: Verdict, allocation: Allocation
         assert zone in found.affinity.nodes
         assert all(amount <= left[zone][name] for name, amount in amounts.items())
         there = before.topology.machine.by_node[zone] & allocation.cpus
-        assert not allocation.cpus or 1000 * len(there) == amounts["cpu"].milli
+        assert not allocation.cpus or 1000 * len(there) == amounts.get("cpu", Quantity(0)).milli
     if allocation.zones:
         for name, amount in ask.requests.items():
             assert sum(part.get(name, Quantity(0)).nano for part in allocation.zones.values()) == amount.nano
