@@ -38,10 +38,8 @@ class Part:
     wanted: tuple[tuple[str, int, bool], ...]
     """Resource, amount, and whether the amount has to be free on the NUMA node; else it only has to be listed there."""
 
-    @property
-    def taken(self) -> dict[str, int]:
-        """What it takes from its NUMA node."""
-        return {name: amount for name, amount, counted in self.wanted if counted}
+    taken: Amounts = dataclasses.field(default_factory=dict)
+    """What it takes from its NUMA node."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,9 +92,12 @@ def request(
     def is_whole(amounts: Amounts) -> bool:
         return not whole_cpus_only or amounts.get("cpu", 0) % NANO == 0
 
-    parts = tuple(Part(kind, name, wanted(amounts, whole=is_whole(amounts))) for kind, name, amounts in containers)
+    def part(kind: Literal["init", "sidecar", "app", "pod"], name: str, amounts: Amounts) -> Part:
+        rows = wanted(amounts, whole=is_whole(amounts))
+        return Part(kind, name, rows, {name: amount for name, amount, counted in rows if counted})
+
     total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
-    return Request(parts, Part("pod", "", wanted(total, whole=is_whole(total))))
+    return Request(tuple(part(*container) for container in containers), part("pod", "", total))
 
 
 def pod_request(containers: Sequence[tuple[str, Amounts]], overhead: Amounts) -> dict[str, int]:
@@ -141,41 +142,59 @@ def only_native(asked: Request) -> bool:
     return all(is_native(name) for part in asked.parts for name, _, _ in part.wanted)
 
 
-def align(asked: Request, *, zones: Zones, allocatable: Amounts, scope: str) -> Fit:
+def align(asked: Request, *, zones: Zones, allocatable: Amounts | None, scope: str) -> Fit:
     """Place the pod, or each container, on one NUMA node each: what `single-numa-node` admits.
 
-    `allocatable` is the node's. A container takes from the lowest NUMA node that holds it; one that ends before the
-    next starts takes nothing.
+    `allocatable` is the node's; None: it is not asked about, and what no zone lists is not aligned, as kubelet does it.
+    A container takes from the lowest NUMA node that holds it; one that ends before the next starts takes nothing.
     """
     placed: list[tuple[Part, tuple[int, ...]]] = []
-    for part in asked.of_scope(scope):
+    parts = asked.of_scope(scope)
+    last = len(parts) - 1
+    for place, part in enumerate(parts):
         node = fit_zone(part, zones, allocatable)
         if node is None:
             return Fit(why_not=_REFUSED[part.kind])
         if part.kind != "init" and node in zones:
             placed.append((part, (node,)))
-            zones = without(zones, (node,), part.taken)
+            if place < last:
+                zones = without(zones, (node,), part.taken)
     return Fit(tuple(placed))
 
 
-def fit_zone(part: Part, zones: Zones, allocatable: Amounts) -> int | None:
+def fit_zone(part: Part, zones: Zones, allocatable: Amounts | None) -> int | None:
     """The lowest NUMA node that has enough of everything asked for; None when there is none."""
-    candidates = list(zones)
-    for name, amount, counted in part.wanted:
-        listing = [node for node in candidates if name in zones[node]]
-        if not listing and _is_of_the_machine(name, zones, allocatable):
+    lowest = -1
+    for node, zone in zones.items():
+        if lowest >= 0 and node > lowest:
             continue
-        if name not in allocatable:
-            return None
-        candidates = [node for node in listing if zones[node][name] >= amount] if counted else listing
-        if not candidates:
-            return None
-    return min(candidates, default=0)
+        for name, amount, counted in part.wanted:
+            left = zone.get(name)
+            if left is None or (counted and left < amount):
+                break
+        else:
+            lowest = node
+    if lowest >= 0 and (allocatable is None or all(name in allocatable for name, _, _ in part.wanted)):
+        return lowest
+    return _fit_some(part, zones, allocatable)
 
 
-def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts) -> bool:
+def _fit_some(part: Part, zones: Zones, allocatable: Amounts | None) -> int | None:
+    """The same where not every resource is listed by every zone."""
+    asked = [each for each in part.wanted if not _is_of_the_machine(each[0], zones, allocatable)]
+    if allocatable is not None and any(name not in allocatable for name, _, _ in asked):
+        return None
+    fitting = [
+        node
+        for node, zone in zones.items()
+        if all(name in zone and (not counted or zone[name] >= amount) for name, amount, counted in asked)
+    ]
+    return min(fitting, default=None if asked else 0)
+
+
+def _is_of_the_machine(name: str, zones: Zones, allocatable: Amounts | None) -> bool:
     """Not a NUMA node's: storage, and devices of the node that no zone lists."""
-    possible = name in _HOST_LEVEL or (name in allocatable and not is_native(name))
+    possible = allocatable is None or name in _HOST_LEVEL or (name in allocatable and not is_native(name))
     return possible and not any(name in zone for zone in zones.values())
 
 
@@ -186,13 +205,17 @@ def without(zones: Zones, nodes: Sequence[int], amounts: Amounts) -> dict[int, A
         zone = after.get(node)
         if zone is None:
             continue
-        given = {name: min(left[name], available) for name, available in zone.items() if name in left}
-        after[node] = {name: available - given.get(name, 0) for name, available in zone.items()}
-        left = {name: amount - given.get(name, 0) for name, amount in left.items()}
+        fewer = dict(zone)
+        for name, amount in left.items():
+            if name in fewer:
+                given = min(amount, fewer[name])
+                fewer[name] -= given
+                left[name] = amount - given
+        after[node] = fewer
     return after
 
 
-def align_restricted(asked: Request, *, zones: Zones, totals: Zones, allocatable: Amounts, scope: str) -> Fit:
+def align_restricted(asked: Request, *, zones: Zones, totals: Zones, scope: str) -> Fit:
     """Place the pod as `restricted` admits it: on as few NUMA nodes as an empty machine would need, the same for all
     its resources.
 
@@ -201,7 +224,7 @@ def align_restricted(asked: Request, *, zones: Zones, totals: Zones, allocatable
     """
     placed: list[tuple[Part, tuple[int, ...]]] = []
     for part in asked.of_scope(scope):
-        nodes = _preferred(part, zones, totals, allocatable)
+        nodes = _preferred(part, zones, totals)
         if nodes is None:
             return Fit(why_not=_REFUSED[part.kind])
         if part.kind != "init" and nodes:
@@ -210,12 +233,10 @@ def align_restricted(asked: Request, *, zones: Zones, totals: Zones, allocatable
     return Fit(tuple(placed))
 
 
-def _preferred(part: Part, zones: Zones, totals: Zones, allocatable: Amounts) -> tuple[int, ...] | None:
+def _preferred(part: Part, zones: Zones, totals: Zones) -> tuple[int, ...] | None:
     """The narrowest, lowest set of NUMA nodes that every counted resource prefers; () when none is counted."""
     counted = [(name, amount) for name, amount, is_counted in part.wanted if is_counted]
     listed = {name for zone in zones.values() for name in zone}
-    if any(name not in allocatable for name, _, _ in part.wanted if name in listed or name not in _HOST_LEVEL):
-        return None
     counted = [(name, amount) for name, amount in counted if name in listed]
     sizes = {_smallest(name, amount, totals) for name, amount in counted}
     if not sizes:

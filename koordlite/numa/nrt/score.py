@@ -22,6 +22,10 @@ FAR = 255
 Costs = Mapping[int, Mapping[int, int]]
 """Distance from one NUMA node to another: 10 on the node itself."""
 Weights = Mapping[str, int]
+Asked = Sequence[tuple[str, int, int]]
+"""Resource, whole units, weight."""
+Formula = Callable[[Asked, Amounts], int]
+"""What is asked and what a zone has, in whole units, to a score."""
 
 
 def score(
@@ -33,57 +37,67 @@ def score(
     strategy: str = "LeastAllocated",
     weights: Weights | None = None,
     max_numa_nodes: int = 8,
+    units: Zones | None = None,
 ) -> int:
-    """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones."""
-    if strategy == LEAST_NUMA_NODES:
-        return _least_numa_nodes(asked.of_scope(scope), zones, costs, max_numa_nodes)
+    """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones.
+
+    `units` are the zones in whole units, for callers that ask often about the same ones.
+    """
     parts = asked.of_scope(scope)
-    scores = [zone_score(_amounts(part), zones, _FORMULAS[strategy], weights or {}) for part in parts]
+    if strategy == LEAST_NUMA_NODES:
+        return _least_numa_nodes(parts, zones, costs, max_numa_nodes)
+    formula = _FORMULAS[strategy]
+    held = whole_units(zones) if units is None else units
+    scores = [_lowest(formula, part, held, weights or {}) for part in parts]
     return sum(scores) // len(scores) if scores else 0
 
 
-def zone_score(amounts: Amounts, zones: Zones, formula: Callable[..., int], weights: Weights) -> int:
+def whole_units(zones: Zones) -> dict[int, dict[str, int]]:
+    """Amounts as `Quantity.Value` gives them: whole units, rounded up, so that CPUs count whole."""
+    return {node: {name: -(-amount // NANO) for name, amount in zone.items()} for node, zone in zones.items()}
+
+
+def _lowest(formula: Formula, part: Part, units: Zones, weights: Weights) -> int:
     """The smallest score of a zone that is not 0."""
-    scores = (formula(amounts, zone, weights) for zone in zones.values())
-    return min((score for score in scores if score), default=0)
+    asked = [(name, -(-amount // NANO), _weight(weights, name)) for name, amount, _ in part.wanted]
+    scores = [formula(asked, zone) for zone in units.values()]
+    return min(filter(None, scores), default=0)
 
 
 def _amounts(part: Part) -> dict[str, int]:
     return {name: amount for name, amount, _ in part.wanted}
 
 
-def _units(nano: int) -> int:
-    """Whole units, rounded up: `Quantity.Value`, in which CPUs count whole."""
-    return -(-nano // NANO)
-
-
 def _weight(weights: Weights, name: str) -> int:
     """1 where none, or none above 0, is given."""
-    return max(1, weights.get(name, 1))
+    return max(1, weights.get(name, 1)) if weights else 1
 
 
-def _weighted(amounts: Amounts, zone: Amounts, weights: Weights, of: Callable[[int, int], int]) -> int:
-    total = sum(
-        of(_units(amount), _units(zone.get(name, 0))) * _weight(weights, name) for name, amount in amounts.items()
-    )
-    weight = sum(_weight(weights, name) for name in amounts)
-    return total // weight if weight else 0
-
-
-def least_allocated(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+def least_allocated(asked: Asked, zone: Amounts) -> int:
     """Much is left: (capacity − request) · 100 / capacity, the weighted mean over resources."""
-    return _weighted(amounts, zone, weights, lambda r, cap: (cap - r) * FULL // cap if 0 < cap >= r else 0)
+    total = weights = 0
+    for name, amount, weight in asked:
+        weights += weight
+        capacity = zone.get(name, 0)
+        if 0 < capacity >= amount:
+            total += (capacity - amount) * FULL // capacity * weight
+    return total // weights if weights else 0
 
 
-def most_allocated(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+def most_allocated(asked: Asked, zone: Amounts) -> int:
     """Little is left: request · 100 / capacity, the weighted mean over resources."""
-    return _weighted(amounts, zone, weights, lambda r, cap: r * FULL // cap if 0 < cap >= r else 0)
+    total = weights = 0
+    for name, amount, weight in asked:
+        weights += weight
+        capacity = zone.get(name, 0)
+        if 0 < capacity >= amount:
+            total += amount * FULL // capacity * weight
+    return total // weights if weights else 0
 
 
-def balanced_allocation(amounts: Amounts, zone: Amounts, weights: Weights) -> int:
+def balanced_allocation(asked: Asked, zone: Amounts) -> int:
     """Evenly used: (1 − sample variance of request / capacity) · 100; 0 when a resource does not fit."""
-    del weights
-    fractions = [_fraction(_units(amount), _units(zone.get(name, 0))) for name, amount in amounts.items()]
+    fractions = [_fraction(amount, zone.get(name, 0)) for name, amount, _ in asked]
     if any(fraction > 1 for fraction in fractions):
         return 0
     if len(fractions) < 2:
@@ -97,7 +111,7 @@ def _fraction(amount: int, capacity: int) -> float:
     return amount / capacity if capacity else 1.0
 
 
-_FORMULAS: Mapping[str, Callable[..., int]] = {
+_FORMULAS: Mapping[str, Formula] = {
     "LeastAllocated": least_allocated,
     "MostAllocated": most_allocated,
     "BalancedAllocation": balanced_allocation,

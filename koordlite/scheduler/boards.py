@@ -1,0 +1,82 @@
+"""Verdicts by shape of pod: asked again only about nodes that have changed since.
+
+A board is brought up to date by the names of the nodes that changed. So a question costs those, and one look-up for
+each node it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import PodShape
+from koordlite.scheduler.judgement.settings import Settings
+
+MOST_ENTRIES = 300_000
+"""Verdicts that are kept in all: at 5,000 nodes those of 60 shapes."""
+
+
+class Board:
+    """What is said about pods of one shape, by name of the node."""
+
+    def __init__(self, shape: PodShape, settings: Settings) -> None:
+        self._shape, self._settings = shape, settings
+        self.refused: dict[str, str] = {}
+        """Why not, by node; a node that is unknown is not refused: nobody says no."""
+        self._totals: dict[str, int] = {}
+        self.version = -1
+        """Up to which change of the cluster it is up to date; -1: it has not judged any node."""
+
+    def judge(self, rows: Iterable[Row | None]) -> None:
+        """Judge these nodes."""
+        shape, settings, refused, totals, ask = (
+            self._shape,
+            self._settings,
+            self.refused,
+            self._totals,
+            judge.refusal,
+        )
+        for row in rows:
+            if row is None:
+                continue
+            refusal = ask(shape, row, settings)
+            if refusal:
+                refused[row.name] = refusal
+            else:
+                refused.pop(row.name, None)
+            totals.pop(row.name, None)
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        self.refused.pop(name, None)
+        self._totals.pop(name, None)
+
+    def scores(self, names: Sequence[str], index: Mapping[str, int], rows: Sequence[Row | None]) -> list[int]:
+        """0 to 100 for each node; 0 for one that is unknown."""
+        totals, shape, settings, points = self._totals, self._shape, self._settings, judge.points
+        for name in names:
+            if name not in totals:
+                place = index.get(name)
+                row = None if place is None else rows[place]
+                totals[name] = points(shape, row, settings) if row is not None else 0
+        return [totals[name] for name in names]
+
+
+class Boards:
+    """One board for each shape; those not asked for longest are forgotten."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._boards: dict[PodShape, Board] = {}
+
+    def of(self, shape: PodShape, places: int) -> Board:
+        """The board of a shape, in a cluster of so many nodes."""
+        board = self._boards.pop(shape, None) or Board(shape, self._settings)
+        self._boards[shape] = board
+        while len(self._boards) > max(8, MOST_ENTRIES // max(1, places)):
+            del self._boards[next(iter(self._boards))]
+        return board
+
+    def __len__(self) -> int:
+        return len(self._boards)

@@ -1,0 +1,270 @@
+"""What is known of the cluster: nodes, reports, pods and reservations, kept up to date by events.
+
+An event makes the row of its node stale; the next question compiles that row again, and no other. So a question costs
+what has changed since the last one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from koordlite.model import node as nodes
+from koordlite.model.wire import objects
+from koordlite.scheduler.judgement import pods as judged
+from koordlite.scheduler.judgement import reports
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.node_state import NodeState
+from koordlite.scheduler.reservations import Reservation, Reservations, Stage
+
+LOG = logging.getLogger(__name__)
+_LABELS = ("koordinator.sh", "crane.io", "volcano.sh")
+"""Parts of the names of labels and annotations that the judgement may read; others are not kept."""
+
+
+MOST_CHANGES = 10_000
+
+
+class Cluster:
+    """Safe to use from several threads: every method takes `lock`, which a caller may hold over several of them."""
+
+    def __init__(self, settings: Settings, *, monotonic: Callable[[], float]) -> None:
+        self.settings, self._now = settings, monotonic
+        self.lock = threading.RLock()
+        self.shapes = judged.Shapes()
+        self.nodes: dict[str, NodeState] = {}
+        self.pods: dict[str, KnownPod] = {}
+        """By uid, bound or not."""
+        self._uids: dict[str, str] = {}
+        self.reservations = Reservations(self._touch)
+        self.index: dict[str, int] = {}
+        """Place of each node in `rows`."""
+        self.rows: list[Row | None] = []
+        self._free: list[int] = []
+        self._stale: dict[str, float] = {}
+        """Since when."""
+        self.changes: list[str] = []
+        """Names of nodes in the order in which their rows changed; begins anew when it grows long."""
+        self.changes_before = 0
+        """How many changes are not in the list any more."""
+        self._looks: list[tuple[float, str]] = []
+        """When rows have to be compiled again although nothing happens; a heap."""
+        self._synced = False
+        self.predicted_wrong = 0
+        """Pods that kubelet refused for their topology after this extender, or a scheduler that asks it, bound them."""
+
+    def now(self) -> float:
+        """Seconds of the monotonic clock."""
+        return self._now()
+
+    def synced(self) -> None:
+        """Everything was listed once: pods that kubelet takes from now on are new."""
+        with self.lock:
+            self._synced = True
+
+    def row(self, name: str) -> Row | None:
+        """The node as it is judged now; None when it is unknown."""
+        with self.lock:
+            self.refresh()
+            place = self.index.get(name)
+            return None if place is None else self.rows[place]
+
+    def refresh(self) -> None:
+        """Compile the rows of nodes that changed."""
+        now = self._now()
+        self.reservations.expire(now)
+        while self._looks and self._looks[0][0] <= now:
+            self._touch(heapq.heappop(self._looks)[1])
+        if not self._stale:
+            return
+        changed, self._stale = self._stale, {}
+        for name, since in changed.items():
+            self._compile(name, now, since)
+
+    def put_node(self, obj: objects.NodeObject) -> None:
+        """A Node came or changed; heartbeats change nothing."""
+        kept = dataclasses.replace(
+            obj_node := nodes.from_wire(obj),
+            labels=_kept(obj_node.labels),
+            annotations=_kept(obj_node.annotations),
+            capacity={},
+        )
+        with self.lock:
+            state = self._state(obj.metadata.name)
+            if state.node != kept:
+                state.node = kept
+                self._touch(state.name)
+
+    def remove_node(self, name: str) -> None:
+        """A Node is gone, and what was reserved on it."""
+        with self.lock:
+            for each in self.reservations.of_node(name):
+                self.reservations.end(each.pod.uid, "node gone", self._now())
+            if (state := self.nodes.get(name)) is not None:
+                state.node = None
+                self._forget(state)
+
+    def put_report(self, obj: objects.NRTObject) -> None:
+        """A NodeResourceTopology came or changed."""
+        report, now = reports.of_object(obj), self._now()
+        with self.lock:
+            state = self._state(obj.metadata.name)
+            first = state.report is None
+            state.report, state.report_since = report, now
+            state.settle(now, 0.0 if first and not self._synced else self.settings.settle_seconds)
+            self._touch(state.name)
+
+    def remove_report(self, name: str) -> None:
+        """A NodeResourceTopology is gone."""
+        with self.lock:
+            if (state := self.nodes.get(name)) is not None:
+                state.report = None
+                self._forget(state)
+
+    def put_pod(self, obj: objects.PodObject) -> None:
+        """A Pod came or changed."""
+        with self.lock:
+            pod = judged.known(obj, self.shapes.of(obj))
+            held = self._uids.get(pod.key)
+            if held is not None and held != pod.uid:
+                self._drop(held)
+            before = self.pods.get(pod.uid)
+            if before == pod:
+                return
+            self.pods[pod.uid], self._uids[pod.key] = pod, pod.uid
+            self._placed(pod, before)
+
+    def remove_pod(self, key: str) -> None:
+        """The pod `namespace/name` is gone."""
+        with self.lock:
+            uid = self._uids.get(key)
+            if uid is not None:
+                self._drop(uid)
+
+    def pod_of(self, key: str) -> KnownPod | None:
+        """The pod `namespace/name`."""
+        with self.lock:
+            return self.pods.get(self._uids.get(key, ""))
+
+    def shape(self, obj: objects.PodObject) -> PodShape:
+        """The shape of a pod in a question."""
+        with self.lock:
+            return self.shapes.of(obj)
+
+    def reserve(
+        self, pod: KnownPod, node: str, stage: Stage, annotations: Mapping[str, str] | None = None
+    ) -> Reservation:
+        """Count `pod` on `node` from now on."""
+        now = self._now()
+        seconds = self.settings.tentative_seconds if stage == "tentative" else self.settings.assumed_seconds
+        made = Reservation(pod, node, stage, now, now + seconds, tuple((annotations or {}).items()))
+        with self.lock:
+            self.reservations.put(made)
+        return made
+
+    def states(self) -> Iterator[NodeState]:
+        """All nodes, with rows that are up to date. Only with `lock` held."""
+        self.refresh()
+        return iter(self.nodes.values())
+
+    def _state(self, name: str) -> NodeState:
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = NodeState(name)
+        return found
+
+    def _forget(self, state: NodeState) -> None:
+        """Keep nothing of a node that is neither there, nor reported, nor has pods."""
+        if state.node is None and state.report is None and not state.pods:
+            del self.nodes[state.name]
+        self._touch(state.name)
+
+    def _touch(self, name: str) -> None:
+        self._stale.setdefault(name, self._now())
+
+    def _compile(self, name: str, now: float, since: float) -> None:
+        state, place = self.nodes.get(name), self.index.get(name)
+        self.changes.append(name)
+        if len(self.changes) > max(MOST_CHANGES, len(self.rows)):
+            self.changes_before += len(self.changes)
+            self.changes = []
+        if state is None or (state.node is None and state.report is None):
+            if place is not None:
+                self.rows[place] = None
+                self._free.append(self.index.pop(name))
+            return
+        row = state.row(self.reservations.of_node(name), self.settings, now, since)
+        if (look := state.next_look(self.settings, now)) is not None:
+            heapq.heappush(self._looks, (look, name))
+        if place is not None:
+            self.rows[place] = row
+        elif self._free:
+            self.index[name] = place = self._free.pop()
+            self.rows[place] = row
+        else:
+            self.index[name] = len(self.rows)
+            self.rows.append(row)
+
+    def _placed(self, pod: KnownPod, before: KnownPod | None) -> None:
+        """Where the pod counts from now on."""
+        now, uid = self._now(), pod.uid
+        if pod.ended:
+            self.reservations.end(uid, "ended", now)
+        elif pod.node:
+            self._end_reservation(pod, now)
+        if before is not None and before.node and before.node != pod.node:
+            self._leave(before, now)
+        if pod.ended:
+            if pod.refused_by_kubelet and not (before and before.ended) and pod.scheduler in self.settings.profiles:
+                self._wrong(pod)
+            if pod.node:
+                self._leave(pod, now)
+            return
+        if not pod.node:
+            return
+        state = self._state(pod.node)
+        ran_before = pod.started and not self._synced  # Before anything was known: the report counts it.
+        if not ran_before and (uid not in state.pods or uid in state.fresh):
+            state.fresh[uid] = (state.fresh.get(uid) or now) if pod.started else None
+        state.pods[uid] = pod
+        self._touch(pod.node)
+
+    def _wrong(self, pod: KnownPod) -> None:
+        if self._synced:
+            self.predicted_wrong += 1
+            LOG.warning("predicted wrong: kubelet refused pod %s on node %s: %s", pod.key, pod.node, pod.reason)
+
+    def _end_reservation(self, pod: KnownPod, now: float) -> None:
+        held = self.reservations.of_pod(pod.uid)
+        if held is not None:
+            self.reservations.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
+
+    def _leave(self, pod: KnownPod, now: float) -> None:
+        """The pod holds nothing on its node any more; the node's report may count it for a while."""
+        state = self.nodes.get(pod.node)
+        if state is None:
+            return
+        if state.pods.pop(pod.uid, None) is not None and pod.uid not in state.fresh:
+            state.gone[pod.uid] = pod, now
+        state.fresh.pop(pod.uid, None)
+        self._forget(state)
+
+    def _drop(self, uid: str) -> None:
+        now = self._now()
+        self.reservations.end(uid, "deleted", now)
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return
+        if self._uids.get(pod.key) == uid:
+            del self._uids[pod.key]
+        if pod.node:
+            self._leave(pod, now)
+
+
+def _kept(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if any(part in name for part in _LABELS)}

@@ -1,0 +1,110 @@
+"""Which pods a report has counted, and what is to be taken from it, or given back, for those it has not.
+
+Source of the cache modes: scheduler-plugins NodeResourceTopologyMatch, cache (overreserve, discardReserved,
+passthrough) and its resync by the fingerprint of the node's pods. Ours: which pods a fingerprint counted is worked out,
+so that only those it has not counted are reserved on top.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+from koordlite.numa.nrt import fingerprint
+from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.judgement.reports import Report
+
+CacheMode = Literal["overreserve", "discardReserved", "passthrough"]
+ForeignPods = Literal["reserve", "refuse", "ignore"]
+MOST_TRIES = 4
+"""Newest pods that are tried one by one; beyond so many at once the report is waited for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a report has counted of the pods that are known."""
+
+    is_known: bool
+    """Whether it could be worked out. If not, every pod that came since it last could is taken for not counted."""
+    uncounted: tuple[KnownPod, ...] = ()
+    """Alive, and not in the report."""
+    outlived: tuple[KnownPod, ...] = ()
+    """In the report, and gone."""
+    how: str = ""
+
+
+def coverage(
+    report: Report, alive: Collection[KnownPod], gone: Collection[KnownPod], fresh: Collection[str]
+) -> Coverage:
+    """What `report` has counted of the pods `alive` on the node and of those recently `gone`.
+
+    `fresh` are the uids of those that the report was not known to count so far. Without a fingerprint, all others are
+    taken for counted.
+    """
+    if not report.fingerprint:
+        uncounted = tuple(pod for pod in alive if pod.uid in fresh)
+        return Coverage(not uncounted, uncounted, (), "the report carries no fingerprint of its pods")
+    old = [pod for pod in alive if pod.uid not in fresh]
+    new = [pod for pod in alive if pod.uid in fresh]
+    for with_new, with_gone in _guesses(new, list(gone)):
+        if fingerprint.sign(_names(report, [*old, *with_new, *with_gone])) == report.fingerprint:
+            uncounted = tuple(pod for pod in new if pod not in with_new)
+            return Coverage(True, uncounted, tuple(with_gone), "by fingerprint")
+    if fingerprint.sign(_names(report, [pod for pod in alive if pod.started])) == report.fingerprint:
+        return Coverage(True, tuple(pod for pod in alive if not pod.started), (), "by fingerprint of the pods started")
+    return Coverage(False, tuple(new), (), "the report's fingerprint is that of other pods")
+
+
+def _guesses(new: list[KnownPod], gone: list[KnownPod]) -> Iterable[tuple[list[KnownPod], list[KnownPod]]]:
+    """Likely ones first: all is counted, nothing is, and then the new pods in any combination."""
+    for with_gone in ([], gone) if gone else ([],):
+        yield new, with_gone
+        yield [], with_gone
+    if len(new) + len(gone) <= MOST_TRIES:
+        for with_gone in _subsets(gone):
+            for with_new in _subsets(new):
+                yield with_new, with_gone
+
+
+def _subsets(pods: list[KnownPod]) -> Iterable[list[KnownPod]]:
+    for size in range(len(pods) + 1):
+        yield from map(list, itertools.combinations(pods, size))
+
+
+def _names(report: Report, pods: Iterable[KnownPod]) -> Iterable[tuple[str, str]]:
+    listed, every = report.resources, not report.only_exclusive
+    counted = (pod for pod in pods if every or has_exclusive(pod.shape.exclusive, listed))
+    return ((pod.namespace, pod.name) for pod in counted)
+
+
+def has_exclusive(exclusive: Amounts, listed: Collection[str]) -> bool:
+    """Whether any of a pod's exclusive resources counts on a node that lists these: a device has to be listed.
+
+    Source: scheduler-plugins resourcerequests/exclusive.go.
+    """
+    return any(name in listed or name in ("cpu", "memory") or name.startswith("hugepages-") for name in exclusive)
+
+
+def on_top(report: Report, reserved: Iterable[Amounts], returned: Mapping[int, Amounts]) -> Zones:
+    """What is available when `reserved` is taken from every NUMA node, since nobody knows yet from which it will be
+    taken, and `returned` is given back to the NUMA nodes it was on."""
+    total: dict[str, int] = {}
+    for amounts in reserved:
+        for name, amount in amounts.items():
+            total[name] = total.get(name, 0) + amount
+    if not total and not returned:
+        return report.available
+    return {
+        node: {
+            name: _within(left, taken=total.get(name, 0), back=returned.get(node, {}).get(name, 0), most=most)
+            for name, left, most in ((n, a, report.totals[node].get(n, a)) for n, a in zone.items())
+        }
+        for node, zone in report.available.items()
+    }
+
+
+def _within(left: int, *, taken: int, back: int, most: int) -> int:
+    return max(0, min(left + back, most) - taken)

@@ -1,0 +1,61 @@
+"""Who has a say about a pod and a node, and what they say: the first refusal counts, the allocator's choice is
+written."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from koordlite.scheduler.judgement import kubelet
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import PodShape
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.verdicts import Score, Verdict
+
+
+class Allocator(Protocol):
+    """The rules of one scheduler, for nodes on which its agent, or ours, carries out what was promised."""
+
+    def concerns(self, shape: PodShape, row: Row, settings: Settings) -> bool:
+        """Whether pod and node ask for these rules."""
+
+    def verdict(self, shape: PodShape, row: Row, settings: Settings) -> Verdict:
+        """Does the pod fit, and what would it get?"""
+
+    def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
+        """How good the node is."""
+
+
+ALLOCATORS: tuple[Allocator, ...] = ()
+PASSES = Verdict("none", why="the pod asks for native resources by share only")
+
+
+def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    """May the pod go to the node?"""
+    asked = [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
+    if not asked:
+        return kubelet.verdict(shape, row, settings)
+    found = [each.verdict(shape, row, settings) for each in asked]
+    found.append(kubelet.verdict(shape, row, settings))
+    return next((each for each in found if not each.passes), found[0])
+
+
+def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+    """How good is the node for the pod? By the rules of whoever allocates there."""
+    asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
+    return asked.score(shape, row, settings) if asked else kubelet.score(shape, row, settings)
+
+
+def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
+    """The refusal of `verdict` alone."""
+    for each in ALLOCATORS:
+        if each.concerns(shape, row, settings):
+            return verdict(shape, row, settings).refusal
+    return kubelet.refusal(shape, row, settings)
+
+
+def points(shape: PodShape, row: Row, settings: Settings) -> int:
+    """The total of `score` alone."""
+    for each in ALLOCATORS:
+        if each.concerns(shape, row, settings):
+            return each.score(shape, row, settings).total
+    return kubelet.points(shape, row, settings)

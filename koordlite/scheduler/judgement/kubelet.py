@@ -1,0 +1,116 @@
+"""Nodes on which kubelet decides: its topology manager's admission is predicted from the report; nothing is written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from koordlite.model.quantity import Quantity
+from koordlite.numa.nrt import filter as nrt
+from koordlite.numa.nrt import score as nrt_score
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import PodShape
+from koordlite.scheduler.judgement.reports import Report
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.verdicts import Score, Verdict
+
+NAME = "kubelet"
+INVALID = "invalid node topology data"
+"""Upstream's text for a node about which nothing may be concluded at present."""
+SINGLE, RESTRICTED = "single-numa-node", "restricted"
+_NOT_ALIGNED = Verdict(NAME, why="kubelet aligns nothing that the pod asks for")
+_NO_REPORT = Verdict(NAME, why="no NodeResourceTopology: its NUMA nodes are unknown")
+_NO_POLICY = Verdict(NAME, why="kubelet's topology manager admits every pod here")
+
+
+def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    """Would kubelet's topology manager admit a pod like `shape`?"""
+    if shape.best_effort or not shape.aligned:
+        return _NOT_ALIGNED
+    if row.unusable:
+        return Verdict(NAME, INVALID, why=row.unusable)
+    report = row.report
+    if report is None:
+        return _NO_REPORT
+    fit = _fit(shape, row, report, settings)
+    if fit is None:
+        return _NO_POLICY
+    if fit.why_not:
+        return Verdict(NAME, fit.why_not)
+    return _admitted(fit.nodes, tuple((part.name or "*", nodes) for part, nodes in fit.placed))
+
+
+def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
+    """The refusal of `verdict` alone, which is asked about thousands of nodes."""
+    if shape.best_effort or not shape.aligned:
+        return ""
+    if row.unusable:
+        return INVALID
+    fit = _fit(shape, row, row.report, settings) if row.report is not None else None
+    return fit.why_not if fit is not None else ""
+
+
+def _fit(shape: PodShape, row: Row, report: Report, settings: Settings) -> nrt.Fit | None:
+    """None: the policy admits every pod."""
+    if report.policy == SINGLE:
+        return nrt.align(shape.request, zones=row.zones, allocatable=None, scope=report.scope)
+    if report.policy == RESTRICTED and settings.check_restricted:
+        return nrt.align_restricted(shape.request, zones=row.zones, totals=report.totals, scope=report.scope)
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _admitted(nodes: tuple[int, ...], placed: tuple[tuple[str, tuple[int, ...]], ...]) -> Verdict:
+    """Few of them differ, and thousands of nodes share them."""
+    return Verdict(NAME, numa_nodes=nodes, placed=placed)
+
+
+def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+    """The score of the strategy in `settings`, with its terms. Source: scheduler-plugins score.go."""
+    total, report = points(shape, row, settings), row.report
+    if not shape.guaranteed:
+        return Score(total, {"class": "not Guaranteed: every node is as good"})
+    if report is None or row.unusable:
+        return Score(total, {"report": "none that can be used"})
+    return Score(total, {"policy": report.policy, settings.strategy: total})
+
+
+def points(shape: PodShape, row: Row, settings: Settings) -> int:
+    """The score alone, 0 to 100."""
+    report, strategy = row.report, settings.strategy
+    if not shape.guaranteed:
+        return nrt_score.FULL
+    if report is None or row.unusable or (report.policy != SINGLE and strategy != nrt_score.LEAST_NUMA_NODES):
+        return 0
+    return nrt_score.score(
+        shape.request,
+        zones=row.zones,
+        costs=report.costs,
+        scope=report.scope,
+        strategy=strategy,
+        weights=settings.weights,
+        max_numa_nodes=report.max_numa_nodes,
+        units=row.extra.get("units") or row.once("units", lambda: nrt_score.whole_units(row.zones)),
+    )
+
+
+def shortage(shape: PodShape, row: Row) -> Iterator[str]:
+    """Why a pod is not admitted, with numbers: for each resource of each part, what every NUMA node has."""
+    report = row.report
+    if report is None:
+        return
+    for part in shape.request.of_scope(report.scope):
+        for name, amount, counted in part.wanted:
+            zones = {node: zone[name] for node, zone in row.zones.items() if name in zone}
+            if counted and zones and max(zones.values()) < amount:
+                where = part.name and f"container {part.name}"
+                yield f"{where or 'the pod'} asks {name} {_said(amount)}; {_zones_said(zones)}"
+
+
+def _zones_said(zones: Mapping[int, int]) -> str:
+    return ", ".join(f"NUMA node {node} has {_said(amount)}" for node, amount in sorted(zones.items()))
+
+
+def _said(nano: int) -> str:
+    """An amount for people: large ones as binary units."""
+    return str(Quantity(nano, "BinarySI" if nano >= 2**20 * nrt.NANO else "DecimalSI"))

@@ -1,0 +1,37 @@
+"""A node at one moment, compiled for judging. A changed node is another object: a verdict holds for exactly one row."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from koordlite.model.node import Node
+from koordlite.numa.nrt.filter import Amounts, Zones
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.judgement.reports import Report
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One node with what is reserved on it."""
+
+    name: str
+    allocatable: Amounts
+    """The node's, in nano-units."""
+    report: Report | None = None
+    zones: Zones = dataclasses.field(default_factory=dict)
+    """What is available by NUMA node, with reservations taken off."""
+    unusable: str = ""
+    """Why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
+    node: Node | None = None
+    pods: tuple[KnownPod, ...] = ()
+    """Alive on the node, and on their way to it: what the allocators of schedulers count."""
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What allocators worked out of this very row, by their name."""
+
+    def once(self, name: str, make: Any) -> Any:
+        """What `make()` gives, worked out once for this row."""
+        found = self.extra.get(name)
+        if found is None:
+            found = self.extra[name] = make()
+        return found

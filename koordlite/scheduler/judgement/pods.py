@@ -1,0 +1,213 @@
+"""A pod as it is judged: all pods of one template share a `PodShape`, so that a verdict is worked out once for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Hashable, Mapping
+from typing import Literal
+
+from koordlite.model import keys
+from koordlite.model.errors import Problem
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.qos import KubeQoS
+from koordlite.model.pod.values import Pod
+from koordlite.model.resources import parse_resources
+from koordlite.model.wire import objects
+from koordlite.numa.nrt import filter as nrt
+
+CRANE_AWARENESS = "topology.crane.io/topology-awareness"
+CRANE_RESULT = "topology.crane.io/topology-result"
+CRANE_POLICY = "topology.crane.io/cpu-policy"
+VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+_DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)
+_DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
+Amounts = nrt.Amounts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PodShape:
+    """What pods of one template have in common. Compared by identity."""
+
+    request: nrt.Request
+    """What is aligned, as kubelet counts it."""
+    total: Amounts
+    """The pod's effective request in nano-units."""
+    exclusive: Amounts
+    """The part of it that no other pod can use meanwhile: devices, and of Guaranteed pods whole CPUs and memory."""
+    aligned: bool
+    """Whether kubelet aligns any of it."""
+    best_effort: bool
+    """Asks for nothing but native resources, and has no class: passes everywhere."""
+    pod: Pod
+    """One pod of the template; only what all of them share is meant."""
+    daemon: bool
+    """Made by a DaemonSet."""
+    containers: tuple[objects.Container, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def guaranteed(self) -> bool:
+        """Kubernetes' class Guaranteed."""
+        return self.pod.kube_qos is KubeQoS.GUARANTEED
+
+    def note(self, key: str) -> str:
+        """An annotation, or nothing."""
+        return self.pod.annotations.get(key, "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KnownPod:
+    """One pod of the cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    """Empty: not bound."""
+    shape: PodShape
+    scheduler: str = "default-scheduler"
+    priority: int = 0
+    phase: str = ""
+    reason: str = ""
+    started: bool = False
+    """Kubelet has taken it: `status.startTime` is set."""
+    deleting: bool = False
+    resource_status: str = ""
+    """Annotation `scheduling.koordinator.sh/resource-status`."""
+    crane_result: str = ""
+    """Annotation `topology.crane.io/topology-result`."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ended(self) -> bool:
+        """Its containers hold nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def refused_by_kubelet(self) -> bool:
+        """It failed kubelet's admission for its topology: the extender predicted wrong."""
+        return self.phase == "Failed" and self.reason in ("TopologyAffinityError", "SMTAlignmentError")
+
+
+class Shapes:
+    """Shapes by what decides; the oldest are forgotten beyond `most`."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._shapes: dict[Hashable, PodShape] = {}
+        self._most = most
+
+    def of(self, obj: objects.PodObject) -> PodShape:
+        """The shape of a pod; pods that differ in nothing that decides share one."""
+        key = _key(obj)
+        found = self._shapes.get(key)
+        if found is None:
+            if len(self._shapes) >= self._most:
+                del self._shapes[next(iter(self._shapes))]
+            found = self._shapes[key] = shape_of(obj)
+        return found
+
+
+def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
+    """The pod that `obj` describes."""
+    notes = obj.metadata.annotations or {}
+    return KnownPod(
+        namespace=sys.intern(obj.metadata.namespace),
+        name=obj.metadata.name,
+        uid=obj.metadata.uid,
+        node=sys.intern(obj.spec.node_name),
+        shape=shape,
+        scheduler=sys.intern(obj.spec.scheduler_name or "default-scheduler"),
+        priority=obj.spec.priority or 0,
+        phase=sys.intern(obj.status.phase),
+        reason=sys.intern(obj.status.reason or ""),
+        started=obj.status.start_time is not None,
+        deleting=obj.metadata.deletion_timestamp is not None,
+        resource_status=notes.get(keys.RESOURCE_STATUS, ""),
+        crane_result=notes.get(CRANE_RESULT, ""),
+    )
+
+
+def shape_of(obj: objects.PodObject) -> PodShape:
+    """What decides about pods like `obj`."""
+    pod = pod_reader.from_wire(obj)
+    guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
+    started = [*_containers(obj.spec.init_containers, init=True), *_containers(obj.spec.containers, init=False)]
+    overhead = _nano(obj.spec.overhead)
+    request = nrt.request(started, guaranteed=guaranteed, overhead=overhead, whole_cpus_only=True)
+    running = [amounts for kind, _, amounts in started if kind != "init"]
+    owners = obj.metadata.owner_references or ()
+    return PodShape(
+        request=request,
+        total={name: amount.nano for name, amount in pod.requests.items()},
+        exclusive=_exclusive(running, guaranteed=guaranteed),
+        aligned=any(counted for part in request.parts for _, _, counted in part.wanted),
+        best_effort=pod.kube_qos is KubeQoS.BEST_EFFORT and nrt.only_native(request),
+        pod=pod,
+        daemon=any(owner.kind == "DaemonSet" for owner in owners),
+        containers=obj.spec.containers or (),
+        problems=pod.problems,
+    )
+
+
+def _containers(
+    given: tuple[objects.Container, ...] | None, *, init: bool
+) -> list[tuple[Literal["init", "sidecar", "app"], str, Amounts]]:
+    found: list[tuple[Literal["init", "sidecar", "app"], str, Amounts]] = []
+    for container in given or ():
+        resources = container.resources or objects.Resources()
+        amounts = {**_nano(resources.limits), **_nano(resources.requests)}
+        kind: Literal["init", "sidecar", "app"] = "init" if init else "app"
+        found.append(("sidecar" if init and container.restart_policy == "Always" else kind, container.name, amounts))
+    return found
+
+
+def _nano(texts: Mapping[str, str | int | float] | None) -> dict[str, int]:
+    """What cannot be read counts as 0; it is among the pod's problems."""
+    return {name: amount.nano for name, amount in parse_resources(texts, "", "", []).items()}
+
+
+def _exclusive(running: list[Amounts], *, guaranteed: bool) -> dict[str, int]:
+    """Source: scheduler-plugins resourcerequests/exclusive.go; plain init containers do not count."""
+    total: dict[str, int] = {}
+    for amounts in running:
+        own = {name: a for name, a in amounts.items() if a > 0 and _is_own(name, a, guaranteed=guaranteed)}
+        nrt.add(total, own)
+    return total
+
+
+def _is_own(name: str, amount: int, *, guaranteed: bool) -> bool:
+    if not nrt.is_native(name):
+        return True
+    if not guaranteed:
+        return False
+    return amount % nrt.NANO == 0 if name == "cpu" else nrt.is_shared(name)
+
+
+def _key(obj: objects.PodObject) -> Hashable:
+    labels, notes = obj.metadata.labels or {}, obj.metadata.annotations or {}
+    owners = obj.metadata.owner_references or ()
+    return (
+        obj.status.qos_class,
+        obj.spec.priority,
+        tuple(_container_key(c) for c in obj.spec.init_containers or ()),
+        tuple(_container_key(c) for c in obj.spec.containers or ()),
+        _flat(obj.spec.overhead),
+        _flat(obj.spec.resources.requests if obj.spec.resources else None),
+        tuple(notes.get(key) for key in _DECISIVE_NOTES),
+        tuple(labels.get(key) for key in _DECISIVE_LABELS),
+        any(owner.kind == "DaemonSet" for owner in owners),
+    )
+
+
+def _container_key(container: objects.Container) -> Hashable:
+    resources = container.resources or objects.Resources()
+    return container.name, container.restart_policy, _flat(resources.requests), _flat(resources.limits)
+
+
+def _flat(amounts: Mapping[str, str | int | float] | None) -> Hashable:
+    return frozenset((amounts or {}).items())

@@ -1,0 +1,173 @@
+"""A NodeResourceTopology as it is judged: amounts by NUMA node, policy, distances, who it counted and where they are.
+
+A report that contradicts itself is not used: its zones are not known then, and the node says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from koordlite.model import keys, nrt
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import objects
+from koordlite.numa.nrt import fingerprint, placement, policy
+from koordlite.numa.nrt.filter import Amounts, Zones
+
+Container = tuple[str, str, str]
+"""Namespace, pod, container."""
+_DO = "its reporter has to write it again; the node's NUMA nodes count as unknown until then"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Report:
+    """What one NodeResourceTopology says."""
+
+    name: str
+    version: str
+    """resourceVersion."""
+    policy: str = "none"
+    """Kubelet's topology manager policy."""
+    scope: str = "container"
+    max_numa_nodes: int = 8
+    available: Zones = dataclasses.field(default_factory=dict)
+    totals: Zones = dataclasses.field(default_factory=dict)
+    """What each NUMA node may hand out at most."""
+    costs: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+    fingerprint: str = ""
+    only_exclusive: bool = False
+    """The fingerprint counts only pods with resources of their own."""
+    attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    vectors: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """numaplacement, by NUMA node."""
+    problems: tuple[Problem, ...] = ()
+    object: objects.NRTObject | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its zones can be believed."""
+        return not self.problems
+
+    @functools.cached_property
+    def resources(self) -> frozenset[str]:
+        """Every resource that some NUMA node lists."""
+        return frozenset(name for zone in self.available.values() for name in zone)
+
+    def whereabouts(self, containers: Collection[Container]) -> dict[Container, int]:
+        """The NUMA node of each container that is on one, as far as the report says; `containers` are all that run
+        on the node and have resources of their own."""
+        return _by_vectors(self, containers) or _by_annotation(self)
+
+
+def of_object(obj: objects.NRTObject) -> Report:
+    """The report in `obj`. Zones other than `node-<id>` of type Node are not looked at; ids may have gaps."""
+    attributes = {a.get("name", ""): a.get("value", "") for a in obj.attributes or ()}
+    said = policy.by_attributes(obj.attributes or ()).over(policy.by_policies(obj.topology_policies or ()))
+    said = said.over(policy.DEFAULT)
+    annotations, problems = obj.metadata.annotations or {}, list[Problem]()
+    owner = f"noderesourcetopology/{obj.metadata.name}"
+    available, totals = _columns(obj, owner, problems)
+    return Report(
+        name=obj.metadata.name,
+        version=obj.metadata.resource_version,
+        policy=said.policy,
+        scope=said.scope,
+        max_numa_nodes=said.max_numa_nodes or 8,
+        available=available,
+        totals=totals,
+        costs=_costs(obj, owner, problems),
+        fingerprint=fingerprint.read(attributes, annotations),
+        only_exclusive=fingerprint.only_exclusive(attributes),
+        attributes=attributes,
+        annotations={key: annotations[key] for key in (keys.PLACEMENT,) if key in annotations},
+        vectors=dict(_vectors(obj)),
+        problems=tuple(problems),
+        object=obj,
+    )
+
+
+def _zones(obj: objects.NRTObject) -> Iterable[tuple[int, objects.Zone]]:
+    for zone in obj.zones or ():
+        number = nrt.numa_node_of_zone(zone.name)
+        if zone.type == "Node" and number is not None:
+            yield number, zone
+
+
+def _columns(obj: objects.NRTObject, owner: str, problems: list[Problem]) -> tuple[Zones, Zones]:
+    available: dict[int, Amounts] = {}
+    totals: dict[int, Amounts] = {}
+    for number, zone in _zones(obj):
+        if number in available:
+            problems.append(Problem(owner, "zones", zone.name, "two zones have this name", _DO))
+        rows = [(r.name, *_amounts(r, f"{owner}/{zone.name}", problems)) for r in zone.resources or ()]
+        available[number] = {name: left for name, left, _ in rows}
+        totals[number] = {name: total for name, _, total in rows}
+    return available, totals
+
+
+def _amounts(resource: objects.ZoneResource, owner: str, problems: list[Problem]) -> tuple[int, int]:
+    """What is available, and in all; a resource of the older form says only what is available."""
+    try:
+        left, total, most = (
+            Quantity.parse(text).nano for text in (resource.available, resource.allocatable, resource.capacity)
+        )
+    except ValueError as error:
+        problems.append(Problem(owner, resource.name, str(resource.available), str(error), _DO))
+        return 0, 0
+    total = total or most or left
+    if left < 0 or left > total:
+        why = f"available {resource.available} is not between 0 and allocatable {Quantity(total)}"
+        problems.append(Problem(owner, resource.name, str(resource.available), why, _DO))
+    return left, total
+
+
+def _costs(obj: objects.NRTObject, owner: str, problems: list[Problem]) -> dict[int, dict[int, int]]:
+    found: dict[int, dict[int, int]] = {}
+    for number, zone in _zones(obj):
+        row = found.setdefault(number, {})
+        for cost in zone.costs or ():
+            other, distance = nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")
+            if other is None or not isinstance(distance, int):
+                problems.append(Problem(f"{owner}/{zone.name}", "costs", str(cost), "no distance to a node-<id>", _DO))
+            else:
+                row[other] = distance
+    return found
+
+
+def _vectors(obj: objects.NRTObject) -> Iterable[tuple[int, str]]:
+    for number, zone in _zones(obj):
+        for attribute in zone.attributes or ():
+            if attribute.get("name") == placement.VECTOR_ATTRIBUTE:
+                yield number, attribute.get("value", "")
+
+
+def _by_vectors(report: Report, containers: Collection[Container]) -> dict[Container, int]:
+    """By numaplacement. It cannot be read while it is about other containers than those that are known."""
+    text = report.attributes.get(placement.METADATA_ATTRIBUTE)
+    if not text:
+        return {}
+    try:
+        return placement.decode(placement.parse_metadata(text), report.vectors, containers)
+    except placement.PlacementError:
+        return {}
+
+
+def _by_annotation(report: Report) -> dict[Container, int]:
+    """By our own annotation: the NUMA node that a container is promised, or that all its CPUs are on."""
+    text: Any = report.annotations.get(keys.PLACEMENT)
+    if not text:
+        return {}
+    try:
+        containers = nrt.decode_placement(text, f"noderesourcetopology/{report.name}").containers
+    except InputError:
+        return {}
+    found: dict[Container, int] = {}
+    for each in containers:
+        nodes = each.promised_nodes or tuple(each.cpus_by_numa)
+        if each.exclusive and len(nodes) == 1:
+            found[each.namespace, each.pod, each.container] = nodes[0]
+    return found

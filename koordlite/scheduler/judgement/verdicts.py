@@ -1,0 +1,37 @@
+"""What is said about one pod and one node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a pod may go to a node, and where there."""
+
+    protocol: str
+    """Who allocates on the node: kubelet, koordinator, crane, volcano, or none."""
+    refusal: str = ""
+    """Stable text for the pod's condition; empty: it may."""
+    numa_nodes: tuple[int, ...] = ()
+    """The NUMA nodes it would be on."""
+    why: str = ""
+    """What people are told beside the refusal, or in favour of the node."""
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the Binding has to carry: the allocation that our agent carries out."""
+    placed: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """NUMA nodes by container; `*` is the whole pod."""
+
+    @property
+    def passes(self) -> bool:
+        """Not refused."""
+        return not self.refusal
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Score:
+    """How good a node is, 0 to 100, and of what that is made."""
+
+    total: int
+    terms: Mapping[str, int | str] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,116 @@
+"""Which pods have to go so that a pod fits: the scheduler looks at the node as a whole, this at its NUMA nodes.
+
+The scheduler evicts what it is answered, unchecked, and does not ask the filter before it does. So a node on which the
+pod would be refused afterwards is dropped, and a victim is added only when it frees the NUMA node that is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from koordlite.numa.nrt.filter import Amounts, Zones, add
+from koordlite.scheduler.judgement import judge
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement.settings import Settings
+
+Returned = Callable[[Iterable[KnownPod]], Mapping[int, Amounts]]
+"""What pods give back when they go, by NUMA node."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """The victims on one node, or why the node is dropped."""
+
+    victims: tuple[KnownPod, ...] = ()
+    dropped: str = ""
+
+
+def choose(
+    shape: PodShape, row: Row, given: Sequence[KnownPod], *, priority: int, returned: Returned, settings: Settings
+) -> Choice:
+    """The victims with which a pod of `priority` would be admitted: those `given`, or more. None: the node is
+    dropped."""
+
+    def admits(victims: Sequence[KnownPod]) -> bool:
+        return judge.verdict(shape, without(row, victims, returned(victims)), settings).passes
+
+    if admits(given):
+        return Choice(tuple(given))
+    if not row.zones or row.unusable:
+        return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
+    uids = {pod.uid for pod in given}
+    lower = [pod for pod in row.pods if pod.priority < priority and pod.uid not in uids and not pod.deleting]
+    found = [more for zone in sorted(row.zones) if (more := _freeing(zone, lower, given, returned, admits))]
+    if not found:
+        return Choice(dropped="no eviction of pods of lower priority frees a NUMA node for it")
+    best = min(found, key=_harm)
+    return Choice(_spared(shape, row, [*given, *best], given, admits))
+
+
+def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) -> Row:
+    """The node after the victims have gone."""
+    gone = {pod.uid for pod in victims}
+    totals = row.report.totals if row.report else {}
+    left = tuple(pod for pod in row.pods if pod.uid not in gone)
+    return dataclasses.replace(row, zones=_plus(row.zones, back, totals), pods=left, extra={})
+
+
+def _plus(zones: Zones, back: Mapping[int, Amounts], totals: Zones) -> dict[int, Amounts]:
+    return {
+        node: {
+            name: min(left + back.get(node, {}).get(name, 0), totals[node].get(name, left))
+            for name, left in zone.items()
+        }
+        for node, zone in zones.items()
+    }
+
+
+def _freeing(
+    zone: int,
+    lower: Sequence[KnownPod],
+    given: Sequence[KnownPod],
+    returned: Returned,
+    admits: Callable[[Sequence[KnownPod]], bool],
+) -> list[KnownPod]:
+    """Pods on that NUMA node, least important first, until the pod would be admitted; none when it never is."""
+    there = [pod for pod in lower if zone in returned([pod])]
+    more: list[KnownPod] = []
+    for pod in sorted(there, key=lambda pod: (pod.priority, -sum(pod.shape.exclusive.values()), pod.key)):
+        more.append(pod)
+        if admits([*given, *more]):
+            return [each for each in more if not admits([*given, *(p for p in more if p is not each)])] or more
+    return []
+
+
+def _harm(victims: Sequence[KnownPod]) -> tuple[int, int]:
+    return max(pod.priority for pod in victims), len(victims)
+
+
+def _spared(
+    shape: PodShape,
+    row: Row,
+    victims: list[KnownPod],
+    given: Sequence[KnownPod],
+    admits: Callable[[Sequence[KnownPod]], bool],
+) -> tuple[KnownPod, ...]:
+    """The victims without those of the scheduler that need not go any more, most important first."""
+    for pod in sorted(given, key=lambda pod: -pod.priority):
+        rest = [each for each in victims if each is not pod]
+        if rest and fits_node(shape, row, rest) and admits(rest):
+            victims = rest
+    return tuple(victims)
+
+
+def fits_node(shape: PodShape, row: Row, victims: Sequence[KnownPod]) -> bool:
+    """Whether the node as a whole has enough for the pod after the victims have gone."""
+    gone = {pod.uid for pod in victims}
+    used: dict[str, int] = {}
+    left = [pod for pod in row.pods if pod.uid not in gone]
+    for pod in left:
+        add(used, pod.shape.total)
+    nano = 10**9
+    if (len(left) + 1) * nano > row.allocatable.get("pods", 110 * nano):
+        return False
+    return all(used.get(name, 0) + amount <= row.allocatable.get(name, 0) for name, amount in shape.total.items())
