@@ -1,7 +1,7 @@
-"""What the extender costs: filter and prioritize from body to body, and a binding's bookkeeping, by size of the cluster.
+"""What the extender costs: filter and prioritize from body to body, and the bookkeeping of a binding.
 
-Prints CPU time of the answering thread (a shared machine says little by its wall clock) and, for comparison, wall time;
-pods a second; and resident memory. Nothing is asserted.
+Prints CPU time of the answering thread (a shared machine says little by its wall clock), wall time for comparison,
+pods a second, and resident memory. Nothing is asserted.
 """
 
 from __future__ import annotations
