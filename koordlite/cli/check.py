@@ -103,7 +103,8 @@ def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Proble
         yield from unread
     labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
     owner = f"node/{this_node.name}" if this_node else "node"
-    yield from slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner).problems
+    slo = slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner)
+    yield from (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner))
     for obj in view.pods:
         yield from pod_reader.from_wire(obj).problems
 

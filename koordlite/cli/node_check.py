@@ -5,17 +5,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
 from koordlite.host import bundle, procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.cluster import KubeCluster
+from koordlite.model import keys
 from koordlite.model import node as nodes
 from koordlite.model.errors import HardwareAbsent, InputError, KoordliteError
 from koordlite.model.picture.kubelet import Kubelet
-from koordlite.ports import Cluster, Files
+from koordlite.ports import Cluster, ClusterView, Files
 from koordlite.resctrl.filesystem import ResctrlFS
 
 
@@ -68,6 +71,7 @@ def _of_cluster(open_cluster: Callable[[], Cluster], files: Files) -> Iterator[F
             yield from (Finding("Node capacity", "no", f"{p.field} is {p.value}: {p.why}", p.do) for p in wrong)
         yield from _kubelet(view.kubelet)
         yield from (Finding("input", "no", str(problem)) for problem in view.problems)
+        yield from _devices(view, cluster.api if isinstance(cluster, KubeCluster) else None)
     finally:
         if isinstance(cluster, KubeCluster):
             cluster.stop()
@@ -135,3 +139,35 @@ def _kubelet(kubelet: Kubelet) -> Iterator[Finding]:
     if kubelet.cpu_manager_policy == "static":
         owned = f"{len(kubelet.pod_cpus)} pods hold CPUs exclusively; kubelet's reserved CPUs: {kubelet.reserved_cpus}"
         yield Finding("other writer of cpusets", "yes", owned, "containers outside besteffort are left to kubelet")
+
+
+def _devices(view: ClusterView, api: Api | None) -> Iterator[Finding]:
+    """GPUs and NICs that Koordinator's scheduler hands out: koordlet reports them and gives them to containers."""
+    named = sorted(
+        f"{pod.metadata.namespace}/{pod.metadata.name}"
+        for pod in view.pods
+        if keys.DEVICE_ALLOCATED in (pod.metadata.annotations or {})
+    )
+    if named:
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        yield Finding("devices of pods", "no", f"{keys.DEVICE_ALLOCATED}: {', '.join(named[:3])}{more}", _KEEP)
+    if api is not None and view.node is not None:
+        yield from device_object(api, view.node.metadata.name)
+
+
+def device_object(api: Api, node: str) -> Iterator[Finding]:
+    """Whether a device agent reports devices of the node; nothing where the cluster has no such kind, or no object."""
+    try:
+        api.request("GET", f"{_DEVICES}/{node}")
+    except ApiError as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            do = f"allow this identity to get devices.scheduling.koordinator.sh, or look: kubectl get device {node}"
+            yield Finding("Device object", "part", f"not known: {error}", do)
+    except ApiUnreachable as error:
+        yield Finding("Device object", "part", f"not known: {error}", "check the API server")
+    else:
+        yield Finding("Device object", "no", "koordlet reports GPUs, NICs or FPGAs of this node there", _KEEP)
+
+
+_DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+_KEEP = "keep koordlet on this node: koordlite neither reports devices nor hands them to containers"

@@ -78,6 +78,8 @@ CRANE_EXCLUDE_RESERVED = "topology.crane.io/exclude-reserved-cpus"
 CRANE_RESERVED_CPUS = "go.crane.io/reserved-system-cpus"
 """Attribute of Crane's NodeResourceTopology: kubelet's reservedSystemCPUs."""
 
+DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+"""GPUs and NICs that the scheduler gave to a pod; koordlet hands them to its containers."""
 BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"

@@ -81,7 +81,11 @@ class Inputs:
             problems.append(_fallback(this_node, reserved))
         elif topology.cpus and len(reserved.cpus) == len(topology.cpus):
             problems.append(_nothing_left(this_node, len(topology.cpus)))
-        problems += [*(this_node.problems if this_node else ()), *config.problems]
+        owner = f"node/{this_node.name}" if this_node else "node"
+        unused = self._unchanged.of(
+            "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner)
+        )
+        problems += [*(this_node.problems if this_node else ()), *config.problems, *unused]
         crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus)
         problems += [*self._crane.problems, *(problem for p in pods for problem in p.problems)]
         problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])

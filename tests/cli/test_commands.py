@@ -120,6 +120,33 @@ def test_default_config_is_a_file_without_mistakes(ask: Ask, tmp_path: Path) -> 
     assert ask("check-config", path).out == "no problems\n"
 
 
+def test_settings_without_effect_are_told_wherever_settings_are(ask: Ask, manifests: Path) -> None:
+    documents = {"colocation-config": json.dumps({"metricMemoryCollectPolicy": "usageWithPageCache"})}
+    names = {"name": "slo-controller-config", "namespace": "koordinator-system"}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": names, "data": documents}
+    for path in manifests.glob("*"):
+        if "slo-controller-config" in path.read_text():
+            path.unlink()
+    (manifests / "config.json").write_text(json.dumps(made))
+    field = "colocation-config.metricMemoryCollectPolicy"
+    assert field in ask("check-config", "--cluster", manifests).out
+    explained = ask("explain", "config.colocation-config.metricMemoryCollectPolicy", *SANDBOX, manifests).out
+    assert "cluster; no effect here" in explained
+    assert field in explained
+    assert field in ask("status", *SANDBOX, manifests).out
+
+
+def test_check_node_names_pods_with_devices(ask: Ask, manifests: Path) -> None:
+    notes = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
+    metadata = {"name": "train", "namespace": "ml", "uid": "u-train", "annotations": notes}
+    spec = {"nodeName": "node-a", "containers": [{"name": "main"}]}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+    (manifests / "train.json").write_text(json.dumps(made))
+    answer = ask("check-node", *SANDBOX, manifests)
+    assert "ml/train" in answer.out
+    assert "keep koordlet on this node" in answer.out
+
+
 def test_check_config_warns_of_modes_that_are_left_to_koordinators_manager(ask: Ask, tmp_path: Path) -> None:
     path = tmp_path / "koordlite.yaml"
     path.write_text("publish: {nodeResources: manager}\nstrategies:\n  beAllocatable: {mode: enforce}\n")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from koordlite.model.errors import Problem
 from koordlite.model.reading.lenient_json import UNKNOWN, closest, printable
-from koordlite.model.slo import hosts, qos
+from koordlite.model.slo import hosts, qos, without_effect
 from koordlite.model.slo.layers import Reading, Section
 from koordlite.model.slo.node import NodeLayers
 from koordlite.model.slo.settings import (
@@ -83,6 +83,16 @@ def effective(
         kept=reading.kept,
         problems=(*_unknown_keys(reading), *reading.problems, *node.problems),
     )
+
+
+def unused_problems(slo: SLO, *, owner: str = OWNER, node_owner: str = "node") -> tuple[Problem, ...]:
+    """What the authors of settings that nothing acts on are told."""
+    return tuple(without_effect.problem(each, owner, node_owner) for each in in_vain(slo))
+
+
+def in_vain(slo: SLO) -> tuple[without_effect.Unused, ...]:
+    """Settings that were given and that nothing acts on."""
+    return tuple(without_effect.found(slo, {section.key: section.attribute for section in SECTIONS}))
 
 
 def _unknown_keys(reading: Reading) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from koordlite.model.errors import Problem
 from koordlite.model.reading import declared
 from koordlite.model.slo import config
 from koordlite.model.slo.layers import Section
@@ -28,7 +29,8 @@ class ConfigLine:
     value: Any
     """As JSON writes it; None where it is not set."""
     origin: str
-    """`default`, `cluster`, `node strategy NAME`, `annotation …`, `label …`; `off: …` for what does not count."""
+    """`default`, `cluster`, `node strategy NAME`, `annotation …`, `label …`; `off: …` for what does not count;
+    with `no effect here` where nothing acts on it."""
 
 
 def lines(slo: SLO, subject: str = SUBJECT) -> tuple[ConfigLine, ...]:
@@ -54,7 +56,7 @@ def text(tick: Tick, subject: str = SUBJECT) -> str:
         mine = [line for line in chosen if line.key == section.key]
         if mine or subject == SUBJECT:
             shown += [f"{section.key}: {standing(tick.slo, section.key)}", *_table(mine), ""]
-    problems = [str(problem) for problem in tick.slo.problems]
+    problems = [str(problem) for problem in _problems(tick.slo)]
     shown += ["problems", *(f"  {problem}" for problem in problems)] if problems else ["problems: none"]
     return "\n".join(shown) + "\n"
 
@@ -67,8 +69,12 @@ def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
         "node": tick.node,
         "keys": {section.key: standing(tick.slo, section.key) for section in config.SECTIONS},
         "settings": [dataclasses.asdict(line) for line in lines(tick.slo, subject)],
-        "problems": [dataclasses.asdict(problem) for problem in tick.slo.problems],
+        "problems": [dataclasses.asdict(problem) for problem in _problems(tick.slo)],
     }
+
+
+def _problems(slo: SLO) -> Sequence[Problem]:
+    return (*slo.problems, *config.unused_problems(slo))
 
 
 def standing(slo: SLO, key: str) -> str:
@@ -83,9 +89,11 @@ def _of(slo: SLO, section: Section) -> Iterator[ConfigLine]:
     if isinstance(held, tuple):
         yield from _applications(held, section, slo)
         return
+    unused = {each.name for each in config.in_vain(slo) if each.key == section.key}
     for path, value in declared.flatten(held):
         name = ".".join(path)
-        yield ConfigLine(section.key, name, value, slo.origins.get(f"{section.name}.{name}", "default"))
+        origin = slo.origins.get(f"{section.name}.{name}", "default")
+        yield ConfigLine(section.key, name, value, f"{origin}; no effect here" if name in unused else origin)
 
 
 def _applications(held: Sequence[HostApplication], section: Section, slo: SLO) -> Iterator[ConfigLine]:

@@ -1,0 +1,100 @@
+"""Settings of the ConfigMap that can be read and that nothing here acts on: each is reported where it is given.
+
+An author who writes such a setting expects an effect, and koordlet or Koordinator's other parts may give it one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from koordlite.model.errors import Problem
+from koordlite.model.reading import declared
+from koordlite.model.slo.settings import SLO
+
+_NETWORK = "keep koordlet on nodes that need it, limit pods in the network plugin, or remove it"
+_REMOVE = "remove it, or keep koordlet on nodes that need it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rule:
+    """Settings without effect: those of a key whose path matches and whose value is none of `harmless`."""
+
+    key: str
+    path: re.Pattern[str]
+    harmless: tuple[Any, ...]
+    why: str
+    do: str
+
+
+def _rule(key: str, path: str, harmless: tuple[Any, ...], why: str, do: str = _REMOVE) -> _Rule:
+    return _Rule(key, re.compile(path), harmless, why, do)
+
+
+_QOS, _OFF = "resource-qos-config", (False, None)
+RULES = (
+    _rule(
+        "colocation-config",
+        "metricMemoryCollectPolicy",
+        ("usageWithoutPageCache", ""),
+        "memory is measured without page cache, whatever this says",
+        "remove it; batch memory is then offered as before",
+    ),
+    _rule("colocation-config", r"extensions\..*|extensions", (None, {}), "no plug-in of Koordinator runs here"),
+    _rule(_QOS, r"\w+\.networkQOS\.enable", _OFF, "network bandwidth is not limited", _NETWORK),
+    _rule(_QOS, r"policies\.netQOSPolicy", (None,), "network bandwidth is not limited", _NETWORK),
+    _rule(_QOS, r"policies\.cpuPolicy", ("groupIdentity", ""), "cores are not kept for one class"),
+    _rule(_QOS, r"\w+\.cpuQOS\.coreExpeller", _OFF, "cores are not kept for one class"),
+    _rule(
+        _QOS,
+        r"(systemClass|cgroupRoot)\.(cpuQOS|resctrlQOS)\.enable|cgroupRoot\.memoryQOS\.enable",
+        _OFF,
+        "there is no group of pods that it could hold for",
+    ),
+    _rule("system-config", "totalNetworkBandwidth", ("0", 0, None), "network bandwidth is not limited", _NETWORK),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unused:
+    """One setting that was given and has no effect."""
+
+    key: str
+    name: str
+    """Path inside a strategy."""
+    value: str
+    origin: str
+    why: str
+    do: str
+
+
+def found(slo: SLO, sections: Mapping[str, str]) -> Iterator[Unused]:
+    """What was given in vain. `sections` names the attribute of the SLO by key of the ConfigMap."""
+    for key in dict.fromkeys(rule.key for rule in RULES):
+        attribute = sections[key]
+        given = declared.camel(attribute)
+        for path, value in declared.flatten(getattr(slo, attribute)):
+            name = ".".join(path)
+            origin = slo.origins.get(f"{given}.{name}", "")
+            rule = _matching(key, name) if origin and not origin.startswith("off:") else None
+            if rule and value not in rule.harmless:
+                yield Unused(key, name, _shown(value), origin, rule.why, rule.do)
+
+
+def problem(unused: Unused, owner: str, node_owner: str) -> Problem:
+    """What its author is told."""
+    of_node = unused.origin.startswith(("annotation ", "label "))
+    about, field = (node_owner, unused.origin.partition(" ")[2]) if of_node else (owner, f"{unused.key}.{unused.name}")
+    where = "" if of_node or unused.origin == "cluster" else f" ({unused.origin})"
+    return Problem(about, field, unused.value, f"this has no effect here{where}: {unused.why}", unused.do)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _matching(key: str, name: str) -> _Rule | None:
+    return next((rule for rule in RULES if rule.key == key and rule.path.fullmatch(name)), None)
