@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from koordlite import plan, reflex, strategies, wake
 from koordlite.apply import Applier, Watching, log_restored
-from koordlite.changes import eviction
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
-from koordlite.model.decision import Decision, Lacking
+from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
@@ -28,6 +27,7 @@ from koordlite.observe import Observer, glance, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster
 from koordlite.record.moment import Moment
+from koordlite.report import degraded
 from koordlite.report import tick as ticks
 from koordlite.report.explain import pieces
 from koordlite.report.tick import Tick
@@ -36,8 +36,6 @@ from koordlite.wake import Waker
 LOG = logging.getLogger(__name__)
 _WHOLE = ("node", "pods", "kubelet pods", "config")
 """What the cluster must have sent before the picture counts as whole."""
-_OF_OUR_WRITES = ("placement", "topology write")
-"""Ages of what is written: that they grow is no fault."""
 
 
 class Agent:
@@ -61,7 +59,7 @@ class Agent:
         self._started = host.clock.monotonic()
         self._refused: dict[Place, str] = {}
         self._remembered: dict[str, Mapping[str, float]] = {}
-        self._answers = strategies.Answers()
+        self._answers, self._early = strategies.Answers(), strategies.Answers()
         self._said: dict[str, str] = {}
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)
@@ -145,6 +143,31 @@ class Agent:
         self._attend(seen, decisions, applied)
         return tick
 
+    def begin(self, groups: Collection[str]) -> Tick | None:
+        """A round before its time on the last picture with `groups`, which are new: they get what was last decided.
+        None when there is no last picture, or nothing to write."""
+        before, last, began = self.judged, self._last, time.perf_counter()
+        if before is None or before.still or last is None or self.paused:
+            return None
+        seen = self._observer.observe_new(before.seen, groups, self._recall)
+        fresh = reflex.new_groups(before.seen, seen, groups)
+        sight, enforced = reflex.sights(seen, before.recent, fresh), self._enforced
+        found = strategies.in_turn(
+            self._settings.strategies,
+            lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in enforced else (),
+        )
+        decided = reflex.about(found, fresh)
+        self._waker.new_groups.looked(seen, time.perf_counter() - began)
+        if not decided:
+            return None
+        applied, because = self._apply(plan.make(decided, seen.cgroups), seen, new=fresh)
+        self.seen = seen
+        judged = self._moment(seen, decided, applied, recent=before.recent, woken=True)
+        self.judged = dataclasses.replace(judged, new_groups=tuple(sorted(fresh)))
+        tick = self._report(seen, reflex.added(last.decisions, decided), (*last.applied, *applied), began, because)
+        tick = self._last = dataclasses.replace(tick, applied=applied, problems=last.problems, woken=True)
+        return tick
+
     def _attend(self, seen: Snapshot, decisions: tuple[Decision, ...], applied: tuple[AppliedStep, ...]) -> None:
         """What the wait that comes now watches."""
         band = self._settings.agent.reaction_band_percent
@@ -156,6 +179,7 @@ class Agent:
         end = None if seconds is None else clock.monotonic() + seconds
         due = clock.monotonic()
         while end is None or clock.monotonic() < end:
+            due = min(due, clock.monotonic())  # It came early when the kernel lost reports of new groups.
             self._guard.begin()
             with self._guard:
                 on_tick(self.tick())
@@ -165,10 +189,10 @@ class Agent:
                 break
 
     def _pass_time(self, due: float, on_tick: Callable[[Tick], None]) -> bool:
-        """Wait for the next tick, and answer surges meanwhile; True when the run was asked to stop."""
+        """Wait for the next tick, and answer surges and new groups meanwhile; True when the run was asked to stop."""
         with self._guard:
-            while (woken := self._waker.wait(due)).cause == "surge":
-                tick = self.react(woken.use) if woken.use else None
+            while (woken := self._waker.wait(due)).cause in ("surge", "groups"):
+                tick = self.react(woken.use) if woken.use else self.begin(woken.groups)
                 if tick:
                     on_tick(tick)
             return woken.cause == "stop"
@@ -226,6 +250,7 @@ class Agent:
         began: float,
         because: str,
     ) -> Tick:
+        stale_seconds = self._settings.agent.stale_seconds
         tick = ticks.build(
             seen,
             decisions,
@@ -235,7 +260,7 @@ class Agent:
             started=self._started,
             wall=self._host.clock.wall(),
             tick_seconds=time.perf_counter() - began,
-            because=because or self._unreleased or _lacking(decisions) or self._stale(seen) or self._cannot_react,
+            because=because or self._unreleased or degraded.why(seen, decisions, self._waker.state, stale_seconds),
         )
         tick = dataclasses.replace(tick, faults=self._guard.past)
         return dataclasses.replace(tick, reaction=self._waker.state, unrestored=self._unrestored)
@@ -314,28 +339,33 @@ class Agent:
         return [name for name, mode in self.modes.items() if mode == "enforce"]
 
     def _judge(
-        self, strategy: strategies.Strategy, seen: Snapshot, asked: frozenset[str] = frozenset()
+        self, rule: strategies.Strategy, seen: Snapshot, asked: frozenset[str] = frozenset(), *, early: bool = False
     ) -> tuple[Decision, ...]:
         try:
-            return self._answers.of(strategy, seen, self._settings.strategies, asked)
+            answers = self._early if early else self._answers
+            return answers.of(rule, seen, self._settings.strategies, asked)
         except Exception as error:
-            if self._said.get(strategy.name) != repr(error):
-                LOG.exception("strategy %s failed", strategy.name)
-            self._said[strategy.name] = repr(error)
-            return (strategies.failed(strategy, error),)
+            if self._said.get(rule.name) != repr(error):
+                LOG.exception("strategy %s failed", rule.name)
+            self._said[rule.name] = repr(error)
+            return (strategies.failed(rule, error),)
 
-    def _apply(self, made: plan.Plan, seen: Snapshot) -> tuple[tuple[AppliedStep, ...], str]:
-        """The steps taken, and why the agent is degraded when it could not take them all."""
+    def _apply(
+        self, made: plan.Plan, seen: Snapshot, *, new: Collection[str] = ()
+    ) -> tuple[tuple[AppliedStep, ...], str]:
+        """The steps taken, and why the agent is degraded when it could not take them all; groups in `new` have just
+        been made."""
         if not made.steps:
             return (), ""
         try:
+            self._applier.begin(new, seen)
             applied = self._applier.apply(made, seen)
         except (OSError, KoordliteError) as error:
             self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"
         self._said.pop("apply", None)
         self._tell_refusals(applied)
-        return applied, _refusals(applied)
+        return applied, degraded.refusals(applied)
 
     def _say(self, about: str, text: str) -> None:
         """What is wrong is logged when it comes up or changes, not each tick it lasts."""
@@ -354,16 +384,6 @@ class Agent:
             LOG.warning("refused: %s = %s%s: %s", first.place, pieces.shortened(first.value), more, error)
         self._refused = {step.place: step.error for step in applied if not step.ok}
 
-    def _stale(self, seen: Snapshot) -> str:
-        limit = self._settings.agent.stale_seconds
-        old = {name: age for name, age in seen.ages.items() if age > limit and name not in _OF_OUR_WRITES}
-        return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in sorted(old.items()))
-
-    @property
-    def _cannot_react(self) -> str:
-        state = self._waker.state
-        return f"agent.reaction is required, and not possible: {state.why}" if state.missing else ""
-
     def _blind(self, because: str, seconds: float) -> Tick:
         clock = self._host.clock
         return Tick(
@@ -376,15 +396,3 @@ class Agent:
             faults=self._guard.past,
             pause=self.paused,
         )
-
-
-def _refusals(applied: tuple[AppliedStep, ...]) -> str:
-    """A pod that may not go at present is no fault: a budget did its work, and the decisions tell it."""
-    refused = [step for step in applied if not step.ok and step.place.kind is not eviction.PLACE]
-    return f"{len(refused)} writes refused, first {refused[0].place}: {refused[0].error}" if refused else ""
-
-
-def _lacking(decisions: tuple[Decision, ...]) -> str:
-    """What the configuration requires of the machine, and it has not."""
-    lacking = ((d.strategy, d.outcome.why) for d in decisions if isinstance(d.outcome, Lacking))
-    return "; ".join(f"{strategy} is required: {why}" for strategy, why in lacking)

@@ -1,14 +1,16 @@
 """An extra round between two ticks: which rules it asks, what they may do, and when none is needed.
 
-Only limits move, and only down. Growth, pods that came, and everything else wait for the tick, whose pace the steps and
-windows of the rules are made for.
+After a surge only limits move, and only down. After new groups all rules are asked, and only the files of these groups
+are written. Growth and everything else wait for the tick, whose pace the steps and windows of the rules are made for.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model.change import Change
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot, has_node
@@ -16,6 +18,13 @@ from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
 from koordlite.strategies import Strategy, limiting
+
+
+def sights(seen: Snapshot, recent: FreshUse | None, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
+    """What each strategy judges in a round about new groups: as in the tick before, and only their pods."""
+    part = glance.of_groups(seen, groups)
+    after_surge = dataclasses.replace(part, usage=glance.with_fresh_use(seen, recent).usage) if recent else part
+    return lambda strategy: after_surge if strategy.surge_edge_milli else part
 
 
 def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
@@ -64,6 +73,32 @@ def _in_force(decision: Decision, refused: Collection[Place]) -> CPULimit | None
 def allowed(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
     """Those that make a limit tighter."""
     return tuple(decision for decision in decisions if decision.verdict == "shrink")
+
+
+def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decision, ...]:
+    """Those that write files of `groups`, without their other changes. To remember anything is left to the tick."""
+    narrowed = (
+        dataclasses.replace(decision, changes=tuple(c for c in decision.changes if _within(c, groups)), remember=None)
+        for decision in decisions
+    )
+    return tuple(decision for decision in narrowed if decision.changes)
+
+
+def _within(change: Change, groups: Collection[str]) -> bool:
+    return isinstance(change, CgroupChange) and change.group in groups
+
+
+def new_groups(before: Snapshot, seen: Snapshot, groups: Collection[str]) -> frozenset[str]:
+    """The groups of pods that are to get their values before the tick: those in `groups` and those that `before` did
+    not show."""
+    theirs = (group for place in seen.places.values() for group in place.all)
+    return frozenset(g for g in theirs if g in seen.cgroups and (g in groups or g not in before.cgroups))
+
+
+def added(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:
+    """The decisions in force: those of the last tick, and those about subjects that it did not know."""
+    known = {(decision.strategy, decision.subject) for decision in before}
+    return (*before, *(d for d in fresh if (d.strategy, d.subject) not in known))
 
 
 def merged(before: Sequence[Decision], fresh: Iterable[Decision]) -> tuple[Decision, ...]:

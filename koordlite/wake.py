@@ -1,4 +1,5 @@
-"""What ends the wait between two ticks: its time, a stop, or latency-sensitive work that needs the CPU at once.
+"""What ends the wait between two ticks: its time, a stop, latency-sensitive work that needs the CPU at once, or a new
+group.
 
 No round runs without need. The last tick says up to which use of all others its limit is right
 (`formulas.cpu.reaction`, "upper edge"); when one sample suspects that it is above, and a measurement finds it so, a
@@ -18,11 +19,13 @@ from koordlite.formulas.cpu import reaction
 from koordlite.host import sentinel
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
+from koordlite.host.group_notices import GroupNotices
 from koordlite.host.pressure_trigger import SHORTEST_WINDOW_US, PressureTrigger
 from koordlite.host.sentinel import Sentinel, UsageSample
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse, Reaction, Setting, Way
 from koordlite.observe import glance
+from koordlite.observe.new_groups import NewGroups
 
 LOG = logging.getLogger(__name__)
 
@@ -39,15 +42,20 @@ _PIECE_SECONDS = 0.2
 _ALERT_SECONDS = 2 * SHORTEST_WINDOW_US / 1e6
 """How long one report of pressure keeps sampling going: the next may come a window later."""
 
-Cause = Literal["tick", "stop", "surge"]
+_EMULATED = "the machine is not a real one"
+
+Cause = Literal["tick", "stop", "surge", "groups"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wake:
-    """Why a wait ended; `use` is what was measured when it was a surge."""
+    """Why a wait ended."""
 
     cause: Cause
     use: FreshUse | None = None
+    """What was measured when it was a surge."""
+    groups: frozenset[str] = frozenset()
+    """Those that were made, to be looked at now."""
 
 
 class Waker:
@@ -59,13 +67,19 @@ class Waker:
         *,
         sentinel: Sentinel | None = None,
         trigger: PressureTrigger | None = None,
+        new_groups: NewGroups | None = None,
         hertz: float = 50.0,
         why: str = "",
         missing: bool = False,
     ) -> None:
         self._clock, self._sentinel, self._trigger = host.clock, sentinel, trigger
+        self.new_groups = new_groups or NewGroups(host.clock)
         # The clock of a real machine checks for a stop as well, which doubles the cost of a sample.
-        self._nap: Callable[[float], object] = time.sleep if isinstance(host.files, RealFiles) else host.clock.wait
+        self._nap: Callable[[float], bool | None] = time.sleep if isinstance(host.files, RealFiles) else host.clock.wait
+        if self.new_groups.fileno is not None:
+            self._nap = self.new_groups.wait
+            if trigger:
+                trigger.also(self.new_groups.fileno)
         self._shortest = 1 / hertz
         self._period = max(self._shortest, _FIRST_PERIOD_SECONDS)
         self._why, self._missing = why, missing
@@ -92,11 +106,14 @@ class Waker:
             samples=self._samples,
             pressure=self._pressure,
             surges=self._surges,
+            beginning=self.new_groups.state,
         )
 
     def watch(self, seen: Snapshot | None, edge_milli: int | None) -> None:
         """Wake when all but best effort use more than `edge_milli`; None: nothing could be done about it."""
         self._seen, self._edge = seen, edge_milli
+        if seen is not None:
+            self.new_groups.watch(seen)
         if seen is not None and edge_milli is not None and self._sentinel is not None:
             others = seen.usage.others_milli or 0
             suspect = reaction.suspect_milli(others_milli=others, edge_milli=edge_milli)
@@ -105,9 +122,20 @@ class Waker:
 
     def wait(self, until: float) -> Wake:
         """Wait for the clock to say `until`, or for something to do before."""
+        while True:
+            wake = self._wait(min(until, self.new_groups.due))
+            if wake.cause != "tick" or self.new_groups.take_lost():
+                return wake
+            groups = self.new_groups.take()
+            if groups:
+                return Wake("groups", groups=groups)
+            if self._clock.monotonic() >= until:
+                return wake
+
+    def _wait(self, until: float) -> Wake:
+        """As `wait`; `tick` also when the kernel reported something about groups."""
         if self._sentinel is None or self._edge is None:
-            stopped = self._clock.wait(until - self._clock.monotonic())
-            return Wake("stop" if stopped else "tick")
+            return self._pass_time(until)
         began, samples, cpu = self._clock.monotonic(), self._samples, time.thread_time()
         try:
             return self._watch_until(until)
@@ -129,6 +157,7 @@ class Waker:
     def close(self) -> None:
         """Give all descriptors back, and only pass the time from here on."""
         self._drop_trigger("")
+        self.new_groups.close()
         if self._sentinel:
             self._sentinel.close()
             self._sentinel = None
@@ -151,11 +180,27 @@ class Waker:
             wake = self._confirm() if above else None
             if wake:
                 return wake
+            if self._news:
+                break
         return Wake("tick")
+
+    def _pass_time(self, until: float) -> Wake:
+        """Wait, without samples."""
+        if self.new_groups.fileno is None:
+            return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
+        while (left := until - self._clock.monotonic()) > 0 and not self.new_groups.wait(left):
+            if self._clock.wait(0.0):
+                break
+        return Wake("stop" if self._clock.wait(0.0) else "tick")
+
+    @property
+    def _news(self) -> bool:
+        """Whether something was reported about groups that this wait does not know of."""
+        return self.new_groups.due <= self._clock.monotonic() or self.new_groups.has_lost
 
     def _watch_for(self, seconds: float) -> bool:
         """Sample for `seconds`; True at once when others used so much from one sample to the next that it may be a
-        surge.
+        surge. A new group ends it.
 
         Fifty times a second and nearly always for nothing: no more work than this. A stop ends only the piece.
         """
@@ -164,7 +209,8 @@ class Waker:
         time, used = others()
         end = time + seconds
         while time < end:
-            nap(period)
+            if nap(period):
+                break
             self._samples += 1
             time_before, used_before = time, used
             time, used = others()
@@ -192,7 +238,7 @@ class Waker:
         return self._trigger is None or self._clock.monotonic() < self._alert_until
 
     def _listen(self, seconds: float) -> None:
-        """Until the kernel tells of pressure."""
+        """Until the kernel reports pressure, or a new group."""
         assert self._trigger is not None
         event = self._trigger.wait(seconds)
         if event == "pressure":
@@ -200,6 +246,8 @@ class Waker:
             self._alert_until = self._clock.monotonic() + _ALERT_SECONDS
         elif event == "gone":
             self._drop_trigger("the group of the pressure trigger ended")
+        elif event == "other":
+            self.new_groups.collect()
 
     def _drop_trigger(self, why: str) -> None:
         if self._trigger:
@@ -211,7 +259,7 @@ class Waker:
         if self._why != str(error):
             LOG.warning("no samples between ticks: %s", error)
         self._why = str(error)
-        return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
+        return self._pass_time(until)
 
     def _account(self, cost: float, samples: int, seconds: float) -> None:
         self._cost, self._watched = self._cost + cost, self._watched + seconds
@@ -231,17 +279,27 @@ def open_waker(host: Host, setting: Setting, *, hertz: float) -> Waker:
     samples its counters in its own time.
     """
     if setting == "off":
-        return Waker(host, why="it is off")
+        return Waker(host, why="it is off", new_groups=NewGroups(host.clock, why="it is off"))
     real = isinstance(host.files, RealFiles)
+    new_groups = _new_groups(host)
     if not real and setting == "automatic":
-        return Waker(host, why="the machine is not a real one")
+        return Waker(host, why=_EMULATED, new_groups=new_groups)
     try:
         sampler = Sentinel(host.files, host.cgroups, host.clock)
         sampler.sample()
     except (OSError, ValueError) as error:
-        return Waker(host, why=str(error), missing=setting == "required")
-    trigger, why = _trigger(host) if real else (None, "the machine is not a real one")
-    return Waker(host, sentinel=sampler, trigger=trigger, hertz=hertz, why=why)
+        return Waker(host, why=str(error), missing=setting == "required", new_groups=new_groups)
+    trigger, why = _trigger(host) if real else (None, _EMULATED)
+    return Waker(host, sentinel=sampler, trigger=trigger, new_groups=new_groups, hertz=hertz, why=why)
+
+
+def _new_groups(host: Host) -> NewGroups:
+    if not isinstance(host.files, RealFiles):
+        return NewGroups(host.clock, why=_EMULATED)
+    try:
+        return NewGroups(host.clock, GroupNotices(host.cgroups))
+    except OSError as error:
+        return NewGroups(host.clock, why=f"no notices of new groups: {error}")
 
 
 def _trigger(host: Host) -> tuple[PressureTrigger | None, str]:

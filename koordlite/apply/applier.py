@@ -74,13 +74,20 @@ class Applier:
     @property
     def found(self) -> Mapping[Place, Found]:
         """What stood in cgroup files before us, by place."""
-        if self._decoded[0] != self._journal.entries:
-            self._decoded = self._journal.entries, self._values_before()
+        before, entries = self._decoded, self._journal.entries
+        if before[0] != entries:
+            self._decoded = entries, self._values_before(before)
         return self._decoded[1]
 
     def foreign_writes(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
         """Values of ours that another process has changed since the last tick."""
         return self._foreign.check(seen)
+
+    def begin(self, groups: Collection[str], seen: Snapshot) -> None:
+        """Runtimes write a new group after we did: what stands there now was found, not what we saw first."""
+        lost = {write.place for write in self._foreign.overwritten(seen, groups)}
+        self._keep_no_watch(lost)
+        self._journal.forget(lost)
 
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is reported and does not stop the others; JournalError stops them
@@ -163,9 +170,16 @@ class Applier:
             return [AppliedStep(undo_journal.PLACE.place(), "without what was given back", False, str(error))]
         return []
 
-    def _values_before(self) -> dict[Place, Found]:
-        values = ((e.place, kinds.of_entry(e).value_before(e, self._host)) for e in self._journal.entries)
-        return {place: value for place, value in values if value is not None}
+    def _values_before(self, before: tuple[tuple[Entry, ...], dict[Place, Found]]) -> dict[Place, Found]:
+        """Entries that are those of `before` are not decoded again."""
+        known = {id(entry) for entry in before[0]}
+        found: dict[Place, Found] = {}
+        for place, entry in self._journal.by_place.items():
+            same = id(entry) in known
+            value = before[1].get(place) if same else kinds.of_entry(entry).value_before(entry, self._host)
+            if value is not None:
+                found[place] = value
+        return found
 
 
 def _noted(due: Sequence[Change], plan: Plan, work: Work) -> tuple[list[Entry], dict[Place, AppliedStep]]:

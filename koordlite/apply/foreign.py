@@ -8,8 +8,10 @@ correction, so that two controllers never fight faster than that.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator, Set
 
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.change import Change, Standing
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -55,6 +57,13 @@ class ForeignWriters:
     def check(self, seen: Snapshot) -> tuple[ForeignWrite, ...]:
         """Places whose value is not the one we wrote last; each is reported once."""
         return tuple(write for kind, ours in self._ours.items() for write in self._compared(kind, ours, seen))
+
+    def overwritten(self, seen: Snapshot, groups: Collection[str]) -> tuple[ForeignWrite, ...]:
+        """Files of these groups whose value is not the one we wrote last. They are not noted as fights."""
+        ours = self._ours.get(CgroupChange, {})
+        places = (place for group in groups for place in cgroup.places_of(group))
+        theirs = (ours[place] for place in places if place in ours)
+        return tuple(write for change in theirs if isinstance(write := change.compare(seen), ForeignWrite))
 
     def _compared(self, kind: type[Change], ours: dict[Place, Change], seen: Snapshot) -> Iterator[ForeignWrite]:
         source = kind.source(seen)

@@ -24,6 +24,9 @@ class Watching:
         """No value is ours."""
         return ()
 
+    def begin(self, groups: Collection[str], seen: Snapshot) -> None:
+        """No group has a value of ours."""
+
     def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
         """No step is taken."""
         return ()

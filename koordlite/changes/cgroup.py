@@ -26,6 +26,11 @@ PLACE = PlaceKind(
 )
 
 
+def places_of(group: str) -> tuple[Place, ...]:
+    """Every place that a group may have."""
+    return tuple(PLACE.place(group, field) for field in FIELDS)
+
+
 UNLIMITED = -1
 _UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED, "memory.limit": UNLIMITED}
 """What a kernel has where nobody wrote; 0 for the others."""

@@ -61,7 +61,10 @@ def _ticks(held: collections.deque[Moment]) -> Iterator[Tick]:
     started, decisions = held[0].seen.time, tuple[Decision, ...]()
     for moment in held:
         foreign = others.check(moment.seen)
-        decisions = reflex.merged(decisions, moment.decisions) if moment.woken else moment.decisions
+        if moment.new_groups:
+            decisions = reflex.added(decisions, moment.decisions)
+        else:
+            decisions = reflex.merged(decisions, moment.decisions) if moment.woken else moment.decisions
         yield dataclasses.replace(_tick(moment, decisions, started), foreign=foreign, woken=moment.woken)
         _note(moment, others)
 

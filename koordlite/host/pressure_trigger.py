@@ -17,7 +17,8 @@ SHORTEST_WINDOW_US = 500_000
 STALL_US = 25_000
 """Stall within a window that is worth a measurement: a twentieth of it."""
 
-Event = Literal["quiet", "pressure", "gone"]
+Event = Literal["quiet", "pressure", "gone", "other"]
+"""`other`: the descriptor given to `also` can be read."""
 
 
 class PressureTrigger:
@@ -35,12 +36,16 @@ class PressureTrigger:
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLPRI)
 
+    def also(self, descriptor: int) -> None:
+        """Let a wait end as well when `descriptor` can be read."""
+        self._poll.register(descriptor, select.POLLIN)
+
     def wait(self, seconds: float) -> Event:
         """Pass `seconds` at most, less when there is pressure or the group is gone."""
-        events = self._poll.poll(max(0.0, seconds) * 1000)
-        if not events:
-            return "quiet"
-        return "gone" if events[0][1] & (select.POLLERR | select.POLLNVAL) else "pressure"
+        events = dict(self._poll.poll(max(0.0, seconds) * 1000))
+        if self._fd in events:
+            return "gone" if events[self._fd] & (select.POLLERR | select.POLLNVAL) else "pressure"
+        return "other" if events else "quiet"
 
     def close(self) -> None:
         """Take the trigger away."""

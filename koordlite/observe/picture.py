@@ -38,6 +38,7 @@ from koordlite.observe import (
     memory_places,
     numa,
     pressure,
+    recognized,
     resctrl_groups,
     system,
     wants,
@@ -232,6 +233,37 @@ class Observer:
             refused_evictions=run.refused_evictions,
             refused_writes=run.refused_writes,
         )
+
+    def observe_new(self, seen: Snapshot, groups: Collection[str], recall: Recall) -> Snapshot:
+        """The picture of a round about new groups: `seen` with what is in `groups` and the groups around them now.
+
+        Use, limits, settings and time stay those of `seen`: what is decided of the new groups is what was decided of
+        the others. Pods may be new.
+        """
+        view = self._cluster.view()
+        known = self._inputs.read(view, seen.topology, taken_at=seen.taken_at)
+        run = recall(seen.time, {pod.uid for pod in known.pods})
+        folders = {*groups, *(group.rpartition("/")[0] for group in groups)}
+        pods = self._places.look_again(folders, known.pods)
+        named = recognized.names(self._host, known.pods, pods, groups)
+        if named:
+            self._places.recognize(named)
+            pods = self._places.look_again((), known.pods)
+        fresh = {*groups, *(group for place in pods.values() for group in place.all if group not in seen.cgroups)}
+        wanted = self._wanted(seen.slo, known.pods)
+        fields = wanted.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
+        found = self._places.present({group: wanted.fields | fields.get(group, frozenset()) for group in fresh})
+        whole = dataclasses.replace(
+            seen,
+            pods=known.pods,
+            places=pods,
+            cgroups={**seen.cgroups, **found},
+            kubelet=known.kubelet,
+            ours=run.ours,
+            found=run.found,
+        )
+        held = memory_held.look(self._cgroups, wants.memory_held(glance.of_groups(whole, fresh), wanted))
+        return dataclasses.replace(whole, memory_held={**seen.memory_held, **held})
 
     def _sample(
         self,

@@ -41,7 +41,8 @@ class Places:
         self._folders = Rotation(self._list, seconds=FOLDERS_SECONDS, at_least=AT_LEAST_FOLDERS)
         self._limits = Rotation(self._state, seconds=LIMITS_SECONDS, at_least=AT_LEAST_LIMITS)
         self._known: dict[str, tuple[Pod, _Children, PodGroups]] = {}
-        self._pods: Sequence[Pod] = ()
+        self._pods: Sequence[Pod] | None = None
+        self._recognized: dict[str, str] = {}
         self._found: Mapping[str, PodGroups] = {}
         self._groups: tuple[str, ...] = ()
         self._stands = False
@@ -73,6 +74,27 @@ class Places:
             self._found = {uid: place for uid, (_, _, place) in self._known.items()}
         return self._found
 
+    def look_again(self, folders: Iterable[str], pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
+        """As `find`, between two readings: only what lies in these folders is looked at."""
+        for folder in folders:
+            self._folders.again(folder)
+        self._pods = None
+        found = self.find(pods)
+        self._pods = None  # The next reading has other groups than the last one.
+        return found
+
+    def recognize(self, containers: Mapping[str, str]) -> None:
+        """Each group is that of this container of its pod, until the pod's status names another one."""
+        self._recognized |= containers
+        pods = {group.rpartition("/")[0] for group in containers}
+        self._known = {uid: known for uid, known in self._known.items() if known[2].group not in pods}
+
+    def present(self, fields_of: Mapping[str, Set[str]]) -> dict[str, Cgroup]:
+        """Present values of these groups alone, with these fields; a group that is gone is left out. The next reading
+        looks at them again."""
+        states = ((group, self._state_with(group, sorted(fields))) for group, fields in fields_of.items())
+        return {group: state for group, state in states if state is not None}
+
     def states(
         self, others: Iterable[str] = (), *, fields: Set[str] = frozenset(), fields_of: Mapping[str, Set[str]] = _NONE
     ) -> dict[str, Cgroup]:
@@ -83,6 +105,7 @@ class Places:
         if not self._stands:
             self._groups = tuple(dict.fromkeys(self._all_groups()))
             self._folders.end()
+            self._recognized = {g: name for g, name in self._recognized.items() if g in self._groups}
         states = self._limits.all((*self._groups, *others))
         self._limits.end()
         return states
@@ -136,9 +159,14 @@ class Places:
         return children, PodGroups(group, containers, tuple(sorted(children.keys() - containers.values())))
 
     def _named(self, pod: Pod, group: str, children: _Children) -> dict[str, str]:
-        """Groups of the containers that the pod's status names."""
+        """Groups of the containers that the pod's status names, and of those that were recognized before it did."""
         named = ((c.name, self._container_group(group, c.id, children)) for c in pod.containers)
-        return {name: path for name, path in named if path}
+        found = {name: path for name, path in named if path}
+        for child in self._recognized.keys() & children.keys() - found.values():
+            name = self._recognized[child]
+            if found.get(name) not in children and any(c.name == name for c in pod.containers):
+                found[name] = child
+        return found
 
     def _container_group(self, group: str, container_id: str, children: _Children) -> str:
         try:
@@ -167,8 +195,11 @@ class Places:
             return None
 
     def _state(self, group: str) -> Cgroup | None:
+        return self._state_with(group, self._own_fields.get(group, self._fields))
+
+    def _state_with(self, group: str, fields: Iterable[str]) -> Cgroup | None:
         try:
-            return self._cgroups.state(group, self._own_fields.get(group, self._fields))
+            return self._cgroups.state(group, fields)
         except (OSError, ValueError):
             return None
 

@@ -25,7 +25,11 @@ class Moment:
     recent: FreshUse | None = None
     """CPU use since a surge, which the rule that answered the surge looks at; None without one."""
     woken: bool = False
-    """A round before its time: only `decisions` of the rule that answers surges, and only those that were allowed."""
+    """A round before its time. After a surge `decisions` are those of the rule that answers it, and only those that
+    were allowed."""
+    new_groups: tuple[str, ...] = ()
+    """What a round before its time was about, if not a surge: `decisions` are those of all rules that write, with only
+    the changes of these groups."""
     decisions: tuple[Decision, ...] = ()
     applied: tuple[AppliedStep, ...] = ()
     """The writes that were tried."""

@@ -20,6 +20,8 @@ class Judge:
 
     def decisions(self, moment: Moment) -> tuple[Decision, ...]:
         """What the agent decides that sees `moment`, with the settings that are in it."""
+        if moment.new_groups:
+            return reflex.about(self._about_new_groups(moment), moment.new_groups)
         if moment.woken:
             answers = (d for rule in strategies.limiting() for d in self._of(rule, moment.seen, moment))
             return reflex.allowed(answers)
@@ -27,6 +29,15 @@ class Judge:
             moment.settings,
             lambda rule, asked: self._of(rule, reflex.sight(rule, moment.seen, moment.recent), moment, asked),
         )
+
+    def _about_new_groups(self, moment: Moment) -> tuple[Decision, ...]:
+        sight = reflex.sights(moment.seen, moment.recent, moment.new_groups)
+
+        def answer(rule: Strategy, asked: frozenset[str]) -> tuple[Decision, ...]:
+            enforced = moment.settings[rule.name].mode == "enforce"
+            return self._of(rule, sight(rule), moment, asked) if enforced else ()
+
+        return strategies.in_turn(moment.settings, answer)
 
     def _of(
         self, rule: Strategy, seen: Snapshot, moment: Moment, asked: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from koordlite.model.picture.pressure import Pressure
 from koordlite.model.place import Place
 from koordlite.model.status.outcome import FileTrouble
 from koordlite.model.status.pause import Pause
-from koordlite.model.status.reaction import Reaction
+from koordlite.model.status.reaction import Beginning, Reaction
 from koordlite.model.status.watch import WatchState
 from koordlite.report import units
 from koordlite.report.past import Remembered
@@ -90,6 +90,7 @@ def pressure(tick: Tick) -> Iterator[Fact]:
 def inputs(tick: Tick) -> Iterator[Fact]:
     """How the agent itself is: what wakes it, its faults, how fresh its data is."""
     yield Fact("between ticks", between_ticks(tick.reaction))
+    yield Fact("new containers", new_containers(tick.reaction.beginning))
     faults = tick.faults
     if faults.total:
         yield Fact(
@@ -135,6 +136,15 @@ def between_ticks(reaction: Reaction) -> str:
         return f"nothing{why}"
     samples = f"{reaction.hertz:.0f} samples a second, {reaction.cost_percent:.2f} % of a core"
     return f"{reaction.way}{why}: {samples if reaction.hertz else 'nothing to watch now'}; {reaction.surges} surges"
+
+
+def new_containers(beginning: Beginning) -> str:
+    """How the agent learns of containers that begin between two ticks, and how often it did."""
+    why = f" ({beginning.why})" if beginning.why else ""
+    if not beginning.watched:
+        return f"wait for the tick{why}"
+    lost = f"; the kernel lost reports {beginning.overflows} times" if beginning.overflows else ""
+    return f"reported by {beginning.watched} groups{why}: {beginning.rounds} rounds between ticks{lost}"
 
 
 def watched(watch: WatchState) -> str:

@@ -62,7 +62,7 @@ def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
 def memory_held(seen: Snapshot) -> Iterator[str]:
     """Groups whose memory limit is to fall."""
     for pod in seen.pods:
-        if _concerns(pod) and pod.uid in seen.places:
+        if pod.uid in seen.places and _concerns(pod):
             yield from (part.group for part in _parts(seen, pod) if _limit_falls(seen, part))
 
 
@@ -71,7 +71,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     back."""
     wanted: set[tuple[str, str]] = set()
     for pod in seen.pods:
-        if not _concerns(pod) or pod.uid not in seen.places:
+        if pod.uid not in seen.places or not _concerns(pod):
             continue
         parts = _parts(seen, pod)
         if not parts:

@@ -13,34 +13,40 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 _RUN = re.compile(r"^```sh run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMANDS = [
-    line
-    for block in _RUN.findall((ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8"))
-    for line in block.splitlines()
-]
+BLOCKS = tuple(
+    tuple(block.splitlines()) for block in _RUN.findall((ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8"))
+)
 SHORTER = {"--for 60": "--for 20", "--for 120": "--for 70"}
 """What a reader waits for, a test need not."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A folder with the configurations of the repository."""
-    made = tmp_path_factory.mktemp("reader")
-    (made / "configs").symlink_to(ROOT / "configs")
-    return made
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder with the configurations and manifests of the repository."""
+    for name in ("configs", "manifests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
 
 
 def test_there_are_commands_to_run() -> None:
-    assert len(COMMANDS) > 8
+    assert sum(map(len, BLOCKS)) > 8
 
 
-@pytest.mark.xdist_group("quick-start")
-@pytest.mark.parametrize("line", COMMANDS)
-def test_it_ends_well_and_says_something(folder: pathlib.Path, line: str) -> None:
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block[0][:60])
+def test_they_end_well_and_say_something(folder: pathlib.Path, block: tuple[str, ...]) -> None:
+    """The commands of one step, in their order: a later one may need what an earlier one wrote."""
+    for line in block:
+        done = run(folder, line)
+        assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        assert done.stdout or " run " in line, line
+
+
+def run(folder: pathlib.Path, line: str) -> subprocess.CompletedProcess[str]:
+    """One command, as short as it may be."""
     for long, short in SHORTER.items():
         line = line.replace(long, short)
     program, *arguments = shlex.split(line)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", program, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -49,5 +55,3 @@ def test_it_ends_well_and_says_something(folder: pathlib.Path, line: str) -> Non
         timeout=100,
         check=False,
     )
-    assert done.returncode == 0, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    assert done.stdout or "run" in arguments[:1]

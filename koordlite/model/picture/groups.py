@@ -33,6 +33,11 @@ class PodGroups:
     sandboxes: tuple[str, ...] = ()
     """Child groups that belong to no known container: the pause container."""
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every group of the pod, its own first."""
+        return self.group, *self.containers.values(), *self.sandboxes
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Layout:

@@ -11,6 +11,20 @@ Setting = Literal["off", "automatic", "required"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Beginning:
+    """How the agent learns of groups that are made between two ticks, and how often it did."""
+
+    watched: int = 0
+    """Groups below which new ones are reported."""
+    why: str = ""
+    """Why none is watched, or not all."""
+    rounds: int = 0
+    """Rounds before their time about new groups."""
+    overflows: int = 0
+    """How often the kernel lost reports, and a whole tick followed at once."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Reaction:
     """What wakes the agent besides the tick, what that costs, and how often it happened in this run."""
 
@@ -30,6 +44,7 @@ class Reaction:
     """How often the kernel reported pressure."""
     surges: int = 0
     """How often a surge of latency-sensitive use led to a round before its time."""
+    beginning: Beginning = dataclasses.field(default_factory=Beginning)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

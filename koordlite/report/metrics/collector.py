@@ -159,11 +159,15 @@ def _between_ticks(tick: Tick) -> Iterator[Metric]:
     reaction = tick.reaction
     yield _labelled("koordlite_reaction_info", "What wakes the agent between ticks", "way", {reaction.way: 1.0})
     yield _gauge("koordlite_reaction_hertz", "Samples a second between ticks", tick, reaction.hertz)
+    beginning = reaction.beginning
+    yield _gauge("koordlite_new_group_watches", "Groups that report containers", tick, beginning.watched)
     for name, meaning, count in (
         ("koordlite_reaction_cpu_seconds", "CPU time of the samples between ticks", reaction.cost_seconds),
         ("koordlite_reaction_samples", "Samples between ticks", reaction.samples),
         ("koordlite_reaction_pressure", "CPU pressure events from the kernel", reaction.pressure),
         ("koordlite_reaction_wakes", "Rounds before their time because of a surge", reaction.surges),
+        ("koordlite_new_group_rounds", "Rounds before their time because of new containers", beginning.rounds),
+        ("koordlite_new_group_overflows", "Times the kernel lost reports of new containers", beginning.overflows),
     ):
         yield CounterMetricFamily(name, meaning, value=count)
 

@@ -50,8 +50,8 @@ class Manifests:
             },
         )
 
-    def pod(self, pod: Pod) -> None:
-        """A running pod."""
+    def pod(self, pod: Pod, *, named: bool = True) -> None:
+        """A running pod; unless `named`, its status has no ids of containers yet."""
         notes = {}
         if pod.pinned:
             notes["scheduling.koordinator.sh/resource-status"] = json.dumps({"cpuset": pod.pinned})
@@ -75,7 +75,7 @@ class Manifests:
             {"name": name, "containerID": f"{RUNTIME}://{pod.container_id(name)}", "state": {"running": {}}}
             for name in pod.containers
         ]
-        status = {"phase": "Running", "qosClass": pod.kube_qos, "containerStatuses": statuses}
+        status = {"phase": "Running", "qosClass": pod.kube_qos, "containerStatuses": statuses if named else []}
         spec = {"nodeName": NODE, "containers": containers}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
         self._write(f"pod-{pod.name}.yaml", body)

@@ -1,0 +1,119 @@
+"""Groups that are made between two ticks: when to look at them, and how often.
+
+One look is not enough. A runtime makes the group, puts the first process into it, writes values of its own over ours,
+and then makes the mounts that say which container it is; some tens of milliseconds later the container runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from koordlite.host.group_notices import GroupNotices
+from koordlite.model.picture.groups import PodGroups
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.reaction import Beginning
+from koordlite.ports import Clock
+
+LOOKS_SECONDS = (0.0, 0.03, 0.08)
+"""How long after a group was made it is looked at."""
+REST = 2
+"""Between two rounds lie so many times what the last one took: a third of a core at most while pods pour in."""
+_PIECE_SECONDS = 0.2
+"""Longest piece of a wait that a stop does not end."""
+
+
+class NewGroups:
+    """Notes which groups were made, and when each is to be looked at. Without `notices` it knows of none."""
+
+    def __init__(self, clock: Clock, notices: GroupNotices | None = None, *, why: str = "") -> None:
+        """`why` says why there are no notices."""
+        self._clock, self._notices, self._why = clock, notices, why
+        self._places: Mapping[str, PodGroups] | None = None
+        self._looks: dict[str, tuple[float, ...]] = {}
+        self._rests_until = 0.0
+        self._rounds = self._overflows = 0
+        self._lost = False
+
+    @property
+    def fileno(self) -> int | None:
+        """What can be read when a group was made; None without notices."""
+        return self._notices.fileno() if self._notices else None
+
+    @property
+    def state(self) -> Beginning:
+        """What reports state."""
+        notices = self._notices
+        return Beginning(
+            watched=len(notices) if notices else 0,
+            why=notices.why if notices else self._why,
+            rounds=self._rounds,
+            overflows=self._overflows,
+        )
+
+    def watch(self, seen: Snapshot) -> None:
+        """Watch kubelet's groups and those of the pods in `seen`."""
+        if self._notices is None or seen.places is self._places:
+            return
+        layout, self._places = seen.layout, seen.places
+        pods = (place.group for place in seen.places.values())
+        inside = self._notices.watch((layout.kubepods, layout.burstable, layout.besteffort, *pods))
+        self._note(inside - seen.cgroups.keys())
+
+    def wait(self, seconds: float) -> bool:
+        """Pass `seconds` at most, and not much longer than a stop may take; True when a group was made."""
+        assert self._notices is not None
+        if not self._notices.wait(min(seconds, _PIECE_SECONDS)):
+            return False
+        self.collect()
+        return True
+
+    def collect(self) -> None:
+        """Take in what the kernel has reported."""
+        assert self._notices is not None
+        notices = self._notices.take()
+        self._note(notices.groups)
+        if notices.lost:
+            self._overflows, self._lost = self._overflows + 1, True
+
+    def _note(self, groups: Iterable[str]) -> None:
+        now = self._clock.monotonic()
+        self._looks |= dict.fromkeys(groups, tuple(now + after for after in LOOKS_SECONDS))
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether `take_lost` will say yes."""
+        return self._lost
+
+    @property
+    def due(self) -> float:
+        """When there is something to look at, by the clock; infinite when there is nothing."""
+        first = min((times[0] for times in self._looks.values()), default=math.inf)
+        return max(first, self._rests_until)
+
+    def take(self) -> frozenset[str]:
+        """The groups that are to be looked at now."""
+        now = self._clock.monotonic()
+        if now < self._rests_until:
+            return frozenset()
+        due = frozenset(group for group, times in self._looks.items() if times[0] <= now)
+        left = {group: tuple(t for t in times if t > now) for group, times in self._looks.items()}
+        self._looks = {group: times for group, times in left.items() if times}
+        return due
+
+    def looked(self, seen: Snapshot, seconds: float) -> None:
+        """A round about new groups, on the picture `seen`, took so long."""
+        self.watch(seen)
+        self._rounds += 1
+        self._rests_until = self._clock.monotonic() + REST * seconds
+
+    def take_lost(self) -> bool:
+        """Whether the kernel lost notices since this was asked last: only a whole tick finds what they were about."""
+        lost, self._lost = self._lost, False
+        return lost
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._notices:
+            self._notices.close()
+            self._notices = None
