@@ -18,9 +18,10 @@ from descheduler.picture.templates import Template
 from descheduler.snapshot import crane, promised_placement, report, volumes
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import PackedPod, Packer
-from koordlite.model import cpuset, keys, node, times
+from koordlite.model import cpuset, keys, node, times, volcano_nrt
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import numatopology
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire import volumes as wire_volumes
 
@@ -33,7 +34,7 @@ def view(objects: Objects, now: str = "", source: str = "given") -> View:
     moment, source = (times.parse(now), source) if now else _moment(objects)
     problems = list(objects.problems)
     classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
-    reports = report.read_all(objects.of("NodeResourceTopology"), moment, problems)
+    reports = report.read_all(_topologies(objects, problems), moment, problems)
     for obj in objects.of(crane.KIND):
         reported = reports.get(obj.metadata.name, report.Report())
         reports[obj.metadata.name] = dataclasses.replace(reported, by_crane=crane.reserved(obj, problems))
@@ -190,6 +191,18 @@ def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: Iterable[T
         index = indices.get(meta.namespace)
         covered = frozenset([one.uid for one in index.select(obj.spec.selector)] if index else ())
         yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, covered)
+
+
+def _topologies(objects: Objects, problems: list[Problem]) -> list[wire.NRTObject]:
+    """NodeResourceTopologies, and for nodes without one what Volcano's Numatopology says in their words."""
+    found: list[wire.NRTObject] = objects.of("NodeResourceTopology")
+    known = {each.metadata.name for each in found}
+    for other in objects.of(numatopology.KIND):
+        try:
+            found += [] if other.metadata.name in known else [volcano_nrt.to_nrt(other)]
+        except InputError as error:
+            problems.extend(error.problems)
+    return found
 
 
 def _storage_classes(claims: Iterable[wire_volumes.PersistentVolumeClaimObject]) -> dict[str, str]:

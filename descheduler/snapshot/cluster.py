@@ -18,6 +18,7 @@ from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.model.errors import Problem
+from koordlite.model.wire import numatopology
 
 
 class Api(Protocol):
@@ -40,14 +41,19 @@ PATHS: Mapping[str, str] = {
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
-    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     crane.KIND: "/apis/topology.crane.io/v1alpha1/noderesourcetopologies",
+    numatopology.KIND: numatopology.PATH,
     "NodeMetric": "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
 }
 """Where each kind is listed."""
+OLDER: Mapping[str, str] = {
+    "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+}
+"""Where it is listed on a server that has no newer version: Koordinator's CRD, without attributes."""
 NEEDED = ("Node", "Pod")
 """Without these there is no picture."""
-_CUSTOM = ("NodeResourceTopology", crane.KIND, "NodeMetric")
+_CUSTOM = ("NodeResourceTopology", crane.KIND, numatopology.KIND, "NodeMetric")
 """Not every cluster has these: their absence is no problem."""
 
 
@@ -68,45 +74,49 @@ def read(api: Api, wait: Callable[[float], object] = time.sleep) -> Objects:
     return objects
 
 
-def _list_patiently(api: Api, objects: Objects, kind: str, wait: Callable[[float], object]) -> None:
+def _list_patiently(api: Api, objects: Objects, kind: str, path: str, wait: Callable[[float], object]) -> None:
     for failures in range(1, TRIES):
         try:
-            return _list(api, objects, kind)
+            return _list(api, objects, kind, path)
         except ApiError as error:
             if error.status != HTTPStatus.TOO_MANY_REQUESTS and error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
-            _forget(objects, kind)
+            _forget(objects, kind, path)
             wait(backoff.pause(failures, random.uniform, asked=error.retry_after_seconds))
-    return _list(api, objects, kind)
+    return _list(api, objects, kind, path)
 
 
-def _read_kind(api: Api, objects: Objects, kind: str, wait: Callable[[float], object]) -> None:
+def _read_kind(
+    api: Api, objects: Objects, kind: str, wait: Callable[[float], object], *, paths: Mapping[str, str] = PATHS
+) -> None:
+    path = paths[kind]
     try:
-        _list_patiently(api, objects, kind, wait)
+        _list_patiently(api, objects, kind, path, wait)
     except ApiError as error:
         absent = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
+        if absent and paths is PATHS and kind in OLDER:
+            return _read_kind(api, objects, kind, wait, paths=OLDER)
         if kind in NEEDED:
             raise
         objects.by_kind[kind].clear()
         if not absent:
-            where = f"{api.url}{PATHS[kind]}"
+            where = f"{api.url}{path}"
             do = f"let the service account list {kind} objects; rules that need them say so"
             objects.problems.append(Problem(where, kind, "", str(error), do))
 
 
-def _list(api: Api, objects: Objects, kind: str) -> None:
+def _list(api: Api, objects: Objects, kind: str, path: str) -> None:
     version = ""
-    for page in api.pages(PATHS[kind]):
+    for page in api.pages(path):
         if version and page.resource_version != version:
-            _forget(objects, kind)
+            _forget(objects, kind, path)
         version = page.resource_version
         for item in page.items:
-            files.take(objects, item, f"{api.url}{PATHS[kind]}", kind)
+            files.take(objects, item, f"{api.url}{path}", kind)
 
 
-def _forget(objects: Objects, kind: str) -> None:
+def _forget(objects: Objects, kind: str, path: str) -> None:
     """The list began again: what came before is of an older state."""
     objects.by_kind[kind].clear()
     del objects.repeated[kind]
-    marker = PATHS[kind]
-    objects.problems[:] = [p for p in objects.problems if marker not in p.object]
+    objects.problems[:] = [p for p in objects.problems if path not in p.object]

@@ -20,7 +20,7 @@ import yaml
 from descheduler.snapshot import crane, stream
 from descheduler.snapshot.pack import Packer
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.wire import metrics, volumes
+from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
 
 SHAPES: dict[str, type[Any]] = {
@@ -28,6 +28,7 @@ SHAPES: dict[str, type[Any]] = {
     "Pod": wire.PodObject,
     "NodeResourceTopology": wire.NRTObject,
     crane.KIND: crane.NRTObject,
+    numatopology.KIND: numatopology.NumatopologyObject,
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
     "PriorityClass": wire.PriorityClassObject,

@@ -17,6 +17,7 @@ from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
+from koordlite.kube.publish.numatopology import NumatopologyReport
 from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.topology import Topology
@@ -51,6 +52,7 @@ def open_cluster(
         user_agent=USER_AGENT,
         events=events if chosen.publish.events else None,
         node_metric=_node_metric(api, name, chosen.publish),
+        numatopology=NumatopologyReport(api, name) if chosen.publish.numatopology == "on" else None,
         published=config.published(chosen),
         pod_resources=settings.kubelet != "off" and isinstance(files, RealFiles),
         stop=stop,

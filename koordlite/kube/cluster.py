@@ -21,6 +21,7 @@ from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
+from koordlite.kube.publish.numatopology import NumatopologyReport
 from koordlite.kube.publish.publisher import Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
@@ -56,6 +57,7 @@ class KubeCluster:
         user_agent: str,
         events: Events | None = None,
         node_metric: NodeMetricReport | None = None,
+        numatopology: NumatopologyReport | None = None,
         published: Sequence[str] = (),
         pod_resources: bool = False,
         stop: threading.Event | None = None,
@@ -64,7 +66,7 @@ class KubeCluster:
         `pod_resources`: this is the machine that kubelet runs on, so its socket may be asked."""
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
-        self._node_metric = node_metric
+        self._node_metric, self._numatopology = node_metric, numatopology
         self._writers = NodeWriters(api, node_name, published) if published else None
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
@@ -117,6 +119,8 @@ class KubeCluster:
             self._events.stop()
         if self._node_metric:
             self._node_metric.stop()
+        if self._numatopology:
+            self._numatopology.stop()
 
     def view(self) -> ClusterView:
         """The newest state; never waits for the network.
@@ -146,6 +150,7 @@ class KubeCluster:
                 *self._on_node.problems,
                 *kubelet.problems,
                 *(self._node_metric.problems if self._node_metric else ()),
+                *(self._numatopology.problems if self._numatopology else ()),
                 *(self._writers.problems if self._writers else ()),
             ),
             watches=states,
@@ -172,12 +177,15 @@ class KubeCluster:
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 
     def saw(self, seen: Snapshot) -> None:
-        """Take a picture into the NodeMetric, where one is reported; look who else writes the Node when it is time."""
+        """Take a picture into the NodeMetric and the Numatopology, where they are reported; look who else writes the
+        Node when it is time."""
+        now, node = self._clock.monotonic(), lambda: self._node.view().objects.get(self._name)
         if self._writers:
-            self._writers.observe(self._clock.monotonic())
+            self._writers.observe(now)
         if self._node_metric:
-            node = lambda: self._node.view().objects.get(self._name)  # noqa: E731
-            self._node_metric.observe(seen, monotonic=self._clock.monotonic(), wall=self._clock.wall(), node=node)
+            self._node_metric.observe(seen, monotonic=now, wall=self._clock.wall(), node=node)
+        if self._numatopology:
+            self._numatopology.observe(seen, monotonic=now, node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""

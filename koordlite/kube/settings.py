@@ -68,3 +68,6 @@ class PublishSettings:
     node_metric_seconds: float = bounded(0.0, ge=0, le=3600)
     """Time between two such reports. 0: `metricReportIntervalSeconds` of `colocation-config`. Less than 30 counts as
     30, as in Koordinator."""
+    numatopology: Literal["off", "on"] = "off"
+    """The node's Numatopology (nodeinfo.volcano.sh/v1alpha1), for clusters whose scheduler is Volcano's and where its
+    resource-exporter does not run. Needs `manifests/components/volcano-numatopology`."""
