@@ -114,8 +114,5 @@ def _reserved(node: Reported) -> CPUSet:
 
 
 def _merged(node: Reported, own: Sequence[hints.Hints | None]) -> tuple[Hint, bool]:
-    if node.topology_policy not in merge.POLICIES:
-        return Hint(None, False), True
-    ids = tuple(node.machine.nodes)
-    policy: merge.Policy = node.topology_policy  # type: ignore[assignment]
-    return merge.merge(policy, own, merge.Rules(ids, equal_masks=False))
+    policy: merge.Policy = next((policy for policy in merge.POLICIES if policy == node.topology_policy), "none")
+    return merge.merge(policy, own, merge.Rules(tuple(node.machine.nodes), equal_masks=False))

@@ -84,14 +84,15 @@ class Sandbox:
 
     def kubelet_state(self, configured: KubeletState) -> KubeletState:
         """What kubelet says of itself: as configured, and with the CPUs it gave away exclusively."""
-        if not self.kubelet.static:
+        managers = self.kubelet.managers
+        if not managers.static:
             return configured
         return KubeletState(
             cpu_manager_policy="static",
             cpu_manager_options=configured.cpu_manager_options,
-            topology_manager_policy=configured.topology_manager_policy,
-            topology_manager_scope=configured.topology_manager_scope,
-            reserved_cpus=configured.reserved_cpus,
+            topology_manager_policy=managers.policy or configured.topology_manager_policy,
+            topology_manager_scope=managers.scope or configured.topology_manager_scope,
+            reserved_cpus=managers.reserved or configured.reserved_cpus,
             pod_cpus=self.kubelet.pod_cpus,
         )
 
@@ -144,13 +145,14 @@ class Sandbox:
 
     def _report(self, obj: objects.PodObject) -> objects.PodObject:
         uid = obj.metadata.uid
-        running = self.kubelet.running.get(uid)
-        if running is None:
+        running, refusal = self.kubelet.running.get(uid), self.kubelet.managers.refused.get(uid)
+        if running is None and refusal is None:
             return obj
-        state = (sum(running.restarts.values()), tuple(running.waiting.items()))
+        state = refusal or (running and (sum(running.restarts.values()), tuple(running.waiting.items())))
         known = self._reported.get(uid)
         if known is None or known[0] is not obj or known[1] != state:
-            known = self._reported[uid] = (obj, state, kubelet.reported(obj, running))
+            shown = kubelet.reported(obj, running) if running else obj
+            known = self._reported[uid] = (obj, state, kubelet.refused(obj, refusal) if refusal else shown)
         return known[2]
 
     def _plant(self, seed: int) -> None:

@@ -18,8 +18,8 @@ Scope = Literal["container", "pod"]
 Distances = Mapping[int, Sequence[int]]
 """NUMA node id → its distances to the nodes 0, 1, 2, …"""
 
-POLICIES: tuple[str, ...] = get_args(Policy)
-SCOPES: tuple[str, ...] = get_args(Scope)
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 LEAST_MAX_NODES = 8
 """Default and smallest value of `max-allowable-numa-nodes`: with a policy kubelet does not start on more nodes."""
 

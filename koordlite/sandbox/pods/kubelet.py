@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import structs
 
 from koordlite.host.cgroups import names
-from koordlite.model.cpuset import CPUSet, union
+from koordlite.model.cpuset import CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
+from koordlite.numa.kubelet.admit import Admission
 from koordlite.sandbox.cgroups import v1
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.load import memory
@@ -31,6 +32,7 @@ from koordlite.sandbox.machine.clock import BOOTED
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Process, Processes
 from koordlite.sandbox.pods import pod_spec
+from koordlite.sandbox.pods.managers import Managers
 from koordlite.sandbox.pods.pod_spec import Behaviour, ContainerSpec
 
 SYSTEM_GROUP = "system.slice/node-daemons.service"
@@ -70,7 +72,7 @@ class EmulatedKubelet:
         self._pods: dict[str, RunningPod] = {}
         self._dead: list[tuple[float, Workload]] = []
         self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
-        self._static = False
+        self._managers = Managers(machine)
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
@@ -85,13 +87,16 @@ class EmulatedKubelet:
         """Start what is new, stop what is gone, take over changed annotations; what cannot be read comes back."""
         problems: list[Problem] = []
         self._daemons.demand = pod_spec.system_demand(node, problems)
-        self._static = pod_spec.static_policy(node, problems)
+        restarted = self._managers.configure(node, problems)
         wanted = {obj.metadata.uid: obj for obj in pods if obj.status.phase in ("", "Pending", "Running")}
+        self._managers.keep(wanted)
         for uid in [uid for uid in self._pods if uid not in wanted]:
+            self._stop_pod(uid)
+        for uid in [uid for uid in self._pods if restarted and not self._managers.admit(wanted[uid])]:
             self._stop_pod(uid)
         for uid, obj in wanted.items():
             self._sync_pod(uid, obj, now)
-            problems.extend(self._pods[uid].problems)
+            problems.extend(self._pods[uid].problems if uid in self._pods else ())
         self._set_pool()
         self._set_burstable_shares()
         return tuple(problems)
@@ -104,23 +109,21 @@ class EmulatedKubelet:
     @property
     def pod_cpus(self) -> tuple[PodCPUs, ...]:
         """What the static CPU manager gave away."""
-        return tuple(
-            PodCPUs(uid, each.behaviour.static_cpus, {each.containers[0].name: each.behaviour.static_cpus})
-            for uid, each in sorted(self._pods.items())
-            if each.behaviour.static_cpus and each.containers
+        return self._managers.given(
+            {uid: each.containers[0].name for uid, each in self._pods.items() if each.containers}
         )
 
     @property
-    def static(self) -> bool:
-        """Whether the CPU manager runs the static policy: the node says so, or a pod has static CPUs."""
-        return self._static or bool(self.pod_cpus)
+    def managers(self) -> Managers:
+        """The CPU and topology manager."""
+        return self._managers
 
     def cpu_manager_state(self) -> str:
         """The checkpoint file of the CPU manager."""
         given = self.pod_cpus
         state = {
-            "policyName": "static" if self.static else "none",
-            "defaultCpuSet": str(self._shared_pool()) if self.static else "",
+            "policyName": "static" if self._managers.static else "none",
+            "defaultCpuSet": str(self._managers.shared) if self._managers.static else "",
             "entries": {each.uid: {name: str(cpus) for name, cpus in each.containers.items()} for each in given},
             "checksum": 0,
         }
@@ -172,7 +175,10 @@ class EmulatedKubelet:
         problems: list[Problem] = []
         described = pod_reader.from_wire(obj)
         behaviour = pod_spec.behaviour(described, self._seed, problems)
+        self._managers.pin(uid, behaviour.static_cpus)
         if present is None:
+            if not self._managers.admit(obj):
+                return
             group = names.pod_group(self.layout, uid, described.kube_qos)
             present = self._pods[uid] = RunningPod(obj, described, behaviour, group)
             self._start_pod(present, now)
@@ -206,7 +212,7 @@ class EmulatedKubelet:
     def _start_container(self, fresh: RunningPod, spec: ContainerSpec, now: float) -> None:
         group = self._container_group(fresh.group, spec.id)
         self._make(group)
-        cpus = self._own_cpus(fresh)
+        cpus = self._own_cpus(fresh, spec.name)
         try:
             if cpus is not None:
                 self._write_cpus(self._cpuset(group), cpus)
@@ -226,11 +232,11 @@ class EmulatedKubelet:
         self._start(workload)
         fresh.workloads = (*fresh.workloads, workload)
 
-    def _own_cpus(self, running: RunningPod) -> CPUSet | None:
-        """What is written into the containers of a pod; None leaves them on their pod's set."""
+    def _own_cpus(self, running: RunningPod, container: str) -> CPUSet | None:
+        """What is written into a container; None leaves it on its pod's set."""
         if running.behaviour.cpuset is not None:
             return running.behaviour.cpuset & self._machine.cpuset
-        return running.behaviour.static_cpus or (self._shared_pool() if self.static else None)
+        return self._managers.of(running.described.uid, container)
 
     def _set_resources(self, running: RunningPod) -> None:
         """Shares, quotas and memory of the pod and its containers, also after a resize in place."""
@@ -277,18 +283,18 @@ class EmulatedKubelet:
 
     def _set_pool(self) -> None:
         """Under the static policy every other container is kept off the exclusive CPUs."""
-        if not self.static:
+        if not self._managers.static:
             return
         for running in self._pods.values():
-            cpus = self._own_cpus(running)
-            if running.behaviour.cpuset is None and cpus is not None:
-                self._set_cpusets(running, cpus)
+            if running.behaviour.cpuset is None:
+                self._set_cpusets(running)
 
-    def _set_cpusets(self, running: RunningPod, cpus: CPUSet) -> None:
+    def _set_cpusets(self, running: RunningPod) -> None:
         """What the kernel refuses stays as it is: the real one logs it and tries again."""
         for workload in running.workloads:
             group = self._cgroups.cpuset.find(workload.group)
-            if group is not None and group.cpus != cpus:
+            cpus = self._own_cpus(running, workload.name.rpartition("/")[2])
+            if group is not None and cpus is not None and group.cpus != cpus:
                 with contextlib.suppress(OSError):
                     self._write_cpus(group, cpus)
 
@@ -299,9 +305,6 @@ class EmulatedKubelet:
         else:
             group.cpus = cpus
         self._cgroups.cpuset.epoch += 1
-
-    def _shared_pool(self) -> CPUSet:
-        return self._machine.cpuset - union(each.cpus for each in self.pod_cpus)
 
     def _set_burstable_shares(self) -> None:
         requests = (each.described for each in self._pods.values())
@@ -342,6 +345,12 @@ class EmulatedKubelet:
         if group is None:
             raise LookupError(f"{path} was removed while its pod was being made")
         return group
+
+
+def refused(obj: objects.PodObject, answer: Admission) -> objects.PodObject:
+    """The pod with the status of one that kubelet did not admit."""
+    status = structs.replace(obj.status, phase="Failed", reason=answer.reason, message=answer.message)
+    return structs.replace(obj, status=status)
 
 
 def reported(obj: objects.PodObject, running: RunningPod) -> objects.PodObject:

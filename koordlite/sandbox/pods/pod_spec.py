@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from koordlite.model import keys
@@ -15,6 +15,7 @@ from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
+from koordlite.numa.kubelet import merge
 from koordlite.sandbox.cgroups.trees import UNLIMITED
 from koordlite.sandbox.load import demand
 from koordlite.sandbox.load.demand import Demand
@@ -27,12 +28,16 @@ CPUSET = "sandbox.koordlite.io/cpuset"
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
 CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
 """On the Node: `static` or `none`. Without it the policy is static while a pod has static CPUs."""
+TOPOLOGY_MANAGER_POLICY = "sandbox.koordlite.io/topology-manager-policy"
+TOPOLOGY_MANAGER_SCOPE = "sandbox.koordlite.io/topology-manager-scope"
+"""On the Node, under the static policy: kubelet's words; without them `none` and `container`."""
 
 SMALLEST_MEMORY = 64 * 2**20
 MIN_SHARES, MAX_SHARES = 2, 262_144
 GUARANTEED_ADJ, PAUSE_ADJ, BEST_EFFORT_ADJ = -997, -998, 1000
 
 T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,22 +130,32 @@ def oom_score_adj(described: Pod, asked: int, memory: int) -> int:
 
 def system_demand(node: objects.NodeObject | None, problems: list[Problem]) -> Demand:
     """CPU of the processes outside Kubernetes."""
-    notes = (node.metadata.annotations or {}) if node else {}
-    owner = f"node/{node.metadata.name}" if node else "node"
-    return _Annotations(owner, notes, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
+    return _of_node(node, problems).get(SYSTEM_CPU, demand.parse) or demand.Constant(0)
 
 
 def static_policy(node: objects.NodeObject | None, problems: list[Problem]) -> bool:
     """Whether the node says that its CPU manager runs the static policy."""
+    return _of_node(node, problems).get(CPU_MANAGER_POLICY, lambda text: _one_of(text, ("static", "none"))) == "static"
+
+
+def topology_manager(node: objects.NodeObject | None, problems: list[Problem]) -> tuple[merge.Policy, merge.Scope]:
+    """Policy and scope of the topology manager."""
+    read = _of_node(node, problems)
+    policy = read.get(TOPOLOGY_MANAGER_POLICY, lambda text: _one_of(text, merge.POLICIES))
+    scope = read.get(TOPOLOGY_MANAGER_SCOPE, lambda text: _one_of(text, merge.SCOPES))
+    return policy or "none", scope or "container"
+
+
+def _one_of(text: str, words: Sequence[Word]) -> Word:
+    found = next((word for word in words if word == text), None)
+    if found is None:
+        raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
+    return found
+
+
+def _of_node(node: objects.NodeObject | None, problems: list[Problem]) -> _Annotations:
     notes = (node.metadata.annotations or {}) if node else {}
-    owner = f"node/{node.metadata.name}" if node else "node"
-    return _Annotations(owner, notes, problems).get(CPU_MANAGER_POLICY, _policy) == "static"
-
-
-def _policy(text: str) -> str:
-    if text not in ("static", "none"):
-        raise ValueError("must be static or none")
-    return text
+    return _Annotations(f"node/{node.metadata.name}" if node else "node", notes, problems)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
