@@ -58,6 +58,8 @@ class CranePromises:
         self._entries: Entries | None = None
         self._unchanged = Unchanged()
         self.problems: tuple[Problem, ...] = ()
+        """What was wrong with the kept promises at the last look; of a file that was replaced since, for one look."""
+        self._replaced = False
 
     def held(self, pods: Sequence[Pod]) -> CPUSet:
         """CPUs that are exclusive from earlier on: neither a reservation nor another assignment may take them.
@@ -73,6 +75,8 @@ class CranePromises:
         """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first."""
         if self._wanted is None:
             return CraneState()
+        if self._replaced:
+            self.problems, self._replaced = (), False
         same = self._unchanged.same
         usable, around, known = same("usable", self._usable(around.topology)), same("around", around), self._known()
         return self._unchanged.of(
@@ -127,7 +131,7 @@ class CranePromises:
                 do = "make room or make it writable; until then no pod gets CPUs by Crane's annotations"
                 self.problems = (Problem(path, "file", "", str(error), do),)
                 return before
-        self._entries, self.problems = after.entries, ()
+        self._entries, self._replaced = after.entries, bool(self.problems)
         return after
 
     def _claims(self, pods: Sequence[Pod], created: Mapping[str, str] | None = None) -> list[Claim]:
@@ -163,5 +167,6 @@ def _why_not(kubelet: Kubelet) -> str:
 def _promise(held: Assignments, uid: str) -> CranePromise:
     theirs = held.entries[uid]
     first = next(iter(theirs.values()))
-    sets = {name: held.of(uid, name) or EMPTY for name in theirs}
+    # With every CPU of its NUMA nodes exclusive by now, a container shares those of the others.
+    sets = {name: held.of(uid, name) or held.shared or held.default for name in theirs}
     return CranePromise(first.policy, tuple(node for node, _ in first.zones), sets)

@@ -98,7 +98,9 @@ def _promised(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, promis
     changes = (*_sets(seen, wanted), *_memory(seen, config, place, promise))
     if empty:
         return Decision(f"pod/{pod.key}", "refuse", "CraneCPUsNotOnline", {**evidence, "container": empty[0]}, changes)
-    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "CranePromise", evidence, changes)
+    away = promise.policy == "numa" and not seen.topology.numa_of(promise.cpus) <= set(promise.nodes)
+    reason = "NoSharedCPUOnNUMANode" if away else "CranePromise"
+    return Decision(f"pod/{pod.key}", "set" if changes else "hold", reason, evidence, changes)
 
 
 def _other(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
@@ -198,6 +200,9 @@ SENTENCES = {
     "CranePromise": (
         "policy {policy} on NUMA nodes {numa_nodes} gives CPUs {cpuset}[ ({containers})]"
         "[; {absent} were promised too but are not present, or reserved]"
+    ),
+    "NoSharedCPUOnNUMANode": (
+        "policy {policy} on NUMA nodes {numa_nodes}, where every CPU is exclusive by now; shares CPUs {cpuset} instead"
     ),
     "CraneCPUsNotOnline": (
         "policy {policy} on NUMA nodes {numa_nodes} leaves container {container} no CPU; its set stays"

@@ -17,7 +17,7 @@ class CranePromise:
     nodes: tuple[int, ...]
     """NUMA nodes of its topology result."""
     containers: Mapping[str, CPUSet]
-    """By container name; under numa what is shared on the NUMA nodes at present."""
+    """By container name; under numa what is shared on the NUMA nodes at present, or elsewhere when that is nothing."""
 
     @property
     def cpus(self) -> CPUSet:

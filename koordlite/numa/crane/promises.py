@@ -83,6 +83,8 @@ def _wrong(held: Assignments, claim: Claim) -> str:
     if short:
         node, count = short[0]
         return f"{count} CPUs of NUMA node {node} are asked for, and {len(held.free(node))} are free: {held.free(node)}"
+    if claim.policy == "exclusive" and given >= len(held.default):
+        return f"{given} CPUs are asked for, and of {len(held.default)} shared ones one has to stay for other pods"
     return ""
 
 

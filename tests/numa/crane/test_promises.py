@@ -72,6 +72,12 @@ def test_a_promise_ends_when_the_pod_asks_for_something_else() -> None:
         assert promises.kept(held.entries, [other]) == {}
 
 
+def test_the_last_shared_cpu_is_not_given_away() -> None:
+    held, refused = given(claim("a", "exclusive", (0, 8), (1, 7)), claim("b", "exclusive", (1, 1)))
+    assert refused["b"] == "1 CPUs are asked for, and of 1 shared ones one has to stay for other pods"
+    assert len(held.default) == 1
+
+
 def test_contradictions_are_found() -> None:
     first, _ = given(claim("a", "exclusive", (0, 2)))
     second, _ = given(claim("b", "immovable", (0, 2)))
@@ -142,6 +148,7 @@ class Life:
         assert held.immovable <= held.default
         assert held.default | held.exclusive | held.taken == CPUSet(range(16))
         assert promises.contradiction(held.entries) == ""
+        assert held.default or len(held.taken) == 16
 
 
 @pytest.mark.sliced
