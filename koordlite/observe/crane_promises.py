@@ -62,14 +62,15 @@ class CranePromises:
         self._replaced = False
 
     def held(self, pods: Sequence[Pod]) -> CPUSet:
-        """CPUs that are exclusive from earlier on: neither a reservation nor another assignment may take them.
+        """CPUs that are exclusive or immovable from earlier on: neither a reservation nor another assignment may take
+        them.
 
         InputError when what an earlier run kept cannot be read.
         """
         if self._wanted is None or not self._wanted.enforced:
             return EMPTY
         known = self._known()
-        return self._unchanged.of("held", (pods, known), lambda: _exclusive(promises.kept(known, self._claims(pods))))
+        return self._unchanged.of("held", (pods, known), lambda: _fixed(promises.kept(known, self._claims(pods))))
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
         """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first."""
@@ -154,9 +155,8 @@ def _claim(pod: Pod, default_policy: str) -> Claim | None:
     return Claim(uid=pod.uid, policy=policy, zones=pod.crane.zones, containers=counts, barred=barred)
 
 
-def _exclusive(entries: Entries) -> CPUSet:
-    given = (entry for theirs in entries.values() for entry in theirs.values())
-    return cpuset.union(entry.cpus for entry in given if entry.policy == "exclusive")
+def _fixed(entries: Entries) -> CPUSet:
+    return cpuset.union(entry.cpus for theirs in entries.values() for entry in theirs.values())
 
 
 def _why_not(kubelet: Kubelet) -> str:

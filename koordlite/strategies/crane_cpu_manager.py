@@ -111,12 +111,13 @@ def _other(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
     wanted = _shared(seen, pod)
     changes: tuple[CgroupChange, ...] = ()
     if not _placed_elsewhere(seen, pod):
-        whole = wanted == usable_cpus.pod_cpuset(seen)
         groups = (*place.containers.values(), *place.sandboxes)
-        changes = tuple(_given_back(seen, groups, SET) if whole else _sets(seen, dict.fromkeys(groups, wanted)))
+        sets = {group: _beside_exclusive(seen, group) if _is_placed(seen, pod) else wanted for group in groups}
+        whole = [group for group, cpus in sets.items() if cpus == usable_cpus.pod_cpuset(seen)]
+        changes = (*_given_back(seen, whole, SET), *_sets(seen, {g: sets[g] for g in sets if g not in whole}))
     if why:
         yield Decision(subject, "refuse", "CranePromiseRefused", {"why": why, "cpuset": str(wanted)}, changes)
-    elif _placed_elsewhere(seen, pod):
+    elif _placed_elsewhere(seen, pod) or (_is_placed(seen, pod) and not changes):
         return
     elif not wanted:
         yield Decision(subject, "hold", "EmptyPool", {"qos": str(pod.qos_class), "reserved": str(crane.reserved)})
@@ -136,11 +137,23 @@ def _shared(seen: Snapshot, pod: Pod) -> CPUSet:
 def _placed_elsewhere(seen: Snapshot, pod: Pod) -> bool:
     """Whether another strategy writes the sets of this pod, which has no CPUs of Crane's."""
     others = seen.crane.placed_by_others
-    if pod.resource_status.cpuset or (pod.raw_qos is QoSClass.SYSTEM and seen.system_qos.cpuset):
-        return True
     if pod.kube_qos is KubeQoS.BEST_EFFORT:
         return "cpuSuppress" in others
-    return "cpusetPools" in others and pod.uid not in seen.crane.excluding
+    return "cpusetPools" in others and (pod.uid not in seen.crane.excluding or _is_placed(seen, pod))
+
+
+def _is_placed(seen: Snapshot, pod: Pod) -> bool:
+    """Whether the pod has CPUs by Koordinator's protocol, be it that this agent writes them or another."""
+    return bool(pod.resource_status.cpuset or (pod.raw_qos is QoSClass.SYSTEM and seen.system_qos.cpuset))
+
+
+def _beside_exclusive(seen: Snapshot, group: str) -> CPUSet:
+    """What a group has, or had before this strategy wrote, without exclusive CPUs."""
+    found, cgroup = seen.found.get(cgroup_kind.PLACE.place(group, SET)), seen.cgroups.get(group)
+    held = cgroup.effective if cgroup else None
+    if found is not None and found.strategy == NAME and isinstance(found.value, CPUSet):
+        held = found.value
+    return (held or usable_cpus.pod_cpuset(seen)) - seen.crane.exclusive
 
 
 def _sets(seen: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:

@@ -1,0 +1,136 @@
+"""Pods of Crane, Koordinator and kubelet on one node: a CPU given to one of them alone is in no other set."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import cranepods
+import pytest
+import slices
+from cranepods import WITH_POOLS
+from emulated import Emulated
+
+from koordlite.agent import Agent
+from koordlite.host.journal.journal import Journal
+from koordlite.model.cpuset import CPUSet, union
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.snapshot import Snapshot
+
+THREADS = 16
+
+
+class Meeting:
+    """Random pods come and go on one node; the agent restarts now and then."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random = random.Random(seed)
+        self.static = self.random.random() < 0.25
+        self.strategies = self.random.choice([WITH_POOLS, WITH_POOLS, frozenset({"craneCPUManager"})])
+        self.node = Emulated(cranepods.machine(THREADS, self.random.choice([1, 2])), folder)
+        reserved = self.random.choice(["", "0", "0,8"])
+        cranepods.kubelet(self.node, "static" if self.static else "none", reserved or "0")
+        notes = {"cpu_manager": "static"} if self.static else {}
+        self.node.node(**notes, **({"reservation": f'{{"reservedCPUs":"{reserved}"}}'} if reserved else {}))
+        self.names: list[str] = []
+        self.count = 0
+
+    def play(self, steps: int) -> None:
+        while steps > 0:
+            with self.node.journal() as journal:
+                agent = self._started(journal)
+                for _ in range(min(steps, self.random.randint(3, 6))):
+                    steps -= 1
+                    self._change()
+                    self.node.ticks(agent, 3)
+                    self._check(agent)
+
+    def _started(self, journal: Journal) -> Agent:
+        agent = cranepods.agent(self.node, journal, self.strategies)
+        agent.take_over()
+        return agent
+
+    def _change(self) -> None:
+        if self.names and self.random.random() < 0.35:
+            self.node.remove(self.names.pop(self.random.randrange(len(self.names))))
+            return
+        self.count += 1
+        name = f"p{self.count}"
+        self.names.append(name)
+        self.random.choice([self._crane, self._crane, self._koordinator, self._plain])(name)
+
+    def _crane(self, name: str) -> None:
+        nodes = self.random.choice([(0,), (1,), (0, 1)])
+        zones = {node: self.random.randint(1, 3) for node in nodes}
+        policy = self.random.choice(["exclusive", "exclusive", "numa", "immovable", "none", ""])
+        excludes = self.random.random() < 0.2
+        cranepods.pod(self.node, name, sum(zones.values()), zones, policy=policy, excludes=excludes)
+
+    def _koordinator(self, name: str) -> None:
+        first = self.random.randrange(THREADS - 1)
+        qos = self.random.choice(["LSR", "LSE", "LS"])
+        self.node.pod(name, qos, "200m", request="2", status=f'{{"cpuset":"{first}-{first + 1}"}}')
+
+    def _plain(self, name: str) -> None:
+        if self.static and self.random.random() < 0.5:
+            cpus = f"{self.random.choice([2, 4, 6, 11, 13])}"
+            if not any(cpus in each for each in self._kubelets()):
+                self.node.pod(name, "", "200m", request="1", static_cpus=cpus)
+                return
+        self.node.pod(name, self.random.choice(["BE", "LS", ""]), "500m")
+
+    def _kubelets(self) -> list[str]:
+        return [path.read_text().partition("static-cpus: '")[2][:2] for path in self.node.folder.glob("pod-*.yaml")]
+
+    def _check(self, agent: Agent) -> None:
+        seen = agent.seen
+        assert seen is not None
+        sets = cranepods.sets(self.node, agent)
+        for owner, cpus, may_share in _alone(seen):
+            others = {name: sets[name] for name in sets if name.split("/")[0] != owner and name not in may_share}
+            wrong = {name: str(found) for name, found in others.items() if found & cpus}
+            assert not wrong, f"{owner} alone has {cpus}"
+        self._check_promises(seen, sets)
+
+    def _check_promises(self, seen: Snapshot, sets: dict[str, CPUSet]) -> None:
+        """A pod that was promised CPUs by Crane's annotations runs on them, and one that excludes reserved ones off
+        them."""
+        if not seen.crane.enforced:
+            assert seen.kubelet.cpu_manager_policy == "static"
+            return
+        for pod in seen.pods:
+            promise = seen.crane.promises.get(pod.uid)
+            for name, cpus in (promise.containers if promise else {}).items():
+                assert sets[f"{pod.name}/{name}"] == cpus
+            if pod.uid in seen.crane.excluding and not pod.resource_status.cpuset:
+                assert not sets[f"{pod.name}/main"] & seen.crane.reserved
+
+
+def _alone(seen: Snapshot) -> list[tuple[str, CPUSet, set[str]]]:
+    """Pods with CPUs of their own, and the containers that may run on them all the same."""
+    names = {pod.uid: pod.name for pod in seen.pods}
+    best_effort = {f"{pod.name}/main" for pod in seen.pods if pod.kube_qos is KubeQoS.BEST_EFFORT}
+    found: list[tuple[str, CPUSet, set[str]]] = []
+    kept = union([seen.reserved.cpus, seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)])
+    for pod in seen.pods:
+        assigned = pod.resource_status.cpuset - kept
+        # Under the static policy kubelet's shared pool knows nothing of Koordinator's assignments.
+        written = "cpusetPools" in seen.crane.placed_by_others and seen.kubelet.cpu_manager_policy != "static"
+        if assigned and written and pod.raw_qos in (QoSClass.LSE, QoSClass.LSR):
+            found.append((pod.name, assigned, best_effort if pod.raw_qos is QoSClass.LSR else set()))
+    found += [(names[held.uid], held.cpus, set()) for held in seen.kubelet.pod_cpus if held.uid in names]
+    for uid, promise in seen.crane.promises.items():
+        if promise.policy == "exclusive" and seen.crane.enforced:
+            found.append((names[uid], promise.cpus, set()))
+    return found
+
+
+@pytest.mark.sliced
+def test_random_mixes_of_protocols(tmp_path: Path) -> None:
+    for seed in range(slices.amount(300, 6)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            Meeting(seed, folder).play(12)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
