@@ -4,20 +4,27 @@ On kernels with `cpu.bvt_warp_ns` (Anolis) every class has an identity from -1 t
 groups: a class below 0, or one with `schedIdle`, has idle pods. The QoS groups stay as they are there: the kernel
 refuses a weight for an idle group, and kubelet writes those weights again and again. Sources: Koordinator hook
 GroupIdentity; Linux `sched_group_set_shares`.
+
+Pods labelled LS may lower their identity by annotation `koordinator.sh/cpuQOS`. Host applications have the identity of
+their class.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.system_file import SystemFileChange
+from koordlite.formulas.system_settings import GROUP_IDENTITY
+from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
@@ -25,6 +32,7 @@ from koordlite.model.snapshot import Snapshot
 NAME = "cpuIdentity"
 IDENTITY: CgroupField = "cpu.bvt_warp_ns"
 IDLE: CgroupField = "cpu.idle"
+_SYSTEM = "system/"
 _WRITTEN: tuple[CgroupField, ...] = (IDENTITY, IDLE, "cpu.shares")
 
 
@@ -35,42 +43,101 @@ class Config(StrategySettings):
 
 def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
     """What is written and what goes with it, while a class has CPU QoS."""
+    return (*_WRITTEN, f"{_SYSTEM}{GROUP_IDENTITY}") if _is_on(slo) else ()
+
+
+def _is_on(slo: SLO) -> bool:
     qos = slo.resource_qos
     enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
-    return _WRITTEN if enabled and qos.policies.cpu_policy == "groupIdentity" else ()
+    return enabled and qos.policies.cpu_policy == "groupIdentity"
 
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
-    """One decision for each QoS group and pod whose class has CPU QoS, one for what is given back."""
+    """One decision for each QoS group, pod and host application whose class has CPU QoS, one for the kernel's switch,
+    one for what is given back."""
     wanted: set[str] = set()
-    for subject, group, settings in _subjects(seen):
-        if settings.enable and seen.slo.resource_qos.policies.cpu_policy == "groupIdentity":
-            yield _decided(seen, subject, group, settings)
-            if _wanted(seen, settings) != (IDLE, 0):
-                wanted.add(group)
+    for subject, group, settings, said in _subjects(seen) if _is_on(seen.slo) else ():
+        if settings.enable or said:
+            yield _with_annotation(_decided(seen, subject, group, settings), said)
+        if settings.enable and _wanted(seen, settings) != (IDLE, 0):
+            wanted.add(group)
+    yield from _switched_on(seen)
     yield _released(seen, wanted)
 
 
 def pod_settings(seen: Snapshot, pod: Pod) -> CPUQOS:
     """CPU QoS by label; a pod without one by its Kubernetes class. Source: Koordinator `getPodBvtValue`."""
+    by_label = _by_class(seen.slo)
+    if pod.raw_qos in by_label:
+        return by_label[pod.raw_qos]
     qos = seen.slo.resource_qos
-    labelled = {QoSClass.LSR: qos.lsr_class, QoSClass.LS: qos.ls_class, QoSClass.BE: qos.be_class}
-    if pod.raw_qos in labelled:
-        return labelled[pod.raw_qos].cpu_qos
     guaranteed = qos.lsr_class if qos.lsr_class.cpu_qos.enable else qos.ls_class
     by_kube = {KubeQoS.GUARANTEED: guaranteed, KubeQoS.BURSTABLE: qos.ls_class, KubeQoS.BEST_EFFORT: qos.be_class}
     return by_kube[pod.kube_qos].cpu_qos
 
 
-def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS]]:
-    """Whom a class concerns: name, group and settings. The QoS groups only where the kernel has identities."""
+def _by_class(slo: SLO) -> Mapping[QoSClass, CPUQOS]:
+    """LSE has no settings of its own and takes those of LSR."""
+    qos = slo.resource_qos
+    lsr, ls, be = (each.cpu_qos for each in (qos.lsr_class, qos.ls_class, qos.be_class))
+    return {QoSClass.LSE: lsr, QoSClass.LSR: lsr, QoSClass.LS: ls, QoSClass.BE: be}
+
+
+_Said = dict[str, str]
+"""Evidence about an annotation; empty where there is nothing to be said."""
+
+
+def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
+    """Whom a class concerns: name, group and settings, and what is to be said about an annotation. The QoS groups only
+    where the kernel has identities."""
     qos, layout = seen.slo.resource_qos, seen.layout
     if _has(seen, IDENTITY):
-        yield layout.burstable, layout.burstable, qos.ls_class.cpu_qos
-        yield layout.besteffort, layout.besteffort, qos.be_class.cpu_qos
+        yield layout.burstable, layout.burstable, qos.ls_class.cpu_qos, {}
+        yield layout.besteffort, layout.besteffort, qos.be_class.cpu_qos, {}
     for pod in seen.pods:
         if pod.active and pod.uid in seen.places:
-            yield f"pod/{pod.key}", seen.places[pod.uid].group, pod_settings(seen, pod)
+            yield f"pod/{pod.key}", seen.places[pod.uid].group, *_of_pod(seen, pod)
+    by_class = _by_class(seen.slo)
+    for app in seen.slo.host_applications:
+        group = seen.host_groups.get(app.name, "")
+        if group in seen.cgroups and app.qos in by_class:
+            yield f"host/{app.name}", group, by_class[app.qos], {}
+
+
+def _of_pod(seen: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
+    of_class = pod_settings(seen, pod)
+    if keys.CPU_QOS not in pod.annotations:
+        return of_class, {}
+    settings, bad = pod_overrides.cpu_qos(pod, of_class)
+    if bad:
+        return of_class, {"annotation": bad.key, "why": bad.why}
+    if pod.raw_qos is not QoSClass.LS:
+        return of_class, {"annotation": keys.CPU_QOS, "why": "only pods labelled LS may change their identity"}
+    return settings, {}
+
+
+def _with_annotation(decision: Decision, said: _Said) -> Decision:
+    """The class's settings hold, and the annotation is refused in words."""
+    if not said:
+        return decision
+    evidence = {**said, **decision.evidence}
+    return Decision(decision.subject, "refuse", "BadCPUQOSAnnotation", evidence, decision.changes)
+
+
+def _switched_on(seen: Snapshot) -> Iterator[Decision]:
+    """Newer Anolis kernels have a switch for identities; it is `systemConfig`'s where `system-config` names it."""
+    place, present = SystemFileChange(GROUP_IDENTITY, "1").place, seen.system.get(GROUP_IDENTITY)
+    found = seen.found.get(place)
+    ours = found is not None and found.strategy == NAME
+    subject, named = f"{_SYSTEM}{GROUP_IDENTITY}", seen.slo.system.sched_group_identity_enabled
+    if _is_on(seen.slo) and present is not None and named is None:
+        changes = () if present == "1" else (SystemFileChange(GROUP_IDENTITY, "1"),)
+        yield Decision(subject, "set" if changes else "hold", "IdentitySwitch", {"value": 1}, changes)
+    elif _is_on(seen.slo) and present == "0":
+        yield Decision(subject, "hold", "IdentitySwitchedOff", {"value": str(named)})
+    elif ours and found is not None and named is None and not _is_on(seen.slo):
+        change = SystemFileChange(GROUP_IDENTITY, str(found.value), gives_back=True)
+        yield Decision(subject, "release", "IdentitySwitch", {"value": str(found.value)}, (change,))
 
 
 def _decided(seen: Snapshot, subject: str, group: str, settings: CPUQOS) -> Decision:
@@ -112,6 +179,9 @@ def _has(seen: Snapshot, field: CgroupField) -> bool:
 
 SENTENCES = {
     "CPUIdentity": "{file} is {value} for identity {identity}",
+    "BadCPUQOSAnnotation": "annotation {annotation} cannot be used: {why}; the settings of the class hold",
+    "IdentitySwitch": "kernel.sched_group_identity_enabled is {value}",
+    "IdentitySwitchedOff": "system-config switches identities off: they have no effect",
     "CPUIdentityReleased": "{files} files are restored to the values found",
     "CPUIdentityOn": "{groups} groups have their CPU identity",
     "CPUIdentityOff": "no class has a CPU identity that this kernel supports",

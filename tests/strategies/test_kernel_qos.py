@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from koordlite.formulas import memory_qos as formula
 from koordlite.model import keys
 from koordlite.model.picture.groups import Cgroup, Found, PodGroups, Process
-from koordlite.model.pod.values import ContainerInfo
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import CPUQOS, ClassQOS, MemoryQOS, ResourceQOS
-from koordlite.model.slo.settings import SLO, System
+from koordlite.model.slo.settings import SLO, HostApplication, System
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import cpu_identity, memory_qos, oom_score, system_config
 
@@ -124,6 +126,95 @@ def test_no_longer_idle_pods_get_their_shares_back(build: Any, node: Any) -> Non
     held = {f"{POD}/cpu.idle": Found(0, cpu_identity.NAME), f"{POD}/cpu.shares": Found(512, cpu_identity.NAME)}
     found = changes(build, cpu_identity, node({"cpu.idle": 1}, found=held))
     assert found == {f"{POD}/cpu.idle": "0", f"{POD}/cpu.shares": "512"}
+
+
+def ls_pod(build: Any, text: str = "", qos: str = "LS", kube: str = "Burstable") -> dict[str, Any]:
+    notes = {keys.CPU_QOS: text} if text else {}
+    pod = build.pod("b", qos, kube, annotations=notes)
+    group = "kubepods/burstable/podb" if kube == "Burstable" else "kubepods/podb"
+    cgroups = {name: Cgroup(values={"cpu.bvt_warp_ns": 0}) for name in ("kubepods", "kubepods/burstable", BE, group)}
+    return {"pods": (pod,), "places": {"b": PodGroups(group, {})}, "cgroups": cgroups}
+
+
+LS_IDENTITY = CPUQOS(enable=True, group_identity=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "identity"),
+    [
+        pytest.param("", "2", id="that of the class"),
+        pytest.param('{"enable":true,"groupIdentity":-1}', "-1", id="a pod may give way"),
+        pytest.param('{"enable":true}', "2", id="without a number the class's"),
+        pytest.param('{"groupIdentity":-1}', None, id="not enabled is none: it stays 0"),
+        pytest.param('{"enable":false,"groupIdentity":2}', None, id="switched off"),
+        pytest.param('{"enable":true,"groupIdentity":7}', "2", id="out of range changes nothing"),
+        pytest.param("{", "2", id="no JSON changes nothing"),
+    ],
+)
+def test_an_ls_pod_may_lower_its_identity(build: Any, node: Any, text: str, identity: str | None) -> None:
+    slo = SLO(resource_qos=ResourceQOS(ls_class=ClassQOS(cpu_qos=LS_IDENTITY)))
+    found = changes(build, cpu_identity, build.snapshot(slo=slo, **ls_pod(build, text)))
+    assert found.get("kubepods/burstable/podb/cpu.bvt_warp_ns") == identity
+
+
+@given(st.text(max_size=30) | st.integers().map(lambda n: f'{{"enable":true,"groupIdentity":{n}}}'))
+def test_no_annotation_raises_an_identity(text: str) -> None:
+    of_class = CPUQOS(enable=True, group_identity=1)
+    asked, _ = pod_overrides.cpu_qos(
+        Pod(namespace="n", name="p", uid="u", raw_qos=QoSClass.LS, annotations={keys.CPU_QOS: text}), of_class
+    )
+    assert -1 <= asked.group_identity <= 1
+
+
+@pytest.mark.parametrize(("qos", "identity"), [("LSE", "2"), ("LSR", "2"), ("LS", "1")])
+def test_lse_has_the_identity_of_lsr(build: Any, qos: str, identity: str) -> None:
+    ls = ClassQOS(cpu_qos=CPUQOS(enable=True, group_identity=1))
+    slo = SLO(resource_qos=ResourceQOS(lsr_class=ClassQOS(cpu_qos=LS_IDENTITY), ls_class=ls))
+    seen = build.snapshot(slo=slo, **ls_pod(build, qos=qos, kube="Guaranteed"))
+    assert changes(build, cpu_identity, seen)["kubepods/podb/cpu.bvt_warp_ns"] == identity
+
+
+def test_an_annotation_of_another_class_is_refused_in_words(build: Any) -> None:
+    slo = be(cpu_qos=CPUQOS(enable=True, group_identity=-1))
+    seen = build.snapshot(slo=slo, **ls_pod(build, '{"enable":true,"groupIdentity":2}', qos="BE"))
+    decision = next(d for d in cpu_identity.decide(seen, cpu_identity.Config()) if d.subject.startswith("pod/"))
+    assert (decision.verdict, decision.reason) == ("refuse", "BadCPUQOSAnnotation")
+    assert [change.describe() for change in decision.changes] == ["-1"]
+
+
+def test_host_applications_have_the_identity_of_their_class(build: Any, node: Any) -> None:
+    apps = tuple(HostApplication(name=name, qos=qos) for name, qos in (("yarn", QoSClass.BE), ("nginx", QoSClass.LS)))
+    groups = {"yarn": "host-best-effort/yarn", "nginx": "host-latency-sensitive/nginx", "gone": "x"}
+    slo = dataclasses.replace(be(cpu_qos=CPUQOS(enable=True, group_identity=-1)), host_applications=apps)
+    seen = node({"cpu.bvt_warp_ns": 0}, slo=slo, host_groups=groups)
+    cgroups = {**seen.cgroups, groups["yarn"]: Cgroup(values={"cpu.bvt_warp_ns": 0})}
+    found = changes(build, cpu_identity, dataclasses.replace(seen, cgroups=cgroups))
+    assert found["host-best-effort/yarn/cpu.bvt_warp_ns"] == "-1"
+    assert not any("nginx" in place for place in found)
+
+
+SWITCH = "kernel.sched_group_identity_enabled"
+
+
+@pytest.mark.parametrize(
+    ("case", "written"),
+    [
+        pytest.param((True, "0", None, None), "1", id="switched on with the classes"),
+        pytest.param((True, "1", None, None), None, id="it is on"),
+        pytest.param((True, None, None, None), None, id="an older kernel has no switch"),
+        pytest.param((True, "0", 0, None), None, id="system-config has the last word"),
+        pytest.param((False, "1", None, 0), "0", id="given back with the classes"),
+        pytest.param((False, "0", None, None), None, id="not ours"),
+    ],
+)
+def test_the_switch_of_the_kernel(build: Any, node: Any, case: tuple[Any, ...], written: str | None) -> None:
+    enabled, present, named, found = case
+    slo = be(cpu_qos=CPUQOS(enable=enabled, group_identity=-1 if enabled else 0))
+    slo = dataclasses.replace(slo, system=System(sched_group_identity_enabled=named))
+    held = {} if found is None else {f"system/{SWITCH}": Found(found, cpu_identity.NAME)}
+    system = {SWITCH: present} if present else {}
+    seen = node({"cpu.bvt_warp_ns": -1 if enabled else 0}, slo=slo, found=held, system=system)
+    assert changes(build, cpu_identity, seen).get(f"system/{SWITCH}") == written
 
 
 # ── settings ──

@@ -18,7 +18,7 @@ from koordlite.model.reading import given
 from koordlite.model.reading.declared import OneOf, Values, build, settings
 from koordlite.model.reading.lenient_json import JSONDocument
 from koordlite.model.slo import qos as slo_qos
-from koordlite.model.slo.qos import BlkioQOS, Block, MemoryQOS
+from koordlite.model.slo.qos import CPUQOS, BlkioQOS, Block, MemoryQOS
 from koordlite.model.slo.settings import CPUBurst
 
 OOM_SCORE_MIN, OOM_SCORE_MAX = -1000, 1000
@@ -49,6 +49,22 @@ def cpu_burst(pod: Pod, of_node: CPUBurst) -> tuple[CPUBurst, UnusableAnnotation
     values, bad = _values(CPUBurst, pod, keys.CPU_BURST)
     values = {path: value for path, value in values.items() if path != ("sharePoolThresholdPercent",)}
     return build(of_node, values), bad
+
+
+def cpu_qos(pod: Pod, of_class: CPUQOS) -> tuple[CPUQOS, UnusableAnnotation | None]:
+    """CPU QoS with annotation `koordinator.sh/cpuQOS` of an LS pod: its identity counts when `enable` is true, else the
+    pod has none. Other classes keep theirs. Source: Koordinator `SetPodBvtValue`.
+
+    Whoever may create pods writes annotations: one that cannot be read changes nothing, and none gives an identity
+    above that of the class.
+    """
+    if pod.raw_qos is not QoSClass.LS:
+        return of_class, None
+    values, bad = _values(CPUQOS, pod, keys.CPU_QOS)
+    if bad or keys.CPU_QOS not in pod.annotations:
+        return of_class, bad
+    identity = values.get(("groupIdentity",), of_class.group_identity) if values.get(("enable",)) else 0
+    return dataclasses.replace(of_class, enable=True, group_identity=min(identity, of_class.group_identity)), None
 
 
 def memory_qos(pod: Pod, of_class: MemoryQOS) -> tuple[MemoryQOS, UnusableAnnotation | None]:
