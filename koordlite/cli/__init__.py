@@ -135,7 +135,7 @@ def _run(command: argparse.ArgumentParser) -> None:
         "--speed",
         metavar="N",
         type=float,
-        help="sandbox: simulated seconds per real second (default: as fast as it can)",
+        help="sandbox: simulated seconds per real second (default: as fast as it can with --for, else 1)",
     )
     command.add_argument(
         "--chaos",
@@ -165,7 +165,9 @@ def _run(command: argparse.ArgumentParser) -> None:
 
 
 def _ask(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help="a running agent (default: http://127.0.0.1:9316, unless you name a machine)")
+    command.add_argument(
+        "--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316, unless you name a machine)"
+    )
     command.add_argument("-o", "--output", choices=("text", "json"), default="text")
     _machine(command)
 
@@ -185,7 +187,7 @@ def _explain(command: argparse.ArgumentParser) -> None:
 
 
 def _top(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--url", help="a running agent (default: http://127.0.0.1:9316)")
+    command.add_argument("--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316)")
     command.add_argument(
         "--interval", metavar="DURATION", type=times.duration("--interval"), default=1.0, help="(default: 1s)"
     )
@@ -208,7 +210,7 @@ def _log_level(command: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="then go back to the old level",
     )
-    command.add_argument("--url", help="a running agent (default: http://127.0.0.1:9316)")
+    command.add_argument("--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316)")
     command.add_argument("--state-dir", metavar="DIR", help="the agent's state folder, which holds its token")
 
 

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import http.client
 import json
+import os
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from koordlite.http import guard, local_token
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
 
 TIMEOUT_SECONDS = 5.0
+URL_VARIABLE = "KOORDLITE_URL"
+"""Environment variable: the agent that commands ask when no option names one."""
+SANDBOX_FOLDER = "koordlite-sandbox-"
+"""How the folders of emulated nodes begin."""
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """For this machine: a proxy of the environment could not reach it, and has no business with the token."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Folders:
+    """What a running agent says of where it keeps things, on its own machine."""
+
+    machine: str
+    """`sandbox intel-2s-ht`, or the host name."""
+    emulated: bool
+    state: str
+    record: str
+    """Empty: it keeps no flight record."""
 
 
 def of_machine(args: argparse.Namespace) -> bool:
@@ -25,8 +46,51 @@ def of_machine(args: argparse.Namespace) -> bool:
 
 
 def default_url() -> str:
-    """Where an agent with the default settings listens."""
-    return f"http://127.0.0.1:{PORT}"
+    """The agent of the environment, or where one with the default settings listens."""
+    return os.environ.get(URL_VARIABLE) or f"http://127.0.0.1:{PORT}"
+
+
+def folders(url: str = "") -> Folders | None:
+    """Where the running agent keeps its record and state; None when no agent answers, or one of an older version."""
+    try:
+        return msgspec.json.decode(get(f"{(url or default_url()).rstrip('/')}/folders"), type=Folders)
+    except InputError:
+        raise
+    except (KoordliteError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def record_folder(default: str, url: str = "") -> str:
+    """The record of the running agent, else `default`. KoordliteError when the agent keeps none."""
+    found = folders(url)
+    if found is None:
+        return default
+    if not found.record:
+        do = "set record.mode in its koordlite.yaml, or start it with --record DIR"
+        raise KoordliteError(f"the agent at {url or default_url()} keeps no flight record; {do}")
+    return found.record
+
+
+def names_nothing(args: argparse.Namespace) -> bool:
+    """Whether no option says whose state is meant."""
+    named = ("state_dir", "config", "cluster", "kubeconfig")
+    return not any(getattr(args, name, None) for name in named)
+
+
+def emulated_node(url: str = "") -> Folders | None:
+    """The running agent, if its node is emulated and its state folder is this user's own; else None.
+
+    Any program may listen on a port of this machine, so the folder of a real agent is never taken from an answer.
+    """
+    found = folders(url)
+    if found is None or not found.emulated or not _is_here(url or default_url()):
+        return None
+    folder = Path(found.state)
+    try:
+        mine = folder.name.startswith(SANDBOX_FOLDER) and folder.lstat().st_uid == os.geteuid()
+    except OSError:
+        return None
+    return found if mine else None
 
 
 def get(url: str, folder: str = "") -> str:

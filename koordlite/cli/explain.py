@@ -6,6 +6,7 @@ To ask a running agent costs next to nothing: what judges a machine or reads a r
 from __future__ import annotations
 
 import argparse
+import pathlib
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -23,6 +24,9 @@ SUBJECTS = (
     "node, pod NAME, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
     "a strategy, a reason, or part of a file name"
 )
+
+_UNTIL_RATES_SECONDS = 10.0
+"""How long after the start of a record use is known: it is a rate."""
 
 
 def explain(args: argparse.Namespace) -> int:
@@ -48,21 +52,24 @@ def explain(args: argparse.Namespace) -> int:
 def _of_record(subject: str, args: argparse.Namespace) -> str:
     from koordlite.cli import machine as machines
     from koordlite.cli import recorded
+    from koordlite.record.reader import Record
     from koordlite.report.explain import since
     from koordlite.report.json import run_report
 
-    path = args.record or machines.settings(args).record.folder
+    path = args.record or asking.record_folder(machines.settings(args).record.folder, args.url or "")
     tick, past = recorded.at(path, _when(args.at, "--at", time.time()))
     if not args.since:
         return _at(subject, tick, past, args.output)
-    then, _ = recorded.at(path, _when(args.since, "--since", tick.wall))
+    first, _ = recorded.period(Record(pathlib.Path(path)))
+    wall, note = recorded.begin(args.since, (first, tick.wall))
+    if note:
+        wall = min(wall + _UNTIL_RATES_SECONDS, tick.wall)
+    then, _ = recorded.at(path, wall)
     if args.output == "json":
-        found = _answer(
+        return _answer(
             subject, lambda: run_report.encode({"version": 1, **since.document(subject, then, tick)}).decode()
         )
-    else:
-        found = _answer(subject, lambda: since.render(subject, then, tick))
-    return found
+    return (note and f"{note}\n") + _answer(subject, lambda: since.render(subject, then, tick))
 
 
 def _at(subject: str, tick: Tick, past: Remembered, output: str) -> str:

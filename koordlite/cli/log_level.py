@@ -18,7 +18,8 @@ def log_level(args: argparse.Namespace) -> int:
         do = f"write a number more than 0 and at most {LONGEST_LOG_SECONDS}"
         raise InputError(Problem("command line", "--for", str(args.seconds), "out of range", do))
     url = f"{(args.url or asking.default_url()).rstrip('/')}/loglevel"
-    folder = args.state_dir or STATE_DIR
+    emulated = None if args.state_dir else asking.emulated_node(args.url or "")
+    folder = args.state_dir or (emulated.state if emulated else STATE_DIR)
     if args.level is None:
         found = asking.get(url, folder)
     else:

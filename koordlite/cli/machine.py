@@ -8,7 +8,9 @@ import logging
 import math
 import pathlib
 import socket
+import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
 from koordlite import config, strategies
@@ -25,9 +27,10 @@ from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster, Files
 from koordlite.report import units
-from koordlite.sandbox import Sandbox, shapes
+from koordlite.sandbox import Sandbox, demo, shapes
 from koordlite.sandbox.chaos import Chaos
 from koordlite.sandbox.cluster.cluster import SandboxCluster
+from koordlite.sandbox.sandbox import START
 
 LOG = logging.getLogger(__name__)
 CAPACITY_TOLERANCE = 0.1
@@ -46,10 +49,15 @@ class Machine:
     remote: KubeCluster | None = None
     """The API server, where the cluster is one: it works in threads until it is stopped."""
 
+    demo: tempfile.TemporaryDirectory[str] | None = None
+    """The manifests of the demonstration cluster, where no other was named."""
+
     def close(self) -> None:
         """End what works in the background."""
         if self.remote:
             self.remote.stop()
+        if self.demo:
+            self.demo.cleanup()
 
 
 def settings(args: argparse.Namespace) -> Settings:
@@ -130,15 +138,21 @@ def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Ev
     if args.sandbox not in shapes():
         do = f"write one of: {', '.join(shapes())}"
         raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
-    return Sandbox(args.sandbox, pace=pace, stop=stop)
+    # Its clock is that of this machine where people watch: a pause until noon ends at noon.
+    return Sandbox(args.sandbox, pace=pace, stop=stop, start=time.time() if pace else START)
 
 
 def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
-    speed = getattr(args, "speed", None)
+    endless = args.command == "run" and args.seconds is None and not args.once
+    speed = getattr(args, "speed", None) or (1.0 if endless else None)
     emulated = _emulated(args, pace=1 / speed if speed else 0.0, stop=stop)
-    if not args.cluster and not getattr(args, "kubeconfig", None):
-        do = "name a folder of manifests, or an API server with --kubeconfig"
-        raise ConfigError(Problem("command line", "--cluster", "", "an emulated node needs a cluster to be in", do))
+    made = None
+    if not args.cluster and not args.kubeconfig and not chosen.cluster.kubeconfig:
+        made = tempfile.TemporaryDirectory(prefix="koordlite-demo-")
+        demo.write(pathlib.Path(made.name), emulated.machine)
+        args.cluster = made.name
+        chosen = dataclasses.replace(chosen, agent=dataclasses.replace(chosen.agent, node=demo.NODE))
+        LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", made.name)
     named = cluster(args, chosen, emulated.files, emulated.clock, stop)
     shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
     shown.view()  # Its kubelet makes the groups that are read next.
@@ -146,7 +160,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir
-    return Machine(host, shown, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named))
+    return Machine(host, shown, f"sandbox {args.sandbox}", sandbox=emulated, remote=_remote(named), demo=made)
 
 
 def _remote(found: Cluster) -> KubeCluster | None:

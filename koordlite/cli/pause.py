@@ -8,6 +8,7 @@ import sys
 import time
 
 from koordlite import config
+from koordlite.cli import asking
 from koordlite.host import pause_file
 from koordlite.host.journal import lock
 from koordlite.model import printable
@@ -67,8 +68,12 @@ def _seconds(seconds: float) -> float:
 
 
 def _folder(args: argparse.Namespace) -> pathlib.Path:
-    settings = config.named(args.config)
-    return pathlib.Path(args.state_dir or settings.agent.state_dir)
+    folder = pathlib.Path(args.state_dir or config.named(args.config).agent.state_dir)
+    emulated = asking.emulated_node() if asking.names_nothing(args) and lock.holder(folder) is None else None
+    if emulated is None:
+        return folder
+    print(printable.lines(f"{emulated.machine}, an emulated node"))
+    return pathlib.Path(emulated.state)
 
 
 def _refused(folder: pathlib.Path, error: OSError) -> str:

@@ -9,12 +9,11 @@ import pathlib
 import signal
 import sys
 import tempfile
-import time
 
 from koordlite import __version__, config
 from koordlite.agent import Agent
+from koordlite.cli import asking, recorded, recording
 from koordlite.cli import machine as machines
-from koordlite.cli import recording
 from koordlite.clock import SignalEvent
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
@@ -40,9 +39,9 @@ def record(args: argparse.Namespace) -> int:
 
 def _take_out(args: argparse.Namespace, path: pathlib.Path) -> int:
     """Out of a record that is there, also while its agent writes on."""
-    settings = config.named(args.config)
-    found = Record(pathlib.Path(args.source or settings.record.folder))
-    since = time.time() - _positive(args.last, "--last")
+    settings, seconds = config.named(args.config), _positive(args.last, "--last")
+    found = Record(pathlib.Path(args.source or asking.record_folder(settings.record.folder)))
+    since = recorded.period(found)[1] - seconds
     for _ in found.moments(since=since):
         break  # The first one, for the head.
     head = found.head or Head(koordlite=__version__)

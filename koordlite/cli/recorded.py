@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 from koordlite import reflex
 from koordlite.apply.foreign import ForeignWriters
+from koordlite.cli import times
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError, Problem
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.report import tick as ticks
+from koordlite.report import units
 from koordlite.report.history import History
 from koordlite.report.past import Past, Remembered
 from koordlite.report.tick import Tick
@@ -38,6 +40,32 @@ def at(path: str, wall: float | None) -> tuple[Tick, Remembered]:
         past.add(tick, history.add(tick))
         last = tick
     return last, past.remembered()
+
+
+def period(record: Record) -> tuple[float, float]:
+    """When its first and its last moment were, in seconds since the epoch. InputError when it has none."""
+    first = next(record.moments(), None)
+    last = collections.deque(_newest(str(record.path)), maxlen=1)
+    if first is None or not last:
+        do = "wait until its agent has ended a tick, or name another record"
+        raise InputError(Problem(str(record.path), "record", "", "it has no moment yet", do))
+    return first.wall, last[0].wall
+
+
+def begin(asked: str, covered: tuple[float, float]) -> tuple[float, str]:
+    """From when a record is used for `--since` `asked`, and what to say when that is not what was asked.
+
+    Times ago count from its last moment. A record that begins later is used whole. InputError for a time after its end.
+    """
+    first, last = covered
+    wall = times.moment(asked, "--since", now=last)
+    if wall > last:
+        why = f"the record covers {units.moment(first)} to {units.moment(last)}"
+        raise InputError(Problem("command line", "--since", asked, why, "ask for an earlier time"))
+    if wall >= first:
+        return wall, ""
+    begins = f"the record begins at {units.moment(first)}, {units.span(last - first)} before its end"
+    return first, f"{begins}: all of it is used"
 
 
 def _moments(path: str, wall: float | None) -> collections.deque[Moment]:

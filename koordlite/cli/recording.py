@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import pathlib
 from collections.abc import Callable, Iterator
@@ -24,15 +25,24 @@ MIB = 1 << 20
 Listener = Callable[[Tick, tuple[DecisionEvent, ...]], None]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recording:
+    """A flight record in the making."""
+
+    listen: Listener
+    folder: pathlib.Path | None
+    """None when there is no record."""
+
+
 @contextlib.contextmanager
-def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str | None) -> Iterator[Listener]:
+def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str | None) -> Iterator[Recording]:
     """Listens to ticks and keeps what they judged. `named` is a folder given for this run: it is required then.
 
-    An emulated or captured machine is recorded only where a folder was named.
+    A captured machine is recorded only where a folder was named, an emulated one also while it can be asked over HTTP.
     """
     recorder = _open(machine, settings, named)
     if recorder is None:
-        yield lambda tick, news: None
+        yield Recording(lambda tick, news: None, None)
         return
     keep = keeper(recorder)
 
@@ -41,7 +51,7 @@ def recorded(agent: Agent, machine: Machine, settings: Settings, *, named: str |
             keep(agent.judged)
 
     try:
-        yield listen
+        yield Recording(listen, pathlib.Path(named or settings.record.folder))
     finally:
         recorder.close()
 
@@ -70,7 +80,8 @@ def head(machine: Machine, settings: Settings) -> Head:
 
 def _open(machine: Machine, settings: Settings, named: str | None) -> Recorder | None:
     wanted = settings.record
-    if not named and (wanted.mode == "off" or not isinstance(machine.host.files, RealFiles)):
+    worthwhile = isinstance(machine.host.files, RealFiles) or (machine.sandbox is not None and settings.http.enable)
+    if not named and (wanted.mode == "off" or not worthwhile):
         return None
     folder = pathlib.Path(named or wanted.folder)
     try:

@@ -6,14 +6,13 @@ import argparse
 import dataclasses
 import pathlib
 import sys
-import time
 from collections.abc import Mapping
 
 import msgspec
 
 from koordlite import config
+from koordlite.cli import asking, recorded
 from koordlite.cli import machine as machines
-from koordlite.cli import times
 from koordlite.kube.folder import manifest_files
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
@@ -25,6 +24,7 @@ from koordlite.model.wire import objects as wire
 from koordlite.record.reader import Record
 from koordlite.replay import again, compare, html, json, text
 from koordlite.replay.otherwise import Other
+from koordlite.report import units
 from koordlite.report.json.run_report import encode
 
 _THRESHOLD = "resource-threshold-config"
@@ -32,9 +32,14 @@ _THRESHOLD = "resource-threshold-config"
 
 def replay(args: argparse.Namespace) -> int:
     """Without other settings: 1 when a decision does not come out as recorded. With others: what would differ."""
-    record = Record(pathlib.Path(args.record or config.FlightRecord().folder))
-    since = times.moment(args.since, "--since", now=time.time()) if args.since else None
     other = _other(args)
+    record = Record(pathlib.Path(args.record or asking.record_folder(config.FlightRecord().folder)))
+    covered = recorded.period(record)
+    since, note = recorded.begin(args.since, covered) if args.since else (None, "")
+    if args.output == "text":
+        print(f"{record.path}: {units.moment(since or covered[0])} to {units.moment(covered[1])}")
+    if note:
+        print(note, file=sys.stdout if args.output == "text" else sys.stderr)
     if other is None:
         found = again.check(record.moments(since=since))
         _print(args.output, check=found, record=record)

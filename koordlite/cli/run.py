@@ -20,8 +20,8 @@ from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
+from koordlite.cli import asking, recording, serving
 from koordlite.cli import machine as machines
-from koordlite.cli import recording, serving
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
 from koordlite.clock import SignalEvent
@@ -66,8 +66,11 @@ def run(args: argparse.Namespace) -> int:
     stop = SignalEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    settings = machines.settings(args)
-    machine = machines.machine(args, settings, stop)
+    with _folders(args, machines.settings(args)) as settings:
+        return _run(args, settings, machines.machine(args, settings, stop))
+
+
+def _run(args: argparse.Namespace, settings: Settings, machine: Machine) -> int:
     with contextlib.closing(machine), _journal(args, settings, machine) as held:
         machines.need_node(args, machine.cluster)
         _warn_of_another_size(machine)
@@ -107,12 +110,14 @@ def _keep_files_open() -> None:
 def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Namespace) -> int:
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
+        recorded = stack.enter_context(recording.recorded(agent, machine, settings, named=args.record))
+        token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
         listeners = [
-            stack.enter_context(serving.served(machine, settings, folder=_token_folder(machine, settings, args))),
+            stack.enter_context(serving.served(machine, settings, folder=token, record=recorded.folder)),
             stack.enter_context(_view(machine, args)),
             _problems(),
             _cluster(agent, machine),
-            stack.enter_context(recording.recorded(agent, machine, settings, named=args.record)),
+            recorded.listen,
         ]
 
         def on_tick(tick: Tick) -> None:
@@ -138,7 +143,7 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
     history = History(_settings_view(settings), _environment(machine))
     with contextlib.ExitStack() as stack:
         named = recording.recorded(agent, machine, settings, named=args.record) if args.record else None
-        keep = stack.enter_context(named) if named else None
+        keep = stack.enter_context(named).listen if named else None
         agent.take_over()
         for second in (0.0, 1.0):
             machine.host.clock.wait(second)
@@ -156,29 +161,30 @@ def _look_twice(agent: Agent, machine: Machine, settings: Settings, args: argpar
 
 @contextlib.contextmanager
 def _journal(args: argparse.Namespace, settings: Settings, machine: Machine) -> Iterator[Journal | None]:
-    """The undo journal: when something may be written, or an earlier run left something to undo.
-
-    An emulated machine dies with this process, and so does its journal unless a folder was named.
-    """
-    with contextlib.ExitStack() as stack:
-        folder = settings.agent.state_dir
-        if args.recorded:
-            yield None
-            return
-        if machine.sandbox and not args.state_dir:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="koordlite-"))
-        boot = procfs.boot_id(machine.host.files)
-        writes = any(section.mode == "enforce" for section in settings.strategies.values())
-        if not writes and not journal.read(folder, boot_id=boot):
-            yield None
-            return
-        yield stack.enter_context(Journal.open(folder, boot_id=boot))
+    """The undo journal: when something may be written, or an earlier run left something to undo."""
+    if args.recorded:
+        yield None
+        return
+    folder, boot = settings.agent.state_dir, procfs.boot_id(machine.host.files)
+    writes = any(section.mode == "enforce" for section in settings.strategies.values())
+    if not writes and not journal.read(folder, boot_id=boot):
+        yield None
+        return
+    with Journal.open(folder, boot_id=boot) as held:
+        yield held
 
 
-def _token_folder(machine: Machine, settings: Settings, args: argparse.Namespace) -> str:
-    """Where the token of the HTTP server goes; an emulated machine has no folder of its own."""
-    emulated = machine.sandbox is not None or bool(args.recorded)
-    return "" if emulated and not args.state_dir else settings.agent.state_dir
+@contextlib.contextmanager
+def _folders(args: argparse.Namespace, settings: Settings) -> Iterator[Settings]:
+    """Settings with the folders of this run: an emulated machine ends with this process, and so do its journal and its
+    record, unless a folder was named. This machine's are never touched by it."""
+    if not args.sandbox or args.state_dir:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix=asking.SANDBOX_FOLDER) as folder:
+        agent = dataclasses.replace(settings.agent, state_dir=folder)
+        record = dataclasses.replace(settings.record, folder=f"{folder}/record")
+        yield dataclasses.replace(settings, agent=agent, record=record)
 
 
 def _problems() -> Listener:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from koordlite.cli.machine import Machine
@@ -26,12 +27,16 @@ Listener = Callable[[Tick, News], None]
 
 
 @contextlib.contextmanager
-def served(machine: Machine, settings: Settings, *, folder: str) -> Iterator[Listener]:
-    """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none."""
+def served(machine: Machine, settings: Settings, *, folder: str, record: Path | None) -> Iterator[Listener]:
+    """Log decisions, and serve them where that is wanted. `folder` is for the token; empty: there is none. `record` is
+    the folder of the flight record, where one is kept."""
     levels = Levels(settings.strategies)
     log = DecisionLog(levels)
     with contextlib.ExitStack() as stack:
-        publish = stack.enter_context(_server(machine, settings, levels, folder)) if settings.http.enable else None
+        publish: Listener | None = None
+        if settings.http.enable:
+            folders = _folders(machine, settings, record)
+            publish = stack.enter_context(_server(machine, settings, levels, folder, folders))
 
         def listen(tick: Tick, news: News) -> None:
             log.write(tick.decisions, news)
@@ -42,7 +47,9 @@ def served(machine: Machine, settings: Settings, *, folder: str) -> Iterator[Lis
 
 
 @contextlib.contextmanager
-def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -> Iterator[Listener]:
+def _server(
+    machine: Machine, settings: Settings, levels: Levels, folder: str, folders: dict[str, str | bool]
+) -> Iterator[Listener]:
     from koordlite.http.server import Server
     from koordlite.report.past import Past
     from koordlite.report.web.endpoints import Endpoints
@@ -53,6 +60,7 @@ def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -
         stale_seconds=settings.agent.stale_seconds,
         registry=metrics.registry,
         levels=levels,
+        folders=folders,
     )
     with _token(folder) as token:
         http = settings.http
@@ -77,6 +85,16 @@ def _server(machine: Machine, settings: Settings, levels: Levels, folder: str) -
             yield publish
         finally:
             server.close()
+
+
+def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[str, str | bool]:
+    """What commands beside this agent need to find what it keeps."""
+    return {
+        "machine": machine.name,
+        "emulated": machine.sandbox is not None,
+        "state": str(Path(settings.agent.state_dir).absolute()),
+        "record": str(record.absolute()) if record else "",
+    }
 
 
 def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import pathlib
 import sys
 import threading
 from collections.abc import Sequence
 
 from koordlite.apply import restore, undo_list
+from koordlite.cli import asking, rehearsal
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
@@ -33,6 +35,9 @@ def undo(args: argparse.Namespace) -> int:
     settings, files = machines.settings(args), RealFiles()
     boot = procfs.boot_id(files)
     entries = journal.read(settings.agent.state_dir, boot_id=boot)
+    emulated = asking.emulated_node() if not entries and asking.names_nothing(args) else None
+    if emulated:
+        return rehearsal.restore(pathlib.Path(emulated.state), emulated.machine, dry_run=args.dry_run)
     if journal.is_emulated(settings.agent.state_dir) and not (args.cluster or args.kubeconfig):
         print(
             printable.lines(

@@ -193,7 +193,6 @@ def test_check_config_of_one_node_among_several(ask: Ask, manifests: Path) -> No
     ("words", "said"),
     [
         pytest.param(("status", "--sandbox", "huge"), "'huge'", id="an unknown machine"),
-        pytest.param(("status", "--sandbox", "small"), "name a folder of manifests", id="a machine without a cluster"),
         pytest.param(("check-config",), "nothing to check", id="nothing to check"),
         pytest.param(("check-config", "missing.yaml"), "missing.yaml", id="a file that is not there"),
         pytest.param(("restore", "--sandbox", "small"), "restore works on this machine", id="restoring an emulation"),
@@ -293,7 +292,7 @@ def test_run_once_keeps_a_record_and_writes_a_report_where_they_are_asked_for(
     assert "node-a: enforcing" in answer.out
     assert str(tmp_path / "report" / "run.html") in answer.out
     assert json.loads((tmp_path / "report" / "run.json").read_text())["summary"]["ticks"] == 2
-    assert ask("replay", tmp_path / "record").out.startswith("2 rounds from ")
+    assert ask("replay", tmp_path / "record").out.splitlines()[1].startswith("2 rounds from ")
 
 
 def test_a_quiet_run_logs_what_is_wrong_with_the_input_once(run: Ask, manifests: Path) -> None:

@@ -116,3 +116,29 @@ def test_moments_are_durations_ago_or_times(text: str, seconds: float) -> None:
 def test_a_moment_that_is_neither_says_what_to_write() -> None:
     with pytest.raises(InputError, match="write 24h or 90m"):
         times.moment("noon", "--at", now=0.0)
+
+
+def test_a_shorter_record_is_used_whole_and_says_so(ask: Callable[..., Answer], record: Path) -> None:
+    said = ask("explain", "besteffort", "--record", record, "--since", "24h")
+    assert said.code == 0
+    assert said.out.startswith("the record begins at 2026-01-01 00:00:00 UTC, 89.0 s before its end: all of it is used")
+    assert "then: 2026-01-01 00:00:10 UTC" in said.out, "use is a rate: the first moment has none"
+    played = ask("replay", record, "--since", "24h", "--set", "cpuSuppressThresholdPercent=70")
+    assert "all of it is used" in played.out
+    assert "90 rounds" in played.out
+
+
+@pytest.mark.parametrize("words", [("explain", "besteffort", "--record"), ("replay",)])
+def test_a_time_after_the_record_is_an_error_with_the_period(
+    ask: Callable[..., Answer], record: Path, words: tuple[str, ...]
+) -> None:
+    said = ask(*words, record, "--since", "2030-01-01T00:00:00Z")
+    assert said.code == 2
+    assert "the record covers 2026-01-01 00:00:00 UTC to 2026-01-01 00:01:29 UTC" in said.err
+
+
+def test_the_pods_whose_use_changed_most_are_named(ask: Callable[..., Answer], record: Path) -> None:
+    said = ask("explain", "besteffort", "--record", record, "--since", "60s")
+    found = next(line for line in said.out.splitlines() if "use that changed most" in line)
+    assert found.strip().startswith("use that changed most: ns/web +1.")
+    assert "crunch" not in found, "best effort is what is limited, not why"

@@ -96,11 +96,12 @@ def test_record_takes_the_past_out_of_a_record_masked(record: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
-def test_a_time_without_a_moment_leaves_no_file(record: Path, tmp_path: Path, mask: list[str], capsys: Out) -> None:
-    path = tmp_path / "past.record"
-    assert main(["record", "--last", "1s", "--from", str(record), "-o", str(path), *mask]) == 1
-    assert "there is no moment in that time" in capsys.readouterr().err
-    assert not path.exists()
+def test_the_last_seconds_are_those_before_the_end_of_the_record(
+    record: Path, tmp_path: Path, mask: list[str], capsys: Out
+) -> None:
+    path = tmp_path / "end.record"
+    assert main(["record", "--last", "3s", "--from", str(record), "-o", str(path), *mask]) == 0
+    assert "4 moments" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("mask", [[], ["--mask"]], ids=["as it is", "masked"])
@@ -184,6 +185,6 @@ def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
     with contextlib.ExitStack() as stack:
         if mode == "required":
             stack.enter_context(pytest.raises(FileExistsError))
-        with recording.recorded(None, machine, settings, named=None) as listen:  # type: ignore[arg-type]
-            listen(Tick(time=0.0), ())
+        with recording.recorded(None, machine, settings, named=None) as made:  # type: ignore[arg-type]
+            made.listen(Tick(time=0.0), ())
     assert ("there is no flight record" in caplog.text) == (mode == "automatic")

@@ -7,7 +7,7 @@ from typing import Any
 
 from koordlite.model.decision import Decision
 from koordlite.report import units
-from koordlite.report.explain import decided
+from koordlite.report.explain import decided, who_changed
 from koordlite.report.explain.allocatable import SUBJECT as PROMISES
 from koordlite.report.json import run_report
 from koordlite.report.sentence import sentence, term
@@ -20,7 +20,7 @@ def render(subject: str, then: Tick, now: Tick) -> str:
     """What was decided then and now about `subject`, and the terms that differ, the largest difference first."""
     lines = [f"then: {units.moment(then.wall)}", f"now:  {units.moment(now.wall)}", ""]
     for before, after in pairs(subject, then, now):
-        lines += [*_compared(before, after), ""]
+        lines += [*_compared(before, after), *_pods(before, after, then, now), ""]
     return "\n".join(lines)
 
 
@@ -31,6 +31,7 @@ def document(subject: str, then: Tick, now: Tick) -> dict[str, Any]:
             "then": before and run_report.decided(before),
             "now": after and run_report.decided(after),
             "different": sorted(_different(_terms(before), _terms(after))),
+            "pods": _changed_most(before, after, then, now),
         }
         for before, after in pairs(subject, then, now)
     ]
@@ -62,6 +63,16 @@ def _compared(before: Decision | None, after: Decision | None) -> Iterator[str]:
         yield f"  {word:<4}  {line}"
     if before and after:
         yield from _rows(before, after)
+
+
+def _pods(before: Decision | None, after: Decision | None, then: Tick, now: Tick) -> Iterator[str]:
+    found = _changed_most(before, after, then, now)
+    if found:
+        yield f"    use that changed most: {found}"
+
+
+def _changed_most(before: Decision | None, after: Decision | None, then: Tick, now: Tick) -> str:
+    return who_changed.line(after, then.picture, now.picture) if before and after else ""
 
 
 def _rows(before: Decision, after: Decision) -> Iterator[str]:

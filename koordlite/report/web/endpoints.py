@@ -9,6 +9,7 @@
 /status    the last tick on one screen, as text
 /explain   /explain/besteffort or ?subject=besteffort: the decisions about it; config: the settings in force;
            /explain/pod/NAME: all that concerns a pod. &output=json for programs
+/folders   where this agent keeps its record and its state on its machine, and whether that machine is emulated
 /loglevel  which decisions are logged; a PUT of {"level": "debug", "strategy": "cpuSuppress"} changes that
 """
 
@@ -45,6 +46,7 @@ PATHS = (
     "/metrics",
     "/explain?subject=besteffort",
     "/explain?subject=config",
+    "/folders",
     "/loglevel",
 )
 _EXPLAIN = "/explain/"
@@ -75,11 +77,14 @@ class Endpoints:
         registry: CollectorRegistry,
         stale_seconds: float = 60.0,
         levels: Levels | None = None,
+        folders: Mapping[str, str | bool] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`stale_seconds` is the age from which an input makes the agent unready."""
+        """`stale_seconds` is the age from which an input makes the agent unready; `folders` is the answer of
+        /folders."""
         self._period, self._stale, self._registry, self._now = period_seconds, stale_seconds, registry, now
         self._levels = levels or Levels(())
+        self._folders = {"version": 1, **(folders or {})}
         self._published: _Published | None = None
         self._pages: dict[str, Page] = {
             "/state": _state,
@@ -123,6 +128,8 @@ class Endpoints:
         match path:
             case "/metrics":
                 return self._metrics(accept)
+            case "/folders":
+                return Answer(200, JSON, run_report.encode(self._folders))
             case "/loglevel":
                 return Answer(200, JSON, run_report.encode(self._levels.document()))
         return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
