@@ -9,8 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView, View
-from descheduler.picture import node_selectors
-from koordlite.model import label_selectors
+from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
 
 _NAME = "metadata.name"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from descheduler.picture import node_selectors
 from descheduler.picture.cluster import NodeGroup, NodeView
 from descheduler.picture.pods import PodView, TemplateKey
+from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
 NodeNames = frozenset[str]

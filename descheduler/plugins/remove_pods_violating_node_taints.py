@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeView, PodView, View
-from descheduler.picture import node_selectors
 from descheduler.rules.pod_filter import EVERYWHERE, chosen
+from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
 NAME = "RemovePodsViolatingNodeTaints"

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from descheduler.framework import Finding, Handle, Note, PodView, Verdict
-from descheduler.picture import node_selectors
 from descheduler.picture.amounts import Amounts
 from descheduler.picture.pods import least_important_first
 from descheduler.utilization.levels import Level, PodUse
+from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
 Steps = Generator[Finding | Note, Verdict | None, bool]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from koordlite.formulas.reservation import lifecycle, matching
 from koordlite.model.cpuset import CPUSet
 from koordlite.numa.koordinator import ask, schedule
 from koordlite.numa.koordinator.allocate import Supply
 from koordlite.numa.koordinator.hints import masks
 from koordlite.numa.koordinator.values import bits
-from tests.conformance.adapters import koordinator_numa
+from tests.conformance.adapters import koordinator_numa, reservations, shapes
 from tests.conformance.deviation import Deviation
 
 
@@ -58,6 +59,35 @@ def _by_slots(nodes: tuple[int, ...], amounts: dict[int, int]) -> list[int]:
     return order
 
 
+def taints_without_affinity(given: Any, wanted: Any, found: Any) -> bool:
+    """The reservation is tainted, and the pod has no affinity annotation."""
+    notes = given.get("podAnnotations") or given.get("pod", {}).get("metadata", {}).get("annotations") or {}
+    reservation = given["reservation"]
+    tainted = reservation.get("taints") or reservation.get("spec", {}).get("taints")
+    return "scheduling.koordinator.sh/reservation-affinity" not in notes and bool(tainted)
+
+
+def missing_on_both_sides(given: Any, wanted: Any, found: Any) -> bool:
+    """A resource that has to be equal is neither requested nor held, and another one differs."""
+    if "pod" in given:
+        one = matching.candidate(reservations.pod_of(given["pod"]), shapes.pod_of(given["pod"]).requests)
+        sides = (one.requests, lifecycle.requests(reservations.reservation_of(given["reservation"])))
+        return any(all(name not in side for side in sides) for name in one.exact)
+    names = (given.get("spec") or {}).get("resourceNames") or ()
+    return any(name not in given["podRequests"] and name not in given["reservationAllocatable"] for name in names)
+
+
+def version_of_pods(given: Any, wanted: Any, found: Any) -> bool:
+    """An owner names the version that pods have."""
+    owners = given.get("owners") or given.get("reservation", {}).get("spec", {}).get("owners") or ()
+    return any((owner.get("object") or {}).get("apiVersion") == "v1" for owner in owners)
+
+
+def never_placed(given: Any, wanted: Any, found: Any) -> bool:
+    """It has no node, and its time is over."""
+    return not given["reservation"].get("status", {}).get("nodeName") and found["phase"] == "Failed"
+
+
 DEVIATIONS = (
     Deviation(
         ("PreFilter", "schedule"),
@@ -73,5 +103,25 @@ DEVIATIONS = (
         ("Allocate", "GetTopologyHints", "schedule"),
         other_order,
         "koord-zone-order: amounts are split over NUMA nodes in the order of what these have, whatever their numbers",
+    ),
+    Deviation(
+        ("ReservationAffinity", "matchReservation"),
+        taints_without_affinity,
+        "reservation-taints: taints also keep off pods without a reservation affinity",
+    ),
+    Deviation(
+        ("ExactMatchReservation", "matchReservation"),
+        missing_on_both_sides,
+        "reservation-exact: a resource that pod and reservation both lack does not end the comparison",
+    ),
+    Deviation(
+        ("MatchReservationOwners", "matchReservation"),
+        version_of_pods,
+        "reservation-version: an owner of version v1 is a pod",
+    ),
+    Deviation(
+        ("syncReservationStatus",),
+        never_placed,
+        "reservation-unplaced: a reservation that was never placed expires, too",
     ),
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from descheduler.picture import node_selectors
-from koordlite.model import label_selectors
+from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
 
 LABELS = {"zone": "a", "size": "10"}

@@ -1,0 +1,277 @@
+"""How a reservation goes from Pending to its end: conditions, expiry, owners, clean-up. Moments are given.
+
+Source: Koordinator v1.9 pkg/util/reservation, plugins/reservation/controller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from koordlite.formulas.allocatable.reservation import written_resources
+from koordlite.formulas.reservation import owners
+from koordlite.formulas.reservation.annotations import read
+from koordlite.formulas.reservation.capacity import Holding, restricted_names
+from koordlite.formulas.reservation.reserve_pod import template_requests
+from koordlite.model import duration, keys, times
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.node import parse_reservation
+from koordlite.model.quantity import Quantity
+from koordlite.model.resources import add_resources, parse_resources
+from koordlite.model.wire.objects import PodObject
+from koordlite.model.wire.reservation import (
+    AVAILABLE,
+    FAILED,
+    RESTRICTED,
+    SUCCEEDED,
+    AllocatedText,
+    Condition,
+    ObjectReference,
+    ReservationObject,
+    ReservationStatus,
+    ResizeAllocatable,
+    RestrictedOptions,
+)
+
+LEAST_RETRY_SECONDS, MOST_RETRY_SECONDS = 3.0, 15.0
+_SCHEDULED, _READY = "Scheduled", "Ready"
+
+
+def invalid(reservation: ReservationObject) -> str:
+    """What a reservation misses, in Koordinator's words; empty for nothing. Source: `ValidateReservation`."""
+    if reservation.spec.template is None:
+        return "the reservation misses the template spec"
+    if not reservation.spec.owners:
+        return "the reservation misses the owner spec"
+    if reservation.spec.ttl is None and reservation.spec.expires is None:
+        return "the reservation misses the expiration spec"
+    return ""
+
+
+def is_available(reservation: ReservationObject) -> bool:
+    """Placed, and ready for owners."""
+    return reservation.status.phase == AVAILABLE and bool(reservation.status.node_name)
+
+
+def is_expired(status: ReservationStatus) -> bool:
+    """It ended because its time ran out, or its node went."""
+    ready = _condition(status, _READY)
+    return status.phase == FAILED and ready is not None and (ready.status, ready.reason) == ("False", "Expired")
+
+
+def is_once(reservation: ReservationObject) -> bool:
+    """Its first owner ends it, unless it says otherwise."""
+    return reservation.spec.allocate_once is not False
+
+
+def requests(reservation: ReservationObject) -> dict[str, Quantity]:
+    """What it holds: the amounts in the status once it is available, else those of the template."""
+    if is_available(reservation):
+        return _amounts(reservation.status.allocatable)
+    return template_requests(reservation)
+
+
+def holding(reservation: ReservationObject) -> tuple[Holding, tuple[Problem, ...]]:
+    """What it holds, without owners; with problems no pod may take it."""
+    owner, notes = _name(reservation), reservation.metadata.annotations
+    allocatable, problems = requests(reservation), list[Problem]()
+    names, reserved = tuple(sorted(allocatable)), dict[str, Quantity]()
+    try:
+        if reservation.spec.allocate_policy == RESTRICTED:
+            options = read(RestrictedOptions, notes, keys.RESERVATION_RESTRICTED, owner)
+            names = restricted_names(names, options.resources if options else None)
+        owners.check(reservation.spec.owners)
+    except InputError as error:
+        problems += error.problems
+    except ValueError as error:
+        problems.append(Problem(owner, "spec.owners", "", str(error), "fix the selector; until then no pod matches"))
+    try:
+        reserved = written_resources(parse_reservation((notes or {}).get(keys.RESERVATION, ""), owner))
+    except InputError as error:
+        problems += error.problems
+    found = Holding(
+        name=reservation.metadata.name,
+        uid=reservation.metadata.uid,
+        policy=reservation.spec.allocate_policy,
+        names=names,
+        allocatable=allocatable,
+        reserved=reserved,
+    )
+    return found, tuple(problems)
+
+
+def is_matchable(reservation: ReservationObject, held: Holding, problems: Collection[Problem]) -> bool:
+    """Whether any pod may take it now."""
+    return is_available(reservation) and not problems and not (is_once(reservation) and held.owners)
+
+
+def available(reservation: ReservationObject, node: str, now: str) -> ReservationStatus:
+    """Its status once it is placed on `node`; InputError when its resize annotation cannot be read."""
+    resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, _name(reservation))
+    more = _amounts(resize.resources) if resize else {}
+    return msgspec.structs.replace(
+        reservation.status,
+        phase=AVAILABLE,
+        node_name=node,
+        allocatable=_texts({**requests(reservation), **more}),
+        conditions=(_new(_SCHEDULED, "True", "Scheduled", now), _new(_READY, "True", "Available", now)),
+    )
+
+
+def unschedulable(status: ReservationStatus, message: str, now: str) -> ReservationStatus:
+    """After a scheduler found no node; it is tried again, so the phase stays."""
+    found = _condition(status, _SCHEDULED)
+    if found is None:
+        return _with(status, _new(_SCHEDULED, "False", "Unschedulable", now, message))
+    if found.status == "True":
+        return _with(status, msgspec.structs.replace(found, last_probe_time=now))
+    same = msgspec.structs.replace(found, reason="Unschedulable", message=message, last_probe_time=now)
+    return _with(status, same)
+
+
+def expired(status: ReservationStatus, now: str) -> ReservationStatus:
+    """After its time ran out, or its node went."""
+    found, over = _condition(status, _READY), msgspec.structs.replace(status, phase=FAILED)
+    if found is None or found.status == "True":
+        return _with(over, _new(_READY, "False", "Expired", now))
+    return _with(over, msgspec.structs.replace(found, reason="Expired", last_probe_time=now))
+
+
+def succeeded(status: ReservationStatus, now: str) -> ReservationStatus:
+    """After its owner took it for good."""
+    found = _condition(status, _READY) or _new(_READY, "False", "", now)
+    done = msgspec.structs.replace(found, status="False", reason="Succeeded", last_probe_time=now)
+    return _with(msgspec.structs.replace(status, phase=SUCCEEDED), done)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a reservation ends by itself, in seconds since the epoch; None for never."""
+
+    created: float
+    ttl: float | None = None
+    """Seconds; 0 switches `expires` off, too."""
+    expires: float | None = None
+
+    @classmethod
+    def of(cls, reservation: ReservationObject) -> Lifetime:
+        """InputError when its ttl cannot be read."""
+        ttl = reservation.spec.ttl
+        try:
+            seconds = None if ttl is None else duration.parse(ttl) / 10**9
+        except ValueError as error:
+            do = "write a duration like 24h; until then it does not expire"
+            raise InputError(Problem(_name(reservation), "spec.ttl", ttl or "", str(error), do)) from error
+        created = times.parse_or_none(reservation.metadata.creation_timestamp) or 0.0
+        return cls(created, seconds, times.parse_or_none(reservation.spec.expires))
+
+    def is_over(self, now: float) -> bool:
+        """Past `expires`, or older than `ttl`."""
+        if self.ttl == 0:
+            return False
+        return (self.expires is not None and now > self.expires) or (
+            self.ttl is not None and now - self.created > self.ttl
+        )
+
+    def look_again(self, now: float) -> float:
+        """Seconds until the next look, 3 to 15; 0 when none is needed."""
+        if self.expires is not None:
+            left = self.expires - now
+        elif self.ttl is not None and self.ttl > 0:
+            left = self.created + self.ttl - now
+        else:
+            return 0.0
+        return min(max(left, LEAST_RETRY_SECONDS), MOST_RETRY_SECONDS) if left else 0.0
+
+
+def has_ended(status: ReservationStatus) -> bool:
+    """Nothing more becomes of it."""
+    return status.phase in (SUCCEEDED, FAILED)
+
+
+def is_garbage(status: ReservationStatus, *, now: float, keep_seconds: float) -> bool:
+    """Whether it ended so long ago that it is deleted: expired, or taken. Another failure is kept for its reader."""
+    if is_expired(status):
+        moments = [c.last_transition_time for c in status.conditions or () if c.reason == "Expired"]
+    elif status.phase == SUCCEEDED:
+        moments = [c.last_probe_time for c in status.conditions or () if c.reason == "Succeeded"]
+    else:
+        return False
+    since = times.parse_or_none(moments[0]) if moments else None
+    return since is not None and now - since > keep_seconds
+
+
+def synced(
+    reservation: ReservationObject,
+    pods: Iterable[tuple[PodObject, Mapping[str, Quantity]]],
+    *,
+    nodes: Collection[str],
+    now: float,
+) -> ReservationStatus:
+    """Its status by the pods that run on its node, with their requests: owners, amounts, and its end.
+
+    The same object when nothing changed. Ours, unlike Koordinator's: one that was never placed expires, too.
+    """
+    status, moment = reservation.status, times.show(now)
+    if has_ended(status):
+        return status
+    gone = bool(status.node_name) and status.node_name not in nodes
+    if gone or Lifetime.of(reservation).is_over(now):
+        return expired(status, moment)
+    if not status.node_name:
+        return status
+    took = sorted((pod for pod in pods if _took(pod[0], reservation)), key=lambda pod: pod[0].metadata.uid)
+    total: dict[str, Quantity] = {}
+    for _, asked in took:
+        add_resources(total, {name: amount for name, amount in asked.items() if name in (status.allocatable or {})})
+    current = tuple(
+        ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+        for pod, _ in took
+    )
+    before = tuple(sorted(status.current_owners or (), key=lambda owner: owner.uid))
+    if before == current and _amounts(status.allocated) == total:
+        return status
+    found = msgspec.structs.replace(status, current_owners=current or None, allocated=_texts(total))
+    return succeeded(found, moment) if is_once(reservation) else found
+
+
+def _took(pod: PodObject, reservation: ReservationObject) -> bool:
+    name = f"pod/{pod.metadata.namespace}/{pod.metadata.name}"
+    try:
+        allocated = read(AllocatedText, pod.metadata.annotations, keys.RESERVATION_ALLOCATED, name)
+    except InputError:
+        # Whoever cannot say what he took has taken nothing; the annotation is the scheduler's.
+        return False
+    return allocated is not None and allocated.uid == reservation.metadata.uid
+
+
+def _condition(status: ReservationStatus, kind: str) -> Condition | None:
+    return next((condition for condition in status.conditions or () if condition.type == kind), None)
+
+
+def _with(status: ReservationStatus, condition: Condition) -> ReservationStatus:
+    """The status with this condition in the place of the one of its type, or at the end."""
+    before = status.conditions or ()
+    kept = [condition if each.type == condition.type else each for each in before]
+    known = any(each.type == condition.type for each in before)
+    return msgspec.structs.replace(status, conditions=tuple(kept if known else [*kept, condition]))
+
+
+def _new(kind: str, status: str, reason: str, now: str, message: str = "") -> Condition:
+    return Condition(
+        type=kind, status=status, reason=reason, message=message, last_probe_time=now, last_transition_time=now
+    )
+
+
+def _amounts(texts: Mapping[str, str | int | float] | None) -> dict[str, Quantity]:
+    return parse_resources(texts, "", "", [])
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str | int | float]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def _name(reservation: ReservationObject) -> str:
+    return f"reservation/{reservation.metadata.name}"

@@ -1,0 +1,132 @@
+"""Koordinator's Reservation (`scheduling.koordinator.sh/v1alpha1`) and what pods say about it, off the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordlite.model.wire.objects import (
+    LabelSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    Taint,
+    Toleration,
+    WireObject,
+)
+
+PENDING, AVAILABLE, WAITING, SUCCEEDED, FAILED = "Pending", "Available", "Waiting", "Succeeded", "Failed"
+"""Phases."""
+ALIGNED, RESTRICTED = "Aligned", "Restricted"
+
+
+class ObjectReference(WireObject, frozen=True):
+    """An object; what is empty may be anything."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ControllerReference(WireObject, frozen=True):
+    """An owner reference of a pod; what is empty may be anything."""
+
+    namespace: str = ""
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Owner(WireObject, frozen=True):
+    """Pods that may take a reservation: all that is given has to hold."""
+
+    object: ObjectReference | None = None
+    controller: ControllerReference | None = None
+    label_selector: LabelSelector | None = None
+
+
+class Condition(WireObject, frozen=True):
+    """One thing that is known of a reservation."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class ReservationSpec(WireObject, frozen=True):
+    """What is to be held, for whom and how long."""
+
+    template: dict[str, Any] | None = None
+    """metadata and spec of a pod, with every field."""
+    owners: tuple[Owner, ...] | None = None
+    ttl: str | None = None
+    expires: str | None = None
+    pre_allocation: bool = False
+    allocate_once: bool | None = None
+    allocate_policy: str = ""
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] | None = None
+
+
+class ReservationStatus(WireObject, frozen=True):
+    """What became of it."""
+
+    phase: str = ""
+    node_name: str = ""
+    allocatable: dict[str, str | int | float] | None = None
+    allocated: dict[str, str | int | float] | None = None
+    current_owners: tuple[ObjectReference, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class ReservationObject(WireObject, frozen=True):
+    """A Reservation; it has no namespace."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
+
+
+class SelectorTerms(WireObject, frozen=True):
+    """Terms of which one has to hold."""
+
+    reservation_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class AffinityText(WireObject, frozen=True):
+    """Annotation `scheduling.koordinator.sh/reservation-affinity` of a pod."""
+
+    name: str = ""
+    reservation_selector: dict[str, str] | None = None
+    required_during_scheduling_ignored_during_execution: SelectorTerms | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+
+class AllocatedText(WireObject, frozen=True):
+    """Annotation `scheduling.koordinator.sh/reservation-allocated` of a pod."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceNames(WireObject, frozen=True):
+    """Annotation `scheduling.koordinator.sh/exact-match-reservation` of a pod."""
+
+    resource_names: tuple[str, ...] | None = None
+
+
+class RestrictedOptions(WireObject, frozen=True):
+    """Annotation `scheduling.koordinator.sh/reservation-restricted-options` of a Reservation."""
+
+    resources: tuple[str, ...] | None = None
+
+
+class ResizeAllocatable(WireObject, frozen=True):
+    """Annotation `scheduling.koordinator.sh/reservation-resize-allocatable` of a Reservation."""
+
+    resources: dict[str, str | int | float] | None = None
