@@ -13,8 +13,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from koordlite.http import guard, local_token
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import InputError, KoordliteError, Problem
@@ -52,6 +50,8 @@ def default_url() -> str:
 
 def folders(url: str = "") -> Folders | None:
     """Where the running agent keeps its record and state; None when no agent answers, or one of an older version."""
+    import msgspec
+
     try:
         return msgspec.json.decode(get(f"{(url or default_url()).rstrip('/')}/folders"), type=Folders)
     except InputError:
