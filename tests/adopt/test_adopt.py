@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from emulated import Emulated
-from koordletnode import slo
+from koordletnode import same, slo
 
 from koordlite import adopt, config
 from koordlite.apply import restore
@@ -25,19 +25,6 @@ def test_a_node_that_koordlet_left_is_put_back_byte_for_byte(left, shape, policy
         assert [str(step.place) for step in steps if not step.ok] == []
         assert journal.entries == ()
     same(made, made.files(), made.before)
-
-
-def same(made, after, before):
-    """Every file holds what it held. No v2 kernel takes an empty set back while there are tasks; all CPUs mean the
-    same."""
-    assert after.keys() == before.keys(), "groups of resctrl are gone"
-    sets = {path for path, raw in before.items() if path.endswith("/cpuset.cpus") and not raw.strip()}
-    assert {path: after[path] for path in before if path not in sets} == {
-        path: raw for path, raw in before.items() if path not in sets
-    }
-    read = made.node.sandbox.files.read
-    for path in (path for path in sets if "/kubepods" in path):
-        assert read(f"{path}.effective") == read(f"{path.split('/kubepods')[0]}/cpuset.cpus.effective")
 
 
 def test_the_agent_goes_on_from_what_it_adopted(left):

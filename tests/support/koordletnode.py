@@ -80,3 +80,16 @@ _FIELDS = (
     *("memory.min", "memory.low", "memory.high", "memory.limit", "memory.wmark_ratio", "memory.priority"),
     *("memory.wmark_scale_factor", "memory.wmark_min_adj", "memory.use_priority_oom", "memory.oom.group"),
 )
+
+
+def same(made, after, before):
+    """Every file holds what it held. No v2 kernel takes an empty set back while there are tasks; all CPUs mean the
+    same."""
+    assert after.keys() == before.keys(), "groups of resctrl are gone"
+    sets = {path for path, raw in before.items() if path.endswith("/cpuset.cpus") and not raw.strip()}
+    assert {path: after[path] for path in before if path not in sets} == {
+        path: raw for path, raw in before.items() if path not in sets
+    }
+    read = made.node.sandbox.files.read
+    for path in (path for path in sets if "/kubepods" in path):
+        assert read(f"{path}.effective") == read(f"{path.split('/kubepods')[0]}/cpuset.cpus.effective")
