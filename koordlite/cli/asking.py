@@ -50,14 +50,16 @@ def default_url() -> str:
 
 def folders(url: str = "") -> Folders | None:
     """Where the running agent keeps its record and state; None when no agent answers, or one of an older version."""
-    import msgspec
-
     try:
-        return msgspec.json.decode(get(f"{(url or default_url()).rstrip('/')}/folders"), type=Folders)
+        said = json.loads(get(f"{(url or default_url()).rstrip('/')}/folders"))
     except InputError:
         raise
-    except (KoordliteError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (KoordliteError, ValueError):
         return None
+    types = {"machine": str, "emulated": bool, "state": str, "record": str}
+    if not isinstance(said, dict) or not all(isinstance(said.get(name), type) for name, type in types.items()):
+        return None
+    return Folders(**{name: said[name] for name in types})
 
 
 def record_folder(default: str, url: str = "") -> str:
