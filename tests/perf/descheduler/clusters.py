@@ -31,16 +31,19 @@ def write(folder: pathlib.Path, nodes: int) -> None:
     """One file a kind."""
     folder.mkdir(parents=True, exist_ok=True)
     chance = random.Random(nodes)
-    _list(folder / "nodes.json", "Node", (json.dumps(_node(number)) for number in range(nodes)))
-    _list(folder / "topologies.json", "NodeResourceTopology", map(_topology, range(nodes)))
+    write_list(folder / "nodes.json", "Node", (json.dumps(node(number)) for number in range(nodes)))
+    write_list(folder / "topologies.json", "NodeResourceTopology", map(topology, range(nodes)))
     workloads = list(_workloads(nodes * PODS_A_NODE))
-    _list(folder / "pods.json", "Pod", _pods(workloads, nodes, chance))
-    _list(folder / "budgets.json", "PodDisruptionBudget", (json.dumps(_budget(w)) for w in workloads if w % 3 == 0))
+    write_list(folder / "pods.json", "Pod", _pods(workloads, nodes, chance))
+    write_list(
+        folder / "budgets.json", "PodDisruptionBudget", (json.dumps(_budget(w)) for w in workloads if w % 3 == 0)
+    )
     namespaces = sorted({_namespace(workload) for workload in workloads})
-    _list(folder / "namespaces.json", "Namespace", (json.dumps(_named(name)) for name in namespaces))
+    write_list(folder / "namespaces.json", "Namespace", (json.dumps(named(name)) for name in namespaces))
 
 
-def _list(path: pathlib.Path, kind: str, items: Iterator[str]) -> None:
+def write_list(path: pathlib.Path, kind: str, items: Iterator[str]) -> None:
+    """A list of these objects, as an API server gives it."""
     with path.open("w", encoding="utf-8") as file:
         file.write(f'{{"apiVersion":"v1","kind":"{kind}List","metadata":{{"resourceVersion":"1"}},"items":[')
         for number, item in enumerate(items):
@@ -66,7 +69,8 @@ def _namespace(workload: int) -> str:
     return f"team-{workload * 31 // NAMESPACE_PODS}"
 
 
-def _named(name: str) -> Object:
+def named(name: str) -> Object:
+    """A namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": name}}}
 
 
@@ -74,7 +78,8 @@ def _node_name(number: int) -> str:
     return f"ip-10-{number >> 16 & 255}-{number >> 8 & 255}-{number & 255}.example.internal"
 
 
-def _node(number: int) -> Object:
+def node(number: int) -> Object:
+    """A node of 32 CPUs."""
     amounts = {"cpu": "32", "memory": "131072Mi", "pods": "110", "ephemeral-storage": "200Gi"}
     name = _node_name(number)
     labels = {
@@ -97,7 +102,8 @@ def _node(number: int) -> Object:
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": taints}, "status": status}
 
 
-def _topology(number: int) -> str:
+def topology(number: int) -> str:
+    """What its agent reports."""
     rows = [{"id": i, "core": i // 2, "socket": i // 16, "node": i // 16} for i in range(32)]
     notes = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": rows})}
     resources = [
@@ -127,7 +133,7 @@ def _pods(workloads: list[int], nodes: int, chance: random.Random) -> Iterator[s
         first = chance.randrange(nodes)
         for number in range(count):
             node = _place(workload, number, first, nodes, chance)
-            yield _filled(text, workload, number, node, chance)
+            yield filled(text, workload, number, node, chance)
 
 
 def _place(workload: int, number: int, first: int, nodes: int, chance: random.Random) -> int:
@@ -156,7 +162,7 @@ def _avoids(workload: int, node: int) -> bool:
     return node % 12 == 0 or (workload % 10 == 1 and node % 4 == 3)
 
 
-def _filled(text: str, workload: int, number: int, node: int, chance: random.Random) -> str:
+def filled(text: str, workload: int, number: int, node: int, chance: random.Random) -> str:
     """The template with what differs between replicas."""
     odd = chance.random()
     restarts = "150" if odd < 0.004 else str(int(odd * 3))
@@ -197,12 +203,13 @@ def _template(workload: int) -> Object:
         "resourceVersion": "1",
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": _spec(workload), "status": _status(workload)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec(workload), "status": status(workload)}
 
 
-def _spec(workload: int) -> Object:
+def spec(workload: int) -> Object:
+    """spec of a workload's pods."""
     app = f"app-{workload}"
-    spec: Object = {
+    wanted: Object = {
         "nodeName": "@NODE@",
         "serviceAccountName": app,
         "priority": 1000 * (workload % 3),
@@ -223,7 +230,7 @@ def _spec(workload: int) -> Object:
                 "tolerationSeconds": 300,
             },
         ],
-        "containers": [_container(workload, name) for name in ("main", "proxy")],
+        "containers": [container(workload, name) for name in ("main", "proxy")],
         "volumes": [
             {"name": "kube-api-access-@TOKEN@", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
         ],
@@ -231,17 +238,18 @@ def _spec(workload: int) -> Object:
     if workload % 10 == 1:
         line = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["size-0", "size-1", "size-2"]}
         required = {"nodeSelectorTerms": [{"matchExpressions": [line]}]}
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        wanted["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if workload % 10 == 2:
         term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
-        spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        wanted["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     if workload % 5 == 3:
         spread = {"maxSkew": 2, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
-        spec["topologySpreadConstraints"] = [{**spread, "labelSelector": {"matchLabels": {"app": app}}}]
-    return spec
+        wanted["topologySpreadConstraints"] = [{**spread, "labelSelector": {"matchLabels": {"app": app}}}]
+    return wanted
 
 
-def _container(workload: int, name: str) -> Object:
+def container(workload: int, name: str) -> Object:
+    """One container of them."""
     probe = {
         "httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"},
         "periodSeconds": 10,
@@ -264,7 +272,8 @@ def _container(workload: int, name: str) -> Object:
     }
 
 
-def _status(workload: int) -> Object:
+def status(workload: int) -> Object:
+    """status of a workload's pods."""
     conditions = [
         {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "@STARTED@"}
         for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
