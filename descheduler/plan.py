@@ -78,6 +78,8 @@ class Outcome:
     @property
     def main(self) -> Finding:
         """The finding the pod is judged by: the most severe, then the heaviest."""
+        if len(self.findings) == 1:
+            return self.findings[0]
         rank = {"hard": 0, "fixable": 1, "exposed": 2}
         return min(self.findings, key=lambda f: (rank[f.severity], -f.weight))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from descheduler.cli import run, source
@@ -80,8 +80,14 @@ def _plan(command: argparse.ArgumentParser) -> None:
 
 
 def _run_plan(args: argparse.Namespace) -> int:
+    with source.no_collection():
+        return _planned(args)
+
+
+def _planned(args: argparse.Namespace) -> int:
     plan = source.make(args)
-    print(printable.lines(_rendered(plan, args.output)), end="")
+    for piece in _rendered(plan, args.output):
+        print(printable.lines(piece), end="")
     if args.report:
         _write_reports(plan, args.report)
     if args.output != "text":  # The text has them itself.
@@ -90,13 +96,13 @@ def _run_plan(args: argparse.Namespace) -> int:
     return FOUND if args.fail_on_findings and plan.outcomes else 0
 
 
-def _rendered(plan: EvictionPlan, form: str) -> str:
+def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
     from descheduler.evictors import dry_run
     from descheduler.report import document, html, text
 
     if form == "json":
-        return document.encode(plan, dry_run.evict(plan))
-    return html.render(plan) if form == "html" else text.render(plan)
+        return document.pieces(plan, dry_run.evict(plan))
+    return (html.render(plan),) if form == "html" else text.pieces(plan)
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:
@@ -110,7 +116,7 @@ def _write_reports(plan: EvictionPlan, path: str) -> None:
 def _run_explain(args: argparse.Namespace) -> int:
     from descheduler.report import explain
 
-    print(printable.lines(explain.render(source.make(args), args.pod)), end="")
+    print(printable.lines(explain.render(source.make(args, args.pod), args.pod)), end="")
     return 0
 
 

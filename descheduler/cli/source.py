@@ -104,8 +104,8 @@ def _connect(args: argparse.Namespace) -> Api:
     return access.connect(args.kubeconfig, args.context, user_agent="descheduler")
 
 
-def make(args: argparse.Namespace) -> EvictionPlan:
-    """One plan by these options."""
+def make(args: argparse.Namespace, explained: str = "") -> EvictionPlan:
+    """One plan by these options; `explained`: see `planner.plan`."""
     from descheduler.cycle import planner
     from descheduler.policy import reader
 
@@ -114,7 +114,7 @@ def make(args: argparse.Namespace) -> EvictionPlan:
     notices(found)
     setup = reader.setup(document)
     with no_collection():
-        return planner.plan(PictureSource(args).view(document, setup), setup)
+        return planner.plan(PictureSource(args).view(document, setup), setup, explained=explained)
 
 
 @contextlib.contextmanager

@@ -62,16 +62,19 @@ def plan(
     background: Requests | None = None,
     *,
     history: past_evictions.History | None = None,
+    explained: str = "",
 ) -> EvictionPlan:
     """The plan for this picture. InputError when the policy names what is not in the picture.
 
     What earlier cycles left: without `sightings` this picture is all there is and no finding waits to be seen again,
     without `memory` plugins remember nothing, without `background` no pod goes already,
     without `history` no owner was ever moved.
+
+    `explained` names a pod whose answer has what every node says; of the others reasons are counted.
     """
     for profile in setup.profiles:
         default_evictor.check(view, profile.args)
-    return _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {})).finished()
+    return _Draft(view, setup, Past(sightings, memory or {}, background or {}, history or {}), explained).finished()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +99,9 @@ class _Judge:
 class _Draft:
     """A plan while it is made."""
 
-    def __init__(self, view: View, setup: Setup, past: Past) -> None:
+    def __init__(self, view: View, setup: Setup, past: Past, explained: str) -> None:
         self._view = view
+        self._explained = explained
         self._setup = setup
         self._past = past
         self._remembered: dict[tuple[str, str], object] = {}
@@ -200,7 +204,8 @@ class _Draft:
         if reason == limits.TOTAL:
             # Nothing goes after this, so where it would fit is not worth asking every node.
             return asked.spared((Refusal(reason, text),))
-        found = self._fit.search(pod, profile.args.node_selector)
+        each = bool(self._explained) and pod.is_called(self._explained)
+        found = self._fit.search(pod, profile.args.node_selector, each=each)
         home = asked.home
         if home == "elsewhere":
             found = dataclasses.replace(found, places=tuple(place for place in found.places if not place.here))

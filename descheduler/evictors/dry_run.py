@@ -11,9 +11,14 @@ from koordlite.kube.publish import evictions
 REQUESTED_BY = "sigs.k8s.io/descheduler"
 
 
+SHOWN = 1000
+"""So many requests are prepared: a plan may have a hundred thousand evictions."""
+
+
 def evict(plan: EvictionPlan) -> tuple[Attempt, ...]:
-    """The requests in the order of the plan; none is sent."""
-    return tuple(Attempt(o.pod.key, "WouldEvict", request(o, plan)) for o in plan.evict)
+    """What would be tried, in the order of the plan, the first `SHOWN` with their requests; none is sent."""
+    first = (Attempt(o.pod.key, "WouldEvict", request(o, plan)) for o in plan.evict[:SHOWN])
+    return (*first, *(Attempt(o.pod.key, "WouldEvict", {}) for o in plan.evict[SHOWN:]))
 
 
 def request(outcome: Outcome, plan: EvictionPlan) -> dict[str, Any]:

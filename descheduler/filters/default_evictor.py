@@ -67,6 +67,7 @@ class Guards:
         questions = [(number, reason, args) for number, (reason, args) in enumerate(asked)]
         self._of_templates = [question for question in questions if question[1] not in _PERSONAL]
         self._of_pods = [question for question in questions if question[1] in _PERSONAL]
+        self._by_labels = any(reason == "LabelSelector" for _, reason, _ in questions)
         self._shared: dict[tuple[object, ...], _Found] = {}
 
     def refusals(self, pod: PodView) -> tuple[Refusal, ...]:
@@ -86,7 +87,8 @@ class Guards:
     def _template_refusals(self, pod: PodView) -> _Found:
         """The key holds all that the protections read, but for those that are `_PERSONAL`."""
         notes, value = pod.pod.annotations, pod.pod
-        key = (pod.template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
+        template = pod.template if self._by_labels else pod.template.spec
+        key = (template, *[notes.get(note) for note in _NOTES], value.priority, value.phase)
         known = self._shared.get(key)
         if known is None:
             known = self._shared[key] = self._ask_each(pod, self._of_templates)

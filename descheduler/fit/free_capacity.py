@@ -36,12 +36,19 @@ class FreeCapacity:
 
     def without(self, pod: PodView) -> FreeCapacity:
         """After `pod` has left."""
-        gone = pod.uid
-        staying = tuple([resident for resident in self.residents if resident.pod.uid != gone])
-        capacity = FreeCapacity(self.node, staying, self.arrivals)
-        if len(staying) < len(self.residents):
-            self._pass_on(capacity, pod, -1)
+        number = self._number(pod)
+        if number is None:
+            return self
+        capacity = FreeCapacity(self.node, self.residents[:number] + self.residents[number + 1 :], self.arrivals)
+        self._pass_on(capacity, pod, -1)
         return capacity
+
+    def _number(self, pod: PodView) -> int | None:
+        """Where the pod is among the residents; None when it is none of them."""
+        for number, resident in enumerate(self.residents):
+            if resident is pod:
+                return number
+        return next((number for number, resident in enumerate(self.residents) if resident.pod.uid == pod.pod.uid), None)
 
     def with_arrival(self, pod: PodView, bookings: tuple[Booking, ...]) -> FreeCapacity:
         """After a pod like `pod` was started here."""

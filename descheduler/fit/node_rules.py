@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
+from descheduler.fit.refusals import FixedTally
 from descheduler.framework import NodeView, PodView, View
 from koordlite.model import label_selectors, node_selectors
 from koordlite.model.wire import objects
@@ -24,7 +25,7 @@ class EligibleNodes:
 
     names: Mapping[str, None]
     """Nodes that have nothing against them, by name; a set that keeps its order."""
-    refusals: Mapping[str, str]
+    others: FixedTally
     """What each other node says."""
     allowed: Mapping[str, None]
     """Nodes that the pod's own selector and affinity allow, whatever the nodes say."""
@@ -82,7 +83,7 @@ class NodeRules:
             else:
                 names += members
         return EligibleNodes(
-            dict.fromkeys(sorted(names)), refusals, dict.fromkeys(sorted(allowed)), frozenset(tolerated)
+            dict.fromkeys(sorted(names)), FixedTally(refusals), dict.fromkeys(sorted(allowed)), frozenset(tolerated)
         )
 
     def _buckets(self, keys: tuple[str, ...]) -> list[tuple[NodeView, list[str]]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.fit.matching_pods import MatchingPods, Selected
 from descheduler.fit.pod_anti_affinity import namespace_counts
 from descheduler.framework import PodView, View
-from descheduler.picture.pods import TemplateKey
+from descheduler.picture.pods import SpecKey
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -27,13 +27,23 @@ def terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     return (together.required or ()) if together else ()
 
 
+def met(value: str | None, wanted: frozenset[str] | None) -> bool:
+    """Is a node with this value of the label where the pod may be? None: it has no such label."""
+    return value is not None and (wanted is None or value in wanted)
+
+
+def refusal(key: str) -> str:
+    """What a node says where nobody is whom the pod has to be with."""
+    return f"no pod that its required affinity asks for is there, by {key}"
+
+
 class PodAffinity:
     """Where the pods are that others have to be with."""
 
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
         self._matching_pods = matching_pods
-        self._by_template: dict[TemplateKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
+        self._by_template: dict[SpecKey, tuple[tuple[int, ...], list[Mapping[str, set[str]]]]] = {}
         """uids by value of each term's label, with the versions of the selections they were made of, by template."""
 
     def wanted(self, pod: PodView) -> Wanted:
@@ -63,13 +73,13 @@ class PodAffinity:
         """For each of the pod's terms the uids of pods that all terms select, by value of its label."""
         own = pod.pod.namespace
         selected = [list(self._selected(term, own)) for term in asked]
-        versions = tuple([one.version for several in selected for one in several])
-        known = self._by_template.get(pod.template)
+        versions = tuple([len(one.moves) for several in selected for one in several])
+        known = self._by_template.get(pod.template.spec)
         if known is None or known[0] != versions:
             where = [{uid: node for one in several for uid, node in one.where.items()} for several in selected]
             common = set(where[0]).intersection(*where[1:])
             held = [self._by_value(term.topology_key, {uid: where[0][uid] for uid in common}) for term in asked]
-            known = self._by_template[pod.template] = versions, held
+            known = self._by_template[pod.template.spec] = versions, held
         return known[1]
 
     def _selected(self, term: objects.PodAffinityTerm, own: str) -> Iterator[Selected]:

@@ -8,15 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 
-from descheduler.fit.matching_pods import MatchingPods
+from descheduler.fit.matching_pods import MatchingPods, Selected
 from descheduler.framework import PodView, View
-from descheduler.picture.pods import TemplateKey, anti_affinity_terms
+from descheduler.picture.pods import anti_affinity_terms
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
-Blocked = list[tuple[str, frozenset[str]]]
+REFUSAL = "pod matches inter-pod anti-affinity rule of other pod on node"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Values of a node label where someone but the pod itself is."""
+
+    holders: Mapping[str, Collection[str]]
+    """uids by value."""
+    uid: str
+
+    def __contains__(self, value: str | None) -> bool:
+        """Is somebody else there? None: nodes without the label."""
+        uids = self.holders.get(value, ()) if value is not None else ()
+        return len(uids) > (self.uid in uids)
+
+
+Blocked = list[tuple[str, Elsewhere]]
 """Values of a node label where the pod may not be, by label."""
 
 
@@ -41,19 +58,13 @@ class PodAntiAffinity:
         self._held: dict[Hashable, _Held] = {}
         self._by_label: dict[tuple[str, str], list[_Held]] = defaultdict(list)
         self._unlabelled: list[_Held] = []
-        self._against: dict[Hashable, tuple[_Held, ...]] = {}
-        self._by_template: dict[tuple[TemplateKey, int], tuple[tuple[int, ...], Mapping[str, set[str]]]] = {}
-        """Where the pods are that a term selects, with the versions of the selections it was made of, by template and
-        number of the term."""
+        self._near: dict[Hashable, _Near] = {}
+        """The pods that a term selects."""
         for template in view.templates:
             for term in anti_affinity_terms(template.first):
                 held = self._held_for(term, template.namespace)
                 for pod in template.pods:
                     self._hold(held, pod, pod.node)
-
-    def concerned(self, pod: PodView) -> bool:
-        """Has the pod terms of its own, or someone one against it?"""
-        return bool(anti_affinity_terms(pod)) or bool(self._rules_against(pod))
 
     def blocked(self, pod: PodView) -> Blocked:
         """Where the pod may not be, by its own terms and by those of others."""
@@ -86,9 +97,10 @@ class PodAntiAffinity:
             held.holders[value].add(pod.uid)
 
     def _file(self, held: _Held) -> None:
-        """Under one label it asks for, so that few terms are looked at for a pod."""
+        """Under the label it asks for that fewest others ask for, so that few terms are looked at for a pod."""
         selector = held.term.label_selector
-        wanted = next(iter((selector.match_labels or {}).items()), None) if selector else None
+        labels = (selector.match_labels or {}).items() if selector else ()
+        wanted = min(labels, key=lambda item: len(self._by_label.get(item, ())), default=None)
         if wanted:
             self._by_label[wanted].append(held)
         else:
@@ -106,41 +118,29 @@ class PodAntiAffinity:
         return known
 
     def _rules_against(self, pod: PodView) -> tuple[_Held, ...]:
-        labels = pod.pod.labels
-        key = (pod.pod.namespace, tuple(sorted(labels.items())))
-        if key not in self._against:
-            near = [held for item in labels.items() for held in self._by_label.get(item, ())]
-            found = (held for held in (*near, *self._unlabelled) if self._selects(held, pod))
-            self._against[key] = tuple(found)
-        return self._against[key]
+        near = [held for item in pod.pod.labels.items() for held in self._by_label.get(item, ())]
+        return tuple([held for held in (*near, *self._unlabelled) if self._selects(held, pod)])
 
     def _selects(self, held: _Held, pod: PodView) -> bool:
         inside = namespace_counts(held.term, held.namespace, pod.pod.namespace, self._view.namespaces)
         return inside and label_selectors.labels_match(held.term.label_selector, pod.pod.labels)
 
-    def _by_others(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
+    def _by_others(self, pod: PodView) -> Iterator[tuple[str, Elsewhere]]:
         for held in self._rules_against(pod):
-            yield held.term.topology_key, _elsewhere(held.holders.items(), pod.uid)
+            yield held.term.topology_key, Elsewhere(held.holders, pod.uid)
 
-    def _by_itself(self, pod: PodView) -> Iterator[tuple[str, frozenset[str]]]:
+    def _by_itself(self, pod: PodView) -> Iterator[tuple[str, Elsewhere]]:
         for number, term in enumerate(anti_affinity_terms(pod)):
-            yield term.topology_key, _elsewhere(self._holders_by_value(pod, number, term).items(), pod.uid)
+            yield term.topology_key, Elsewhere(self._selected_by(pod, number, term).up_to_date(), pod.uid)
 
-    def _holders_by_value(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> Mapping[str, set[str]]:
-        """uids of the pods that this term of the pod selects, by value of its topology label."""
-        own, key = pod.pod.namespace, (pod.template, number)
-        selected = [self._matching_pods.selected(name, term.label_selector) for name in self._namespaces(term, own)]
-        versions = tuple([one.version for one in selected])
-        known = self._by_template.get(key)
-        if known is None or known[0] != versions:
-            found: dict[str, set[str]] = defaultdict(set)
-            values = self._values(term.topology_key)
-            for uid, node in (item for one in selected for item in one.where.items()):
-                value = values.get(node)
-                if value is not None:
-                    found[value].add(uid)
-            known = self._by_template[key] = versions, found
-        return known[1]
+    def _selected_by(self, pod: PodView, number: int, term: objects.PodAffinityTerm) -> _Near:
+        """The pods that this term of the pod selects."""
+        key = (pod.template.spec, number)
+        if key not in self._near:
+            names = self._namespaces(term, pod.pod.namespace)
+            selected = [self._matching_pods.selected(name, term.label_selector) for name in names]
+            self._near[key] = _Near(selected, self._values(term.topology_key))
+        return self._near[key]
 
     def _namespaces(self, term: objects.PodAffinityTerm, own: str) -> Iterable[str]:
         if not term.namespaces and term.namespace_selector is None:
@@ -148,9 +148,30 @@ class PodAntiAffinity:
         return [n for n in self._matching_pods.namespaces if namespace_counts(term, own, n, self._view.namespaces)]
 
 
-def _elsewhere(holders: Iterable[tuple[str, set[str]]], uid: str) -> frozenset[str]:
-    """Values where someone but the pod itself is."""
-    return frozenset(value for value, uids in holders if len(uids) > (uid in uids))
+class _Near:
+    """uids of selected pods by value of a label of their nodes, brought up to date when they are asked for."""
+
+    def __init__(self, selected: list[Selected], values: Mapping[str, str]) -> None:
+        """`values`: value of the label by node."""
+        self._values = values
+        self._holders: dict[str, set[str]] = defaultdict(set)
+        self._seen = [(one, len(one.moves)) for one in selected]
+        for uid, node in (item for one in selected for item in one.where.items()):
+            self._come(uid, node)
+
+    def up_to_date(self) -> Mapping[str, set[str]]:
+        """uids by value."""
+        for one, seen in self._seen:
+            for uid, left, came in one.moves[seen:]:
+                self._holders[self._values.get(left, "")].discard(uid)
+                self._come(uid, came)
+        self._seen = [(one, len(one.moves)) for one, _ in self._seen]
+        return self._holders
+
+    def _come(self, uid: str, node: str) -> None:
+        value = self._values.get(node)
+        if value is not None:
+            self._holders[value].add(uid)
 
 
 def namespace_counts(

@@ -9,12 +9,12 @@ from descheduler.fit import free_capacity, pod_affinity, pod_anti_affinity, topo
 from descheduler.fit import numa as fit_numa
 from descheduler.fit.free_capacity import Port
 from descheduler.fit.matching_pods import MatchingPods
+from descheduler.fit.node_order import Closing
 from descheduler.fit.node_rules import EligibleNodes, NodeRules
 from descheduler.fit.pod_affinity import PodAffinity
 from descheduler.fit.pod_anti_affinity import PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
-from descheduler.picture.pods import anti_affinity_terms
 from koordlite.formulas.topology import numa_fit
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
@@ -39,6 +39,17 @@ class Question:
     """It asks for nothing but resources on nodes of its shape. If not, no other pod gets the same answers."""
 
     @property
+    def closing(self) -> Closing | None:
+        """What is asked first of whole domains of nodes; None when it is resources."""
+        if self.blocked:
+            key, values = self.blocked[0]
+            return Closing(key, lambda value: pod_anti_affinity.REFUSAL if value in values else "")
+        if self.wanted:
+            key, wanted = self.wanted[0]
+            return Closing(key, lambda value: "" if pod_affinity.met(value, wanted) else pod_affinity.refusal(key))
+        return Closing(self.rules[0].key, self.rules[0].refusal) if self.rules else None
+
+    @property
     def resources_only(self) -> Question:
         """What remains when only resources are asked for: where that fits nowhere, the pod does not either."""
         return Question(self.pod, self.eligible, self.needs, [], [], [], (), None, self.key, True)
@@ -54,7 +65,6 @@ class _Kind:
     ports: tuple[Port, ...]
     numa: numa_fit.Ask | None
     key: object
-    has_anti_affinity: bool
     has_affinity: bool
     spreads: bool
 
@@ -88,7 +98,7 @@ class Questions:
     def of(self, pod: PodView, inside: str) -> Question:
         """What the pod asks at this moment of the plan."""
         kind = self._kind(pod, inside)
-        blocked = self.anti_affinity.blocked(pod) if kind.has_anti_affinity else []
+        blocked = self.anti_affinity.blocked(pod)
         wanted = self._affinity.wanted(pod) if kind.has_affinity else []
         rules = self._spread.rules(pod, kind.eligible_key, kind.eligible) if kind.spreads else []
         plain = not (blocked or wanted or rules or kind.ports or kind.numa)
@@ -96,7 +106,7 @@ class Questions:
 
     def _kind(self, pod: PodView, inside: str) -> _Kind:
         needs = tuple([(name, amount.nano) for name, amount in pod.pod.requests.items()])
-        key = (pod.template, inside, needs, pod.pod.kube_qos, pod.promised)
+        key = (pod.template.spec, inside, needs, pod.pod.kube_qos, pod.promised)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._made(pod, inside, needs)
@@ -111,7 +121,6 @@ class Questions:
             ports=tuple(free_capacity.host_ports(pod)),
             numa=fit_numa.ask(pod) if fit_numa.concerned(pod) else None,
             key=(eligible_key, needs),
-            has_anti_affinity=bool(anti_affinity_terms(pod)) or self.anti_affinity.concerned(pod),
             has_affinity=bool(pod_affinity.terms(pod)),
             spreads=bool(topology_spread.constraints(pod)),
         )

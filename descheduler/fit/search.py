@@ -10,12 +10,12 @@ together: the answer of a node holds until the plan changes them.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from descheduler.fit import free_capacity, numa
+from descheduler.fit import free_capacity, numa, pod_affinity, pod_anti_affinity, refusals
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.fit.node_order import Orders
+from descheduler.fit.refusals import Groups, Tally
 from descheduler.fit.requirements import Question, Questions
 from descheduler.framework import PodView, View
 
@@ -44,24 +44,17 @@ class Search:
     """Where a pod would fit, best place first, and why not elsewhere."""
 
     places: tuple[Place, ...]
-    refusals: Mapping[str, str]
-    """Why each node that takes such pods in principle does not fit."""
-    never: Mapping[str, str]
-    """Why each other node takes no such pods. Shared with others of the kind, as `refusals` may be."""
-    own: str = ""
-    """The node it is on, when that was not asked."""
+    groups: Groups
+    """Why other nodes do not fit: how many for each reason, and which ones for example."""
     unasked: int = 0
     """Nodes that were not asked, because enough others would take the pod."""
-
-    @property
-    def by_node(self) -> Mapping[str, str]:
-        """Why each node that does not fit refuses."""
-        return {name: why for name, why in (*self.never.items(), *self.refusals.items()) if name != self.own}
+    by_node: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What each node that does not fit says; empty unless that was asked for."""
 
     @property
     def why_not(self) -> Mapping[str, int]:
         """How many nodes gave each reason."""
-        return Counter(self.by_node.values())
+        return {why: group.nodes for why, group in self.groups.items()}
 
     @property
     def sentence(self) -> str:
@@ -70,15 +63,29 @@ class Search:
         return ", ".join(f"{count} × {why}" for why, count in ordered) or "there is no other node"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Nowhere:
     """Pods of one kind fit nowhere."""
 
     since: int
     """As of how many changes."""
-    refusals: Mapping[str, str]
+    refusals: Tally
     unasked: frozenset[str]
     """The node that the pod was on: to others of its kind it might say something else."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What nodes of the pod's shape answered."""
+
+    places: list[Place]
+    refusals: Tally
+    closed: Groups = dataclasses.field(default_factory=dict)
+    """Nodes that were not asked one by one, because all of a domain refuse for one reason."""
+
+    def groups(self, without: str) -> list[Groups]:
+        """Why nodes refuse."""
+        return [self.refusals.groups(without), self.closed]
 
 
 class FitSearch:
@@ -93,19 +100,29 @@ class FitSearch:
         self._asked: tuple[object, ...] = ()
         self._question_asked: Question | None = None
 
-    def search(self, pod: PodView, inside: str = "") -> Search:
+    def search(self, pod: PodView, inside: str = "", *, each: bool = False) -> Search:
         """Ask the nodes that `inside` selects, and report their answers. The pod's own node is asked only when a new
-        start there could cure a broken promise."""
+        start there could cure a broken promise. `each`: ask all nodes, and report what each of them says."""
         question = self._question(pod, inside)
-        names = question.eligible.names
-        places, refusals = self._ask(question, len(names) if len(names) <= ASK_ALL else ENOUGH)
+        eligible = question.eligible
+        asked = self._ask(question, len(eligible.names) if each or len(eligible.names) <= ASK_ALL else ENOUGH)
         own = pod.node if not pod.promised else ""
-        unasked = len(names) - len(places) - len(refusals) - (own in names and own not in refusals)
-        return Search(tuple(places), refusals, question.eligible.refusals, own, unasked)
+        never = eligible.others.by_node
+        groups = refusals.merged((eligible.others.groups(own), *asked.groups(own)))
+        counted = sum(group.nodes for group in groups.values()) - len(never) + (own in never)
+        unasked = len(eligible.names) - len(asked.places) - counted - (own in eligible.names)
+        return Search(tuple(asked.places), groups, unasked, self._by_node(question, asked, own) if each else {})
+
+    def _by_node(self, question: Question, asked: _Asked, own: str) -> Mapping[str, str]:
+        known = {**question.eligible.others.by_node, **asked.refusals.by_node}
+        takers = {place.node for place in asked.places}
+        others = [name for name in question.eligible.names if name not in known and name not in takers]
+        known |= {name: self._answer(question, name)[0] for name in others}
+        return {name: why for name, why in sorted(known.items()) if name != own}
 
     def fits(self, pod: PodView, inside: str = "") -> bool:
         """Does `search` find a place? Much faster, because it stops at the first."""
-        return bool(self._ask(self._question(pod, inside), 1)[0])
+        return bool(self._ask(self._question(pod, inside), 1).places)
 
     def fits_on(self, pod: PodView, names: Collection[str]) -> bool:
         """Would it fit on one of these nodes, its own included?"""
@@ -130,7 +147,7 @@ class FitSearch:
         Resources are not asked of its own node, as upstream has it: it is there already.
         """
         question = self._question(pod, "")
-        return question.eligible.refusals.get(node) or self._answer(question, node, moved=False)[0]
+        return question.eligible.others.by_node.get(node) or self._answer(question, node, moved=False)[0]
 
     def move(self, pod: PodView, place: Place) -> None:
         """Note that the plan takes `pod` away, and that its successor is expected at `place`."""
@@ -155,12 +172,6 @@ class FitSearch:
         self._orders.changed(name, before.fullness, capacity.fullness)
         self._changed.append(name)
 
-    def _in_turn(self, question: Question, most: int) -> Iterator[str]:
-        """Nodes of the pod's shape in the order in which they are asked."""
-        if question.rules and most < len(question.eligible.names):
-            return self._orders.open_to(question.eligible, question.rules[0])
-        return self._orders.emptiest(question.eligible)
-
     def _question(self, pod: PodView, inside: str) -> Question:
         """The last question is kept: whether a pod fits is asked by its plugin, and then again by the cycle."""
         asked = (pod.uid, inside, len(self._changed))
@@ -168,53 +179,65 @@ class FitSearch:
             self._asked, self._question_asked = asked, self._questions.of(pod, inside)
         return self._question_asked
 
-    def _ask(self, question: Question, most: int) -> tuple[list[Place], Mapping[str, str]]:
+    def _ask(self, question: Question, most: int) -> _Asked:
         """Up to `most` places, and why the other nodes are none."""
         pod = question.pod
         known = None if pod.promised else self._known_nowhere(question)
         if known is not None:
-            return [], known
-        places, refusals = self._asked_in_turn(question, self._in_turn(question, most), most)
-        if not places and question.rules:  # All that is left is to say why.
-            places, refusals = self._asked_in_turn(question, self._orders.emptiest(question.eligible), most)
-        if places or pod.promised:
-            return places, refusals
+            return _Asked([], known)
+        asked = self._asked_in_turn(question, most)
+        if asked.places or pod.promised:
+            return asked
         if question.plain:
-            self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, frozenset((pod.node,)))
-            return places, refusals
+            self._nowhere[question.key] = _Nowhere(len(self._changed), asked.refusals, frozenset((pod.node,)))
+            return asked
         # Too little capacity for any pod of its kind? That is remembered for all of them, and reported instead.
-        places, plainly = self._ask(question.resources_only, 1)
-        return [], refusals if places else plainly
+        plainly = self._ask(question.resources_only, 1)
+        return asked if plainly.places else plainly
 
-    def _asked_in_turn(self, question: Question, names: Iterable[str], most: int) -> tuple[list[Place], dict[str, str]]:
+    def _asked_in_turn(self, question: Question, most: int) -> _Asked:
+        eligible, closing = question.eligible, question.closing
+        if closing is None or most >= len(eligible.names):
+            return self._ask_nodes(question, self._orders.emptiest(eligible), most)
+        asked = self._ask_nodes(question, self._orders.open_to(eligible, closing), most)
+        if asked.places:
+            return asked
+        own = "" if question.pod.promised else question.pod.node
+        return dataclasses.replace(asked, closed=self._orders.closed(eligible, closing, own))
+
+    def _ask_nodes(self, question: Question, names: Iterable[str], most: int) -> _Asked:
         pod = question.pod
-        places, refusals = list[Place](), dict[str, str]()
+        places, refused = list[Place](), dict[str, str]()
         for name in names:
             if name == pod.node and not pod.promised:
                 continue
             why, bookings = self._answer(question, name)
             if why:
-                refusals[name] = why
+                refused[name] = why
                 continue
             places.append(Place(name, name == pod.node, bookings))
             if len(places) == most:
                 break
-        return places, refusals
+        return _Asked(places, Tally(refused))
 
-    def _known_nowhere(self, question: Question) -> Mapping[str, str] | None:
+    def _known_nowhere(self, question: Question) -> Tally | None:
         """Why nodes refused a pod like this, when none of them takes it even now; None when that is not known."""
         found = self._nowhere.get(question.key)
         if found is None:
             return None
         question = question if question.plain else question.resources_only
-        open_ = {name for name in (*self._changed[found.since :], *found.unasked) if name in question.eligible.names}
-        own = frozenset((question.pod.node,)) & open_
-        answers = {name: self._answer(question, name)[0] for name in open_ - own}
-        if not all(answers.values()):
-            return None
-        refusals = {**found.refusals, **answers} if answers else found.refusals
-        self._nowhere[question.key] = _Nowhere(len(self._changed), refusals, own)
-        return refusals
+        since = dict.fromkeys((*self._changed[found.since :], *found.unasked))
+        open_ = [name for name in since if name in question.eligible.names]
+        for name in open_:
+            if name == question.pod.node:
+                continue
+            why = self._answer(question, name)[0]
+            if not why:
+                del self._nowhere[question.key]
+                return None
+            found.refusals.note(name, why)
+        found.since, found.unasked = len(self._changed), frozenset((question.pod.node,)).intersection(open_)
+        return found.refusals
 
     def _answer(self, question: Question, name: str, *, moved: bool = True) -> Answer:
         """What a node of the pod's shape says. `moved`: the pod would restart there, even where it is already."""
@@ -233,12 +256,12 @@ def _refusal(question: Question, capacity: FreeCapacity, *, resources: bool) -> 
     labels = capacity.node.node.labels
     for key, values in question.blocked:
         if labels.get(key) in values:
-            return "pod matches inter-pod anti-affinity rule of other pod on node"
+            return pod_anti_affinity.REFUSAL
     for key, wanted in question.wanted:
-        if key not in labels or (wanted is not None and labels[key] not in wanted):
-            return f"no pod that its required affinity asks for is there, by {key}"
+        if not pod_affinity.met(labels.get(key), wanted):
+            return pod_affinity.refusal(key)
     for rule in question.rules:
-        why = rule.refusal(labels)
+        why = rule.refusal(labels.get(rule.key))
         if why:
             return why
     why = _resource_refusal(question, capacity) if resources else ""

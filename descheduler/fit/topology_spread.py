@@ -7,10 +7,9 @@ Source: kube-scheduler's PodTopologySpread filter. The pod itself is leaving, so
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from descheduler.fit.matching_pods import MatchingPods, Selected
+from descheduler.fit.matching_pods import DomainCounts, MatchingPods, Selected
 from descheduler.fit.node_rules import EligibleNodes
 from descheduler.framework import PodView, View
 from koordlite.model import label_selectors
@@ -29,20 +28,18 @@ class Rule:
 
     key: str
     counts: Mapping[str, int]
-    """Pods by domain, without the pod itself."""
+    """Pods by domain, the pod itself among them."""
     most: int
-    """A domain that has more already takes no further one."""
+    """A domain that has more already, without the pod itself, takes no further one."""
+    own: str | None = None
+    """The domain that the pod leaves; None when it is counted nowhere."""
 
-    def refusal(self, labels: Mapping[str, str]) -> str:
-        """What a node with these labels says; empty when nothing."""
-        value = labels.get(self.key)
+    def refusal(self, value: str | None) -> str:
+        """What nodes with this value of the label say; empty when nothing. None: nodes without the label."""
         if value is None:
             return f"node has no label {self.key} to spread over"
-        return f"pods would be spread too unevenly over {self.key}" if self.closes(value) else ""
-
-    def closes(self, value: str | None) -> bool:
-        """A domain takes no further pod; a node without a domain never does."""
-        return value is None or self.counts.get(value, 0) > self.most
+        closed = self.counts.get(value, 0) - (value == self.own) > self.most
+        return f"pods would be spread too unevenly over {self.key}" if closed else ""
 
 
 class Spread:
@@ -51,8 +48,8 @@ class Spread:
     def __init__(self, view: View, matching_pods: MatchingPods) -> None:
         self._view = view
         self._matching_pods = matching_pods
-        self._known_domains: dict[object, tuple[Mapping[str, str], Mapping[str, int]]] = {}
-        self._counted: dict[object, tuple[int, Mapping[str, str], Counter[str]]] = {}
+        self._known_domains: dict[object, Mapping[str, str]] = {}
+        self._counted: dict[object, tuple[Mapping[str, str], DomainCounts]] = {}
 
     def rules(self, pod: PodView, eligible_key: object, eligible: EligibleNodes) -> list[Rule]:
         """Every constraint of the pod, worked out."""
@@ -71,13 +68,12 @@ class Spread:
         selected = self._matching_pods.selected(pod.pod.namespace, selector)
         own = label_selectors.labels_match(selector, pod.pod.labels)
         eligible, known = self._counts(pod.pod.namespace, constraint, selected, keys, eligible_with_key)
-        counts, here = dict(known), selected.where.get(pod.uid, "")
-        if here in eligible:
-            counts[eligible[here]] -= 1
-        least = min(counts.values(), default=0)
+        counts = known.up_to_date()
+        leaves = eligible.get(selected.where.get(pod.uid, ""))
+        least = known.least if leaves is None else min(known.least, counts[leaves] - 1)
         if constraint.min_domains is not None and len(counts) < constraint.min_domains:
             least = 0
-        return Rule(constraint.topology_key, counts, constraint.max_skew + least - own)
+        return Rule(constraint.topology_key, counts, constraint.max_skew + least - own, leaves)
 
     def _counts(
         self,
@@ -86,9 +82,8 @@ class Spread:
         selected: Selected,
         keys: tuple[str, ...],
         eligible_with_key: tuple[object, EligibleNodes],
-    ) -> tuple[Mapping[str, str], Counter[str]]:
-        """Domain by node, and pods by domain; worked out once for all pods that have the constraint, until one of
-        those it selects moves."""
+    ) -> tuple[Mapping[str, str], DomainCounts]:
+        """Domain by node, and pods by domain, once for all pods that have the constraint."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
         about = (
             namespace,
@@ -98,27 +93,23 @@ class Spread:
             policies,
             eligible_with_key[0],
         )
-        known = self._counted.get(about)
-        if known is None or known[0] != selected.version:
-            eligible, empty = self._domains(constraint, keys, eligible_with_key)
-            counts = Counter(empty)
-            counts.update([eligible[node] for node in selected.where.values() if node in eligible])
-            known = self._counted[about] = (selected.version, eligible, counts)
-        return known[1:]
+        if about not in self._counted:
+            eligible = self._domains(constraint, keys, eligible_with_key)
+            self._counted[about] = (eligible, DomainCounts(selected, eligible))
+        return self._counted[about]
 
     def _domains(
         self,
         constraint: objects.TopologySpreadConstraint,
         keys: tuple[str, ...],
         eligible_with_key: tuple[object, EligibleNodes],
-    ) -> tuple[Mapping[str, str], Mapping[str, int]]:
-        """Domain by node, of the nodes that count, and an empty count of each domain."""
+    ) -> Mapping[str, str]:
+        """Domain by node, of the nodes that count."""
         policies = (constraint.node_affinity_policy, constraint.node_taints_policy)
         about = (constraint.topology_key, keys, policies, eligible_with_key[0])
         if about not in self._known_domains:
             names = self._eligible(constraint, keys, eligible_with_key[1])
-            domains = {name: self._domain(name, constraint.topology_key) for name in names}
-            self._known_domains[about] = (domains, dict.fromkeys(domains.values(), 0))
+            self._known_domains[about] = {name: self._domain(name, constraint.topology_key) for name in names}
         return self._known_domains[about]
 
     def _eligible(

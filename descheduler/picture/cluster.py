@@ -6,6 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 
+from descheduler.picture import label_index
+from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import Template
 from koordlite.model import cpuset
@@ -183,6 +185,11 @@ class View:
         """All pods that have not ended and are bound to a node, by node, namespace and name."""
         for node in self.nodes.values():
             yield from node.pods
+
+    @functools.cached_property
+    def indices(self) -> Mapping[str, LabelIndex]:
+        """`templates` by label, by namespace."""
+        return label_index.by_namespace(self.templates)
 
     @functools.cached_property
     def budgets_by_pod(self) -> Mapping[str, tuple[DisruptionBudget, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from descheduler.picture.cluster import NodeGroup, NodeView
-from descheduler.picture.pods import PodView, TemplateKey
+from descheduler.picture.pods import PodView, SpecKey
 from koordlite.model import node_selectors
 from koordlite.model.wire import objects
 
@@ -50,7 +50,7 @@ class NodeIndex:
         self._sets: dict[tuple[_Kind, ...], NodeNames] = {}
         self._weights: dict[bytes, Weights] = {}
         self._places: dict[frozenset[str], dict[str, int]] = {}
-        self._of_templates: dict[TemplateKey, Weights] = {}
+        self._of_specs: dict[SpecKey, Weights] = {}
         self._tainted = self._group_by_taints()
 
     def allowed_by_labels(self, spec: objects.PodSpec) -> NodeNames:
@@ -83,9 +83,9 @@ class NodeIndex:
 
     def weights(self, pod: PodView) -> Weights:
         """How much the pod prefers which nodes."""
-        known = self._of_templates.get(pod.template)
+        known = self._of_specs.get(pod.template.spec)
         if known is None:
-            known = self._of_templates[pod.template] = self._weighed(node_affinity(pod).preferred or ())
+            known = self._of_specs[pod.template.spec] = self._weighed(node_affinity(pod).preferred or ())
         return known
 
     def _weighed(self, preferred: tuple[objects.PreferredNodes, ...]) -> Weights:

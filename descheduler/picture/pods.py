@@ -17,14 +17,22 @@ PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _QOS_RANK = {KubeQoS.BEST_EFFORT: 0, KubeQoS.BURSTABLE: 1, KubeQoS.GUARANTEED: 2}
 
 
-class TemplateKey(msgspec.Struct, frozen=True, eq=False):
-    """Says which pod template a pod was made from; equal to itself alone.
+class SpecKey(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Says what a pod template consists of but for its labels; equal to itself alone.
 
-    Pods hold the same key only when these parts of them are equal: namespace, labels and owners; containers, init
-    containers, overhead and resources; node selector, affinity, tolerations and spread constraints; volumes and
-    resource claims. So whatever follows from these parts alone is worked out once for each key. Pods with equal parts
-    may have different keys: that costs time and changes no answer.
+    Pods hold the same key only when these parts of them are equal: namespace and owners; containers, init containers,
+    overhead and resources; node selector, affinity, tolerations and spread constraints; volumes and resource claims. So
+    whatever follows from these parts alone is worked out once for each key, even where every pod has a label of its
+    own, as those of a StatefulSet have. Pods with equal parts may have different keys: that costs time and changes no
+    answer.
     """
+
+
+class TemplateKey(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Says which pod template a pod was made from; equal to itself alone. Pods hold the same key only when they have
+    equal labels and the same `SpecKey`."""
+
+    spec: SpecKey = msgspec.field(default_factory=SpecKey)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +56,10 @@ class PodView:
     def key(self) -> str:
         """`namespace/name`."""
         return self.pod.key
+
+    def is_called(self, name: str) -> bool:
+        """`namespace/name`, or a bare name."""
+        return name in (self.key, self.pod.name)
 
     @property
     def uid(self) -> str:

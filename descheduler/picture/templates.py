@@ -19,21 +19,20 @@ class Template:
 
     pods: list[PodView]
     """At least one; in the order of the picture: by node, namespace and name."""
+    namespace: str = dataclasses.field(init=False)
+    """Of all of them."""
+    labels: Mapping[str, str] = dataclasses.field(init=False)
+    """Of all of them."""
+
+    def __post_init__(self) -> None:
+        first = self.pods[0].pod
+        object.__setattr__(self, "namespace", first.namespace)
+        object.__setattr__(self, "labels", first.labels)
 
     @property
     def first(self) -> PodView:
         """The pod that speaks for all of them."""
         return self.pods[0]
-
-    @property
-    def namespace(self) -> str:
-        """Of all of them."""
-        return self.pods[0].pod.namespace
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Of all of them."""
-        return self.pods[0].pod.labels
 
     @property
     def spec(self) -> objects.PodSpec:

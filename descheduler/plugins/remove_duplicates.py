@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from descheduler.arguments.common import Namespaces
 from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.node_index import NodeIndex
-from descheduler.picture.pods import TemplateKey
+from descheduler.picture.pods import SpecKey
 from descheduler.picture.templates import Template, pods_of
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, owned_by
 
@@ -132,12 +132,12 @@ def _targets(spare: Mapping[str, list[PodView]], nodes: NodeIndex) -> frozenset[
     Unlike upstream, cordoned nodes are none of them: what goes would come back.
     """
     allowed: frozenset[str] = frozenset()
-    asked: set[TemplateKey] = set()
+    asked: set[SpecKey] = set()
     for pods in spare.values():
         for pod in pods:
-            if pod.template in asked:
+            if pod.template.spec in asked:
                 continue
-            asked.add(pod.template)
+            asked.add(pod.template.spec)
             one = nodes.allowed(pod.object.spec)
             if len(one) > 1:
                 allowed = allowed | one if allowed else one

@@ -14,7 +14,7 @@ from descheduler.framework import Conversation, Finding, Handle, PodView, View
 from descheduler.picture.pods import anti_affinity_terms, least_important_first
 from descheduler.picture.templates import pods_of
 from descheduler.rules.anti_affinity_violations import Conflict, Conflicts
-from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
+from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates, indices
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 POINT = "deschedule"
@@ -33,7 +33,7 @@ class Config:
 def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that is with one it must not be with, the least important of each node first."""
     present = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
-    conflicts = Conflicts(handle.nodes, present, view.namespaces)
+    conflicts = Conflicts(handle.nodes, indices(view, present), view.namespaces)
     declaring = pods_of(template for template in present if anti_affinity_terms(template.first))
     for _, pods in itertools.groupby(declaring, key=lambda pod: pod.node):
         for pod in sorted(pods, key=least_important_first):

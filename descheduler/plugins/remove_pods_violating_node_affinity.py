@@ -7,7 +7,7 @@ business afterwards. Source: upstream RemovePodsViolatingNodeAffinity; docs/comp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
@@ -55,7 +55,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
             yield from _judge_preferred(templates, index, view, handle)
 
 
-def _judge_required(templates: list[Template], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
+def _judge_required(templates: Sequence[Template], index: NodeIndex, config: Config, handle: Handle) -> Conversation:
     spent = False
     for pod in sorted(_misplaced(templates, index, config), key=place):
         # Only another node can match. Of a pod that stays anyway it need not be asked whether one fits.
@@ -64,7 +64,7 @@ def _judge_required(templates: list[Template], index: NodeIndex, config: Config,
         spent = spent or (verdict is not None and verdict.stop == "total")
 
 
-def _judge_preferred(templates: list[Template], index: NodeIndex, view: View, handle: Handle) -> Conversation:
+def _judge_preferred(templates: Sequence[Template], index: NodeIndex, view: View, handle: Handle) -> Conversation:
     for pod in pods_of(template for template in templates if node_affinity(template.first).preferred):
         finding = _better(pod, view.nodes[pod.node], index, handle)
         verdict = (yield finding) if finding else None
@@ -72,7 +72,7 @@ def _judge_preferred(templates: list[Template], index: NodeIndex, view: View, ha
             return  # Where more pods would fit better is not worth asking when none may go.
 
 
-def _misplaced(templates: list[Template], index: NodeIndex, config: Config) -> Iterator[PodView]:
+def _misplaced(templates: Sequence[Template], index: NodeIndex, config: Config) -> Iterator[PodView]:
     """Pods on nodes that what is required of them does not allow."""
     for template in templates:
         spec = template.spec

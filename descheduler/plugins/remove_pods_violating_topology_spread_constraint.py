@@ -14,11 +14,10 @@ from typing import Literal
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import Conversation, Finding, Handle, NodeGroup, PodView, View
-from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import node_affinity
 from descheduler.picture.templates import Template, place
-from descheduler.rules import domain_balance
+from descheduler.rules import domain_balance, pod_filter
 from descheduler.rules.pod_filter import EVERYWHERE, chosen_templates
 from descheduler.rules.spread_constraints import Constraint, Domains, Spread
 
@@ -45,7 +44,7 @@ def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each pod that has to leave its domain for the constraints of its namespace to hold."""
     spread = Spread(handle.nodes)
     templates = chosen_templates(view, handle.nodes, config.namespaces, config.label_selector)
-    indices = label_index.by_namespace(templates)
+    indices = pod_filter.indices(view, templates)
     constrained: dict[str, list[Template]] = defaultdict(list)
     for template in templates:
         if template.spec.topology_spread_constraints:

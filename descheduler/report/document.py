@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from descheduler.fit.refusals import Group
 from descheduler.fit.search import Place, Search
 from descheduler.framework import Finding
 from descheduler.plan import Attempt, EvictionPlan, NodeChange, Outcome, ZoneChange
@@ -18,20 +19,43 @@ from koordlite.model import printable
 
 API_VERSION = "descheduler.koordlite.io/v1alpha1"
 Object = dict[str, Any]
-_NODES_LISTED = 200
-"""The answer of each node is listed up to so many nodes; of more, only the counts by reason."""
+PLACES = 3
+"""Of the nodes that a pod would fit on, so many are listed."""
+MANY_NODES = 200
+"""In a cluster of more nodes, of the places of a pod that goes only its target is reported."""
+REQUESTS = 1000
+"""Of the requests that a dry run would send, so many are listed."""
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> str:
-    """The JSON text, indented, ending in a newline. `failure`: why a later cycle came to no plan."""
+    """The JSON text, ending in a newline. `failure`: why a later cycle came to no plan."""
+    return "".join(pieces(plan, attempts, dry=dry, failure=failure))
+
+
+def pieces(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True, failure: str = "") -> Iterator[str]:
+    """The same in pieces, since a report may be larger than all it was made of. Each member of a list is a line."""
     conditions = {"conditions": [_failed(failure)]} if failure else {}
-    made = json.dumps({**document(plan, attempts, dry=dry), **conditions}, indent=2, ensure_ascii=False)
-    return printable.in_json(made) + "\n"
+    before = "{\n"
+    for name, value in {**_document(plan, attempts, dry=dry), **conditions}.items():
+        yield f"{before}  {_write(name)}: "
+        yield from _lines(value) if isinstance(value, Iterator) else (printable.in_json(_write(value)),)
+        before = ",\n"
+    yield "\n}\n"
 
 
-def document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = True) -> Object:
-    """The whole plan. `dry`: nothing was meant to be evicted."""
-    view = plan.view
+def _lines(members: Iterator[Object]) -> Iterator[str]:
+    before = "["
+    for member in members:
+        yield f"{before}\n    {printable.in_json(_write(member))}"
+        before = ","
+    yield "[]" if before == "[" else "\n  ]"
+
+
+def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -> Object:
+    """The whole plan; long lists are iterators. `dry`: nothing was meant to be evicted."""
+    view, shown = plan.view, attempts[:REQUESTS] if dry else attempts
+    outcomes = _Outcomes(plan)
     return {
         "apiVersion": API_VERSION,
         "kind": "EvictionPlan",
@@ -47,14 +71,15 @@ def document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool = T
             "sparedBy": dict(plan.spared_by),
             "plugins": list(plan.plugins),
         },
-        "plugins": list(by_plugin(plan)),
-        "evict": [outcome_object(o) for o in plan.evict],
-        "spare": [outcome_object(o) for o in plan.spare],
+        "plugins": by_plugin(plan),
+        "evict": map(outcomes.of, plan.evict),
+        "spare": map(outcomes.of, plan.spare),
+        "refusals": outcomes.refusals(),
         "leftByLimits": left_by_limits(plan),
-        "requests": [attempt.request for attempt in attempts],
-        "results": [{"pod": a.pod, "uid": a.uid, "result": a.result, "text": a.text} for a in attempts],
-        "nodes": [_node(change) for change in plan.nodes],
-        "notes": [dataclasses.asdict(note) for note in plan.notes],
+        "requests": (attempt.request for attempt in shown if attempt.request),
+        "results": ({"pod": a.pod, "uid": a.uid, "result": a.result, "text": a.text} for a in shown),
+        "nodes": map(_node, plan.nodes),
+        "notes": map(dataclasses.asdict, plan.notes),
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }
 
@@ -65,6 +90,7 @@ def _failed(why: str) -> Object:
 
 def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
     """What each plugin found, in the order of the policy."""
+    shared = shared_cures(plan)
     found = {name: Counter[str]() for name in plan.plugins}
     pods = {name: Counter[str]() for name in plan.plugins}
     for outcome in plan.outcomes:
@@ -75,7 +101,18 @@ def by_plugin(plan: EvictionPlan) -> Iterator[Object]:
     for name in plan.plugins:
         notes = sum(note.plugin == name for note in plan.notes)
         counts = {"evict": pods[name]["evict"], "spare": pods[name]["spare"], "notes": notes}
-        yield {"name": name, "findings": dict(sorted(found[name].items())), **counts}
+        cures = {reason: cure for (plugin, reason), cure in sorted(shared.items()) if plugin == name}
+        yield {"name": name, "findings": dict(sorted(found[name].items())), "cures": cures, **counts}
+
+
+def shared_cures(plan: EvictionPlan) -> dict[tuple[str, str], str]:
+    """What would put it right, by plugin and reason, where that is the same for all pods."""
+    found: dict[tuple[str, str], str | None] = {}
+    for outcome in plan.outcomes:
+        for finding in outcome.findings:
+            key = (finding.plugin, finding.reason)
+            found[key] = finding.cure if found.get(key, finding.cure) == finding.cure else None
+    return {key: cure for key, cure in found.items() if cure}
 
 
 def left_by_limits(plan: EvictionPlan) -> Object:
@@ -91,52 +128,67 @@ def is_limit(reason: str) -> bool:
 _LATER = ("DisruptionBudget", "OutsideWindow", "OwnerDelay", "BackOff")
 
 
-def outcome_object(outcome: Outcome) -> Object:
-    """One pod's answer."""
-    pod = outcome.pod
-    return {
-        "pod": pod.key,
-        "uid": pod.uid,
-        "node": pod.node,
-        "owner": pod.owner,
-        "qosClass": str(pod.pod.qos_class),
-        "priority": pod.pod.priority,
-        "ageSeconds": None if pod.age_seconds is None else round(pod.age_seconds),
-        "verdict": outcome.verdict,
-        "profile": outcome.profile,
-        "target": outcome.target,
-        "findings": [_finding(f) for f in outcome.findings],
-        "sparedBecause": [{"reason": r.reason, "text": r.text} for r in outcome.reasons],
-        "fit": _search(outcome.search) if outcome.search else None,
-    }
+class _Outcomes:
+    """Answers for pods. Why nodes refuse is written once for all pods that hear the same."""
 
+    def __init__(self, plan: EvictionPlan) -> None:
+        self._many = len(plan.view.nodes) > MANY_NODES
+        self._cures = shared_cures(plan)
+        self._numbers: dict[tuple[str, Group], int] = {}
 
-def _finding(finding: Finding) -> Object:
-    return {
-        "plugin": finding.plugin,
-        "reason": finding.reason,
-        "severity": finding.severity,
-        "container": finding.container,
-        "promise": finding.promise,
-        "fact": finding.fact,
-        "cure": finding.cure,
-        "evidence": dict(finding.evidence),
-        "weight": round(finding.weight, 3),
-    }
+    def of(self, outcome: Outcome) -> Object:
+        """One pod's answer."""
+        pod = outcome.pod
+        kept = [{"reason": r.reason, "text": r.text} for r in outcome.reasons]
+        return {
+            "pod": pod.key,
+            "uid": pod.uid,
+            "node": pod.node,
+            "owner": pod.owner,
+            "qosClass": str(pod.pod.qos_class),
+            "priority": pod.pod.priority,
+            "ageSeconds": None if pod.age_seconds is None else round(pod.age_seconds),
+            "verdict": outcome.verdict,
+            "profile": outcome.profile,
+            "target": outcome.target,
+            "findings": [self._finding(f) for f in outcome.findings],
+            **({"sparedBecause": kept} if kept else {}),
+            "fit": self._search(outcome, outcome.search) if outcome.search else None,
+        }
 
+    def refusals(self) -> Iterator[Object]:
+        """What `of` has numbered so far, by number."""
+        for why, group in self._numbers:
+            yield {"reason": why, "nodes": group.nodes, "examples": list(group.examples)}
 
-def _search(search: Search) -> Object:
-    by_node = search.by_node
-    return {
-        "places": [_place(place) for place in search.places],
-        "whyNot": dict(sorted(search.why_not.items())),
-        "byNode": dict(sorted(by_node.items())) if len(by_node) <= _NODES_LISTED else {},
-        "unasked": search.unasked,
-    }
+    def _finding(self, finding: Finding) -> Object:
+        """What is empty, what is said of the pod as a whole, and cures that all pods share are left out."""
+        shared = (finding.plugin, finding.reason) in self._cures
+        more = {
+            "container": "" if finding.container == "*" else finding.container,
+            "promise": finding.promise,
+            "fact": finding.fact,
+            "cure": "" if shared else finding.cure,
+            "evidence": dict(finding.evidence),
+            "weight": round(finding.weight, 3),
+        }
+        about = {"plugin": finding.plugin, "reason": finding.reason, "severity": finding.severity}
+        return {**about, **{name: value for name, value in more.items() if value}}
+
+    def _search(self, outcome: Outcome, search: Search) -> Object:
+        why_not = [self._number(why, group) for why, group in sorted(search.groups.items())]
+        if self._many and outcome.target and not any(p.here or p.bookings for p in search.places[:1]):
+            return {"whyNot": why_not}
+        return {"places": [_place(place) for place in search.places[:PLACES]], "whyNot": why_not}
+
+    def _number(self, why: str, group: Group) -> int:
+        return self._numbers.setdefault((why, group), len(self._numbers))
 
 
 def _place(place: Place) -> Object:
-    return {"node": place.node, "sameNode": place.here, "numaNodes": sorted({zone for zone, _ in place.bookings})}
+    zones = sorted({zone for zone, _ in place.bookings})
+    here: Object = {"sameNode": True} if place.here else {}
+    return {"node": place.node, **here, **({"numaNodes": zones} if zones else {})}
 
 
 def _node(change: NodeChange) -> Object:

@@ -13,7 +13,7 @@ from koordlite.model.errors import InputError, Problem
 
 def render(plan: EvictionPlan, name: str) -> str:
     """Everything about the pods called `name` (`namespace/name`, or a bare name); InputError when there is none."""
-    found = [pod for pod in _all(plan.view) if name in (pod.key, pod.pod.name)]
+    found = [pod for pod in _all(plan.view) if pod.is_called(name)]
     if not found:
         raise InputError(_unknown_pod(plan.view, name))
     return "\n".join(printable.one_line(line) for pod in found for line in _pod(plan, pod)) + "\n"
@@ -36,6 +36,7 @@ def _pod(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
     answer = next((o for o in plan.outcomes if o.pod.uid == pod.uid), None)
     if answer:
         yield from text.outcome(answer, f"{answer.verdict.upper()}  ")
+        yield from text.nodes(answer.search) if answer.search else ()
         return
     unjudged = _unjudged(plan.view, pod)
     yield f"{'NOT JUDGED' if unjudged else 'NOTHING WRONG'}  {pod.key}  on {pod.node or 'no node'}"

@@ -20,7 +20,6 @@ PODS_SHOWN = 200
 """Of each kind of answer; a page of thousands is slow and nobody reads it. The JSON has them all."""
 _OPEN = 20
 """Pods shown at length; of more, each opens at a click."""
-_NODES_LISTED = 50
 
 
 def render(
@@ -145,11 +144,10 @@ def _places(outcome: Outcome, search: Search) -> list[Child]:
         words.append(f" and {len(search.places) - 5} more")
     if outcome.target:
         words.append(f"; the plan counts on {outcome.target}")
-    by_node = search.by_node
-    if by_node and len(by_node) <= _NODES_LISTED:
-        words.append(page.details(f"not: {search.sentence}", page.table(("node", "why not"), sorted(by_node.items()))))
-    elif by_node:
-        words.append(el("div", f"not: {search.sentence}", class_="note"))
+    if search.groups:
+        rows = [(why, str(group.nodes), ", ".join(group.examples)) for why, group in sorted(search.groups.items())]
+        table = page.table(("why not", "nodes#", "for example"), rows)
+        words.append(page.details(f"not: {search.sentence}", table))
     return words
 
 

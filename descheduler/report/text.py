@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -31,12 +33,33 @@ def render(
 ) -> str:
     """The whole report, ending in a newline. `changes`: since the report before; `attempts`: what became of it;
     `failure`: why a later cycle came to no plan."""
+    return "".join(pieces(plan, changes, attempts=attempts, dry=dry, failure=failure))
+
+
+def pieces(
+    plan: EvictionPlan,
+    changes: Difference = NOTHING,
+    *,
+    attempts: tuple[Attempt, ...] = (),
+    dry: bool = True,
+    failure: str = "",
+) -> Iterator[str]:
+    """The same in lines, for a report of hundreds of thousands of them."""
     sections = (_plugins(plan), _left(plan), _changes(changes), _attempts(attempts))
     pods = (_evictions(plan), _kept(plan))
     shown = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
     parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _notes(plan), _problems(plan)]
-    return printable.lines("\n\n".join("\n".join(part) for part in map(list, parts) if part)) + "\n"
+    for number, part in enumerate(filter(None, map(_unless_empty, parts))):
+        yield "\n" if number else ""
+        yield from (f"{printable.lines(line)}\n" for line in part)
+
+
+def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
+    """None when there is no line."""
+    rest = iter(lines)
+    first = next(rest, None)
+    return None if first is None else itertools.chain((first,), rest)
 
 
 def outcome(answer: Outcome, title: str) -> Iterator[str]:
@@ -55,6 +78,12 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
         yield from _line("" if number else "kept", f"{refusal.reason}: {refusal.text}")
     if answer.search:
         yield from _line("fits" if answer.search.places else "fits not", _fit(answer, answer.search))
+
+
+def nodes(search: Search) -> Iterator[str]:
+    """What each node says that the pod does not fit on; nothing where that was not asked for."""
+    for name, why in search.by_node.items():
+        yield from _line("node", f"{name}: {why}")
 
 
 def _plugins(plan: EvictionPlan) -> Iterator[str]:
@@ -196,8 +225,12 @@ def _list(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from textwrap.wrap(line, WIDTH, initial_indent=" -  ", subsequent_indent=_INDENT)
 
 
+@functools.lru_cache(maxsize=4096)
 def _line(label: str, text: str) -> list[str]:
+    """Kept, because thousands of pods are said the same of."""
     first = f"{_INDENT}{label:<{_LABEL}}"
+    if text and len(first) + len(text) <= WIDTH and text.isprintable() and text == text.strip():
+        return [first + text]
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) or [first.rstrip()]
 
 

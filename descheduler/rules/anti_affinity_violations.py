@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView
-from descheduler.picture import label_index
+from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.node_index import fingerprint
-from descheduler.picture.pods import TemplateKey, anti_affinity_terms
-from descheduler.picture.templates import Template
+from descheduler.picture.pods import SpecKey, anti_affinity_terms
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
 
@@ -44,14 +43,14 @@ class Conflicts:
     def __init__(
         self,
         nodes: Iterable[NodeView],
-        present: Iterable[Template],
+        present: Mapping[str, LabelIndex],
         namespaces: Mapping[str, Mapping[str, str]],
     ) -> None:
         self._labels = {node.name: node.node.labels for node in nodes}
         self._namespaces = namespaces
-        self._indexes = label_index.by_namespace(present)
+        self._indexes = present
         self._by_term: dict[bytes, _Selected] = {}
-        self._of_templates: dict[TemplateKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
+        self._of_specs: dict[SpecKey, list[tuple[objects.PodAffinityTerm, _Selected]]] = {}
         self._held: dict[str, list[dict[str, PodView]]] = defaultdict(list)
         """Where each pod stands in `_by_term`, by uid."""
         self._gone: set[str] = set()
@@ -73,11 +72,11 @@ class Conflicts:
             del together[pod.uid]
 
     def _terms(self, pod: PodView) -> list[tuple[objects.PodAffinityTerm, _Selected]]:
-        known = self._of_templates.get(pod.template)
+        known = self._of_specs.get(pod.template.spec)
         if known is None:
             namespace = pod.pod.namespace
             known = [(term, self._selected(term, namespace)) for term in anti_affinity_terms(pod)]
-            self._of_templates[pod.template] = known
+            self._of_specs[pod.template.spec] = known
         return known
 
     def _selected(self, term: objects.PodAffinityTerm, namespace: str) -> _Selected:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from descheduler.arguments.common import LabelSelector, Namespaces
 from descheduler.framework import NodeView, PodView, View
+from descheduler.picture import label_index
+from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.templates import Template
 from koordlite.model import label_selectors
 
@@ -59,9 +61,11 @@ def chosen(pods: Sequence[PodView], namespaces: Namespaces, selector: LabelSelec
 
 def chosen_templates(
     view: View, nodes: Sequence[NodeView], namespaces: Namespaces, selector: LabelSelector | None
-) -> list[Template]:
+) -> Sequence[Template]:
     """Templates of the pods that stand on `nodes` and that `namespaces` and `selector` leave, with these pods alone."""
-    found = [template for template in view.templates if namespaces.chosen(template.namespace)]
+    found: Sequence[Template] = view.templates
+    if namespaces.include or namespaces.exclude:
+        found = [template for template in found if namespaces.chosen(template.namespace)]
     if selector is not None:
         found = [template for template in found if selector.matches(template.labels)]
     if len(nodes) == len(view.nodes):
@@ -69,3 +73,8 @@ def chosen_templates(
     names = frozenset(node.name for node in nodes)
     standing = ([pod for pod in template.pods if pod.node in names] for template in found)
     return [Template(pods) for pods in standing if pods]
+
+
+def indices(view: View, templates: Sequence[Template]) -> Mapping[str, LabelIndex]:
+    """`chosen_templates` by label, by namespace; shared by all who look at all templates of the picture."""
+    return view.indices if templates is view.templates else label_index.by_namespace(templates)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pathlib
+from collections.abc import Iterable
 
 from descheduler.evictors import dry_run
 from descheduler.plan import Attempt, EvictionPlan
@@ -43,15 +44,16 @@ class Folder:
         difference = self._difference(plan)
         done = dry_run.evict(plan) if attempts is None else attempts
         changes = printable.in_json(json.dumps(diff.document(difference), indent=2, ensure_ascii=False)) + "\n"
-        texts = (
-            text.render(plan, difference, attempts=done, dry=dry),
-            document.encode(plan, done, dry=dry),
-            html.render(plan, difference, attempts=done, dry=dry),
-            changes,
+        reports: tuple[Iterable[str], ...] = (
+            text.pieces(plan, difference, attempts=done, dry=dry),
+            document.pieces(plan, done, dry=dry),
+            (html.render(plan, difference, attempts=done, dry=dry),),
+            (changes,),
         )
-        for name, content in zip(NAMES, texts, strict=True):
+        for name, content in zip(NAMES, reports, strict=True):
             fresh = self._path / f".{name}.new"
-            fresh.write_text(content, encoding="utf-8")
+            with fresh.open("w", encoding="utf-8") as file:
+                file.writelines(content)
             os.replace(fresh, self._path / name)
 
     def _difference(self, plan: EvictionPlan) -> Difference:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from descheduler.picture.pods import TemplateKey
+from descheduler.picture.pods import SpecKey, TemplateKey
 from koordlite.model.pod import pod_reader
 from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
@@ -25,8 +25,8 @@ _DROPPED = "kubectl.kubernetes.io/last-applied-configuration"
 """A copy of the object in text."""
 _KEPT = 1 << 14
 """How many templates, conditions and states are known at a time: replicas come one after the other in a list."""
-_KEPT_PARTS = 1 << 16
-"""How many parts. Some, like annotations with a pod's address, are never seen again."""
+_KEPT_PARTS = 1 << 14
+"""How many parts and texts. Some, like annotations with a pod's address, are never seen again."""
 
 
 class PackedPod(objects.PodObject, frozen=True, kw_only=True):
@@ -36,11 +36,10 @@ class PackedPod(objects.PodObject, frozen=True, kw_only=True):
     """Which pod template it was made from."""
 
 
-class _Template(NamedTuple):
-    """The parts of a pod template as they are shared, and the key that says so."""
+class _Parts(NamedTuple):
+    """The parts of a pod template but its labels as they are shared, and the key that says so."""
 
-    key: TemplateKey
-    labels: dict[str, str] | None
+    key: SpecKey
     owner_references: tuple[objects.OwnerReference, ...] | None
     containers: tuple[objects.Container, ...] | None
     init_containers: tuple[objects.Container, ...] | None
@@ -60,7 +59,9 @@ class Packer:
     def __init__(self) -> None:
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
-        self._templates: dict[bytes, _Template] = {}
+        self._specs: dict[bytes, _Parts] = {}
+        self._templates: dict[tuple[SpecKey, bytes], tuple[TemplateKey, dict[str, str] | None]] = {}
+        self._texts: dict[str, str] = {}
         self._conditions = functools.lru_cache(_KEPT)(_conditions)
         self._running = functools.lru_cache(_KEPT)(_running)
 
@@ -80,12 +81,13 @@ class Packer:
 
     def small(self, obj: objects.PodObject) -> PackedPod:
         """The pod with shared parts, without volumes and container ids that no rule looks at."""
-        template = self._template(obj)
+        parts = self._parts_of(obj)
+        template, labels = self._template(obj, parts)
         return PackedPod(
-            metadata=self._metadata(obj.metadata, template),
-            spec=_spec(obj.spec, template),
+            metadata=self._metadata(obj.metadata, parts, labels),
+            spec=_spec(obj.spec, parts),
             status=self._status(obj.status),
-            template=template.key,
+            template=template,
         )
 
     def value(self, obj: PackedPod, priority: int | None) -> Pod:
@@ -96,7 +98,13 @@ class Packer:
         """
         meta, status = obj.metadata, obj.status
         labels, notes = meta.labels or _NONE, meta.annotations or _NONE
-        key = (obj.template, *[notes.get(key) for key in pod_reader.DECISIVE_NOTES], priority, status.qos_class)
+        key = (
+            obj.template.spec,
+            *[labels.get(key) for key in pod_reader.DECISIVE_LABELS],
+            *[notes.get(key) for key in pod_reader.DECISIVE_NOTES],
+            priority,
+            status.qos_class,
+        )
         make = self._models.get(key)
         if make is None:
             first = dataclasses.replace(pod_reader.from_wire(obj), priority=priority, containers=())
@@ -114,7 +122,7 @@ class Packer:
             deleting=meta.deletion_timestamp is not None,
         )
 
-    def _metadata(self, meta: objects.ObjectMeta, template: _Template) -> objects.ObjectMeta:
+    def _metadata(self, meta: objects.ObjectMeta, parts: _Parts, labels: dict[str, str] | None) -> objects.ObjectMeta:
         notes = meta.annotations
         if notes and _DROPPED in notes:
             notes = {key: text for key, text in notes.items() if key != _DROPPED}
@@ -122,18 +130,18 @@ class Packer:
             name=meta.name,
             namespace=intern(meta.namespace),
             uid=meta.uid,
-            labels=template.labels,
-            annotations=self.share(notes, _texts),
+            labels=labels,
+            annotations=self.share(notes, self._shared_texts),
             creation_timestamp=_text(meta.creation_timestamp),
             deletion_timestamp=meta.deletion_timestamp,
-            owner_references=template.owner_references,
+            owner_references=parts.owner_references,
         )
 
-    def _template(self, obj: objects.PodObject) -> _Template:
-        """The template of the pod. Mostly it is one that was seen before, which one comparison of all parts tells."""
+    def _parts_of(self, obj: objects.PodObject) -> _Parts:
+        """The template of the pod without its labels. Mostly it is one that was seen before, which one comparison of
+        all parts tells."""
         meta, spec = obj.metadata, obj.spec
         parts: tuple[Any, ...] = (
-            meta.labels,
             meta.owner_references,
             spec.containers,
             spec.init_containers,
@@ -147,14 +155,30 @@ class Packer:
             spec.resource_claims,
         )
         key = _encode((meta.namespace, parts))
+        known = self._specs.get(key)
+        if known is None:
+            if len(self._specs) >= _KEPT:
+                self._specs.clear()
+            known = self._specs[key] = _Parts(SpecKey(), *[self.share(part) for part in parts])
+        return known
+
+    def _template(self, obj: objects.PodObject, parts: _Parts) -> tuple[TemplateKey, dict[str, str] | None]:
+        """The key of the pod's template, and its labels."""
+        labels = obj.metadata.labels
+        key = (parts.key, _encode(labels))
         known = self._templates.get(key)
         if known is None:
             if len(self._templates) >= _KEPT:
                 self._templates.clear()
-            known = self._templates[key] = _Template(
-                TemplateKey(), self.share(meta.labels, _texts), *[self.share(part) for part in parts[1:]]
-            )
+            known = self._templates[key] = TemplateKey(parts.key), self._shared_texts(labels)
         return known
+
+    def _shared_texts(self, texts: dict[str, str] | None) -> dict[str, str] | None:
+        """Where a pod has texts of its own, the others of them are mostly not."""
+        if len(self._texts) >= _KEPT_PARTS:
+            self._texts.clear()
+        known = self._texts.setdefault
+        return texts and {intern(key): known(text, text) for key, text in texts.items()}
 
     def _status(self, status: objects.PodStatus) -> objects.PodStatus:
         return objects.PodStatus(
@@ -179,23 +203,23 @@ class Packer:
         return self.share(tuple(map(_without_id, states)))
 
 
-def _spec(spec: objects.PodSpec, template: _Template) -> objects.PodSpec:
+def _spec(spec: objects.PodSpec, parts: _Parts) -> objects.PodSpec:
     return objects.PodSpec(
         node_name=intern(spec.node_name),
-        containers=template.containers,
-        init_containers=template.init_containers,
-        overhead=template.overhead,
-        resources=template.resources,
+        containers=parts.containers,
+        init_containers=parts.init_containers,
+        overhead=parts.overhead,
+        resources=parts.resources,
         priority=spec.priority,
         priority_class_name=_text(spec.priority_class_name),
         scheduler_name=_text(spec.scheduler_name),
         termination_grace_period_seconds=spec.termination_grace_period_seconds,
-        node_selector=template.node_selector,
-        affinity=template.affinity,
-        tolerations=template.tolerations,
-        topology_spread_constraints=template.spread,
-        volumes=template.volumes,
-        resource_claims=template.resource_claims,
+        node_selector=parts.node_selector,
+        affinity=parts.affinity,
+        tolerations=parts.tolerations,
+        topology_spread_constraints=parts.spread,
+        volumes=parts.volumes,
+        resource_claims=parts.resource_claims,
     )
 
 
@@ -220,11 +244,6 @@ def _conditions(several: tuple[objects.PodCondition, ...]) -> tuple[objects.PodC
         )
         for one in several
     )
-
-
-def _texts(texts: dict[str, str] | None) -> dict[str, str] | None:
-    """Where a pod has texts of its own, the others of them are mostly not."""
-    return texts and {intern(key): intern(text) for key, text in texts.items()}
 
 
 def _text(text: str | None) -> str | None:

@@ -108,6 +108,31 @@ def test_long_names_stay_within_the_line(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
 
 
+def test_explain_lists_what_each_node_answers_and_the_report_counts_it(
+    cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, cpu in (("a", "8"), ("b", "1"), ("c", "1"), ("d", "1"), ("e", "1")):
+        cluster.node(name, cpu=cpu)
+    state = {"name": "main", "restartCount": 50, "state": {"running": {}}}
+    cluster.pod("big", "a", owner="app", cpu="4")["status"]["containerStatuses"] = [state]
+    policy, path = tmp_path / "policy.yaml", tmp_path / "c.json"
+    restarts = "{name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}"
+    args = f"pluginConfig: [{{name: DefaultEvictor, args: {{nodeFit: true}}}}, {restarts}]"
+    plugins = "plugins: {deschedule: {enabled: [RemovePodsHavingTooManyRestarts]}}"
+    policy.write_text(f"profiles: [{{name: p, {args}, {plugins}}}]")
+    path.write_text(cluster.json, encoding="utf-8")
+    files = ["--snapshot", str(path), "--policy", str(policy)]
+    assert cli.main(["explain", "big", *files]) == 0
+    said = capsys.readouterr().out
+    assert [line.split() for line in said.splitlines() if " node " in line] == [
+        ["node", f"{name}:", "insufficient", "cpu"] for name in "bcde"
+    ]
+    assert cli.main(["plan", *files, "--output", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["spare"][0]["fit"] == {"places": [], "whyNot": [0]}
+    assert plan["refusals"] == [{"reason": "insufficient cpu", "nodes": 4, "examples": ["b", "c", "d"]}]
+
+
 def test_pods_that_nobody_judges_are_explained_so(
     cluster: Any, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

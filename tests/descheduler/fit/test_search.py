@@ -20,7 +20,7 @@ def find(view: View, name: str) -> PodView:
 
 def search(cluster: Any, name: str = "p", selector: str = "") -> Search:
     view = cluster.view()
-    return FitSearch(view).search(find(view, name), selector)
+    return FitSearch(view).search(find(view, name), selector, each=True)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def find(view: View, name: str) -> PodView:
 
 def says(cluster: Any, name: str = "p") -> dict[str, str]:
     view = cluster.view()
-    return dict(FitSearch(view).search(find(view, name)).by_node)
+    return dict(FitSearch(view).search(find(view, name), each=True).by_node)
 
 
 def spread(**more: Any) -> list[dict[str, Any]]:
@@ -95,7 +96,7 @@ def test_arrivals_count_for_the_spread(zones: Any) -> None:
     fit = FitSearch(view)
     assert [place.node for place in fit.search(find(view, "p")).places] == ["c"]
     fit.move(find(view, "s"), Place("c"))
-    assert fit.search(find(view, "p")).by_node == {"b": UNEVEN, "c": UNEVEN}
+    assert fit.search(find(view, "p"), each=True).by_node == {"b": UNEVEN, "c": UNEVEN}
 
 
 def claim(cluster: Any, *, volume: str = "", storage_class: str = "fast") -> None:
@@ -233,7 +234,7 @@ def test_two_pods_never_count_on_one_place(cluster: Any) -> None:
     fit = FitSearch(view)
     fit.move(find(view, "p"), fit.search(find(view, "p")).places[0])
     assert not fit.fits(find(view, "q"))
-    assert fit.search(find(view, "q")).by_node == {"b": "insufficient cpu"}
+    assert fit.search(find(view, "q"), each=True).by_node == {"b": "insufficient cpu"}
 
 
 def test_a_refusal_is_remembered_until_a_node_changes(cluster: Any) -> None:
@@ -269,7 +270,7 @@ def test_of_many_nodes_only_enough_are_asked(cluster: Any, monkeypatch: pytest.M
     view = cluster.view()
     found = FitSearch(view).search(find(view, "p"))
     assert len(found.places) == search.ENOUGH
-    assert found.unasked == 9 - 1 - search.ENOUGH - len(found.by_node)
+    assert found.unasked == 9 - 1 - search.ENOUGH - sum(found.why_not.values())
 
 
 def test_the_pods_own_node_is_asked_when_it_is_named(cluster: Any) -> None:
@@ -312,12 +313,14 @@ def test_remembered_answers_are_those_of_a_fresh_look(
         for moved, target in done:
             _apply(fresh, moved, target)
         staying = [other for other in pods if other not in [moved for moved, _ in done]]
-        assert [_told(fit.search(other)) for other in staying] == [_told(fresh.search(other)) for other in staying]
+        assert [_told(fit, other) for other in staying] == [_told(fresh, other) for other in staying]
         assert [fit.fits(other) for other in staying] == [bool(fresh.search(other).places) for other in staying]
 
 
-def _told(found: search.Search) -> tuple[object, ...]:
-    return found.places, found.by_node, found.unasked
+def _told(fit: FitSearch, pod: PodView) -> tuple[object, ...]:
+    found, each = fit.search(pod), fit.search(pod, each=True)
+    assert found.why_not == each.why_not == Counter(each.by_node.values())
+    return found.places, found.why_not, found.unasked, each.by_node
 
 
 def _apply(fit: FitSearch, pod: PodView, place: Place | None) -> None:

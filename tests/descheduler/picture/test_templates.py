@@ -117,6 +117,20 @@ def test_pods_of_one_template_have_its_key_and_others_have_another(cluster: Any)
     assert keys["z"] == keys["x"] == keys["y"] != keys["o"]
 
 
+def test_pods_that_differ_in_labels_alone_share_the_rest_of_their_template(cluster: Any) -> None:
+    for name in "xyz":
+        cluster.node(name)
+        cluster.pod(name, name, labels={"app": "a", "pod-index": name})
+    cluster.pod("o", "x", labels={"app": "a"}, cpu="7")
+    pods = {one.pod.name: one for one in cluster.view().pods()}
+    templates = {name: pod.template for name, pod in pods.items()}
+    assert templates["x"] is not templates["y"]
+    assert templates["x"].spec is templates["y"].spec is templates["z"].spec
+    assert templates["o"].spec is not templates["x"].spec
+    assert [pods[name].pod.labels["pod-index"] for name in "xyz"] == ["x", "y", "z"]
+    assert pods["x"].object.spec.containers is pods["y"].object.spec.containers
+
+
 def test_no_module_knows_objects_by_their_addresses() -> None:
     sources = (pathlib.Path(__file__).parents[3] / "descheduler").rglob("*.py")
     calls = [

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descheduler.framework import NodeView, PodView
+from descheduler.picture.label_index import by_namespace
 from descheduler.picture.templates import gather, place
 from descheduler.rules.anti_affinity_violations import Conflicts
 from koordlite.model import label_selectors, node
@@ -71,7 +72,7 @@ def test_the_index_finds_whom_a_comparison_of_all_pairs_finds(
     written: list[tuple[str, str, str, list[wire.PodAffinityTerm]]], leaving: list[int]
 ) -> None:
     present = [view(number, *one) for number, one in enumerate(written)]
-    conflicts = Conflicts(nodes(), gather(sorted(present, key=place)), {})
+    conflicts = Conflicts(nodes(), by_namespace(gather(sorted(present, key=place))), {})
     for number in [*leaving, None]:
         for one in present:
             found, expected = conflicts.of(one), counterparts(one, present)

@@ -1,0 +1,84 @@
+"""Why nodes refuse a pod, by reason: how many do, and which ones for example. A plan that evicts thousands of pods in a
+cluster of thousands of nodes cannot keep, or print, what each node said to each pod."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping
+
+EXAMPLES = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that refuse for one reason."""
+
+    nodes: int
+    examples: tuple[str, ...]
+    """Up to `EXAMPLES` of them."""
+
+
+Groups = Mapping[str, Group]
+"""By reason."""
+
+
+class Tally:
+    """What each node says, kept by reason as well. Answers may change."""
+
+    def __init__(self, refusals: Mapping[str, str]) -> None:
+        self.by_node: dict[str, str] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        for name, why in refusals.items():
+            self.note(name, why)
+
+    def note(self, name: str, why: str) -> None:
+        """What the node says now."""
+        before = self.by_node.get(name)
+        if before == why:
+            return
+        if before is not None:
+            members = self._members[before]
+            del members[name]
+            if not members:
+                del self._members[before]
+        self.by_node[name] = why
+        self._members.setdefault(why, {})[name] = None
+
+    def groups(self, without: str) -> Groups:
+        """All reasons, leaving one node out."""
+        return {why: group for why, names in self._members.items() if (group := _group(names, without)).nodes}
+
+
+class FixedTally(Tally):
+    """A tally whose answers do not change: who asks for all of it gets the same groups."""
+
+    def __init__(self, refusals: Mapping[str, str]) -> None:
+        super().__init__(refusals)
+        self._all = super().groups("")
+
+    def groups(self, without: str) -> Groups:
+        """All reasons, leaving one node out."""
+        return super().groups(without) if without in self.by_node else self._all
+
+
+def _group(names: Mapping[str, None], without: str) -> Group:
+    others = itertools.islice((name for name in names if name != without), EXAMPLES)
+    return Group(len(names) - (without in names), tuple(others))
+
+
+def merged(several: Iterable[Groups]) -> Groups:
+    """The groups of disjoint sets of nodes as one."""
+    filled = [groups for groups in several if groups]
+    if len(filled) == 1:
+        return filled[0]
+    found: dict[str, Group] = {}
+    for groups in filled:
+        for why, group in groups.items():
+            known = found.get(why)
+            found[why] = _both(known, group) if known else group
+    return found
+
+
+def _both(one: Group, other: Group) -> Group:
+    return Group(one.nodes + other.nodes, (one.examples + other.examples)[:EXAMPLES])

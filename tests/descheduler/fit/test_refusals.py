@@ -1,0 +1,41 @@
+"""Why nodes refuse, by reason: counts and examples follow answers that change."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from descheduler.fit import refusals
+from descheduler.fit.refusals import EXAMPLES, FixedTally, Group, Groups, Tally
+
+NAMES = st.sampled_from("abcdefgh")
+ANSWERS = st.lists(st.tuples(NAMES, st.sampled_from(["full", "tainted", "not ready"])))
+
+
+@given(ANSWERS, NAMES)
+def test_groups_are_those_of_the_last_answers(answers: list[tuple[str, str]], without: str) -> None:
+    tally = Tally({})
+    for name, why in answers:
+        tally.note(name, why)
+    last = {name: why for name, why in dict(answers).items() if name != without}
+    found = tally.groups(without)
+    assert {why: group.nodes for why, group in found.items()} == Counter(last.values())
+    for why, group in found.items():
+        assert len(set(group.examples)) == len(group.examples) == min(EXAMPLES, group.nodes)
+        assert all(last[name] == why for name in group.examples)
+
+
+@given(st.dictionaries(NAMES, st.sampled_from(["full", "tainted"])), NAMES)
+def test_a_fixed_tally_says_the_same(answers: dict[str, str], without: str) -> None:
+    fixed = FixedTally(answers)
+    assert fixed.groups(without) == Tally(answers).groups(without)
+    assert fixed.groups("") is fixed.groups("no such node")
+
+
+def test_groups_of_disjoint_nodes_are_added_up() -> None:
+    one: Groups = {"full": Group(2, ("a", "b"))}
+    other: Groups = {"full": Group(5, ("c", "d", "e")), "tainted": Group(1, ("f",))}
+    assert refusals.merged((one, {})) is one
+    assert refusals.merged((one, other)) == {"full": Group(7, ("a", "b", "c")), "tainted": Group(1, ("f",))}
