@@ -27,14 +27,17 @@ class Certificate:
         *,
         now: Callable[[], float] = time.monotonic,
         setting: tuple[str, str] = ("koordlite.yaml", "http.tlsCertFile"),
+        client_ca_file: str = "",
     ) -> None:
-        """`key_file` empty: the key is in `certificate_file`. `setting` is for errors: where the files were named."""
+        """`key_file` empty: the key is in `certificate_file`. `setting` is for errors: where the files were named.
+        `client_ca_file`: who signs the certificates that clients may show; empty: none is asked for."""
         self._files, self._now = (certificate_file, key_file or certificate_file), now
+        self._client_ca = client_ca_file
         self._lock = threading.Lock()
         try:
             self._stamp, self._context = self._stamps(), self._load()
         except (OSError, ValueError) as error:
-            names = " and ".join(dict.fromkeys(self._files))
+            names = " and ".join(dict.fromkeys([*self._files, *filter(None, [client_ca_file])]))
             do = "name a certificate and its key in PEM format, or leave both out for plain HTTP"
             raise ConfigError(Problem(*setting, names, str(error), do)) from error
         self._checked = now()
@@ -60,10 +63,14 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(*self._files, password=_no_password)
+        if self._client_ca:
+            # Optional, since kubelet's probes have no certificate; the guard asks for it where it is needed.
+            context.verify_mode = ssl.CERT_OPTIONAL
+            context.load_verify_locations(cafile=self._client_ca)
         return context
 
     def _stamps(self) -> _Stamp:
-        found = (os.stat(path) for path in self._files)
+        found = (os.stat(path) for path in (*self._files, *filter(None, [self._client_ca])))
         return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
 
 

@@ -24,8 +24,21 @@ REQUEST_SECONDS = 10.0
 """From the first byte that may come to the last of the request, the TLS handshake included."""
 ANSWER_SECONDS = 60.0
 """From then until the client has taken the answer."""
+BODY_BYTES = 4096
+"""No change of a setting needs more."""
 PROBE_SECONDS = 2.0
 """For either, in a slot for probes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How many connections there may be, and how much and how long each may take."""
+
+    connections: int = CONNECTIONS
+    address_connections: int = ADDRESS_CONNECTIONS
+    request_seconds: float = REQUEST_SECONDS
+    """Also how long a connection without a request is kept."""
+    body_bytes: int = BODY_BYTES
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -46,7 +59,8 @@ class Connection:
 class Connections:
     """Called from many threads. `now` is a monotonic clock in seconds."""
 
-    def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: Limits | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits or Limits()
         self._now, self._lock = now, threading.Lock()
         self._kept: dict[Connection, None] = {}
 
@@ -55,7 +69,7 @@ class Connections:
         with self._lock:
             others = [kept for kept in self._kept if not kept.only_health]
             of_address = sum(kept.address == address for kept in others)
-            full = len(others) >= CONNECTIONS or of_address >= ADDRESS_CONNECTIONS
+            full = len(others) >= self.limits.connections or of_address >= self.limits.address_connections
             made = Connection(accepted, address, only_health=full)
             probes = [kept for kept in self._kept if kept.only_health]
             if full and len(probes) >= PROBES:
@@ -72,7 +86,8 @@ class Connections:
 
     def awaits_request(self, connection: Connection) -> None:
         """The whole next request has to come from now on."""
-        connection.deadline = self._now() + (PROBE_SECONDS if connection.only_health else REQUEST_SECONDS)
+        seconds = PROBE_SECONDS if connection.only_health else self.limits.request_seconds
+        connection.deadline = self._now() + seconds
 
     def answers(self, connection: Connection) -> None:
         """The request is there; the answer has to be taken from now on."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import urllib.parse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from koordlite.http.answers import Plain
 
@@ -25,16 +25,25 @@ class Guard:
     """Judges requests; called from many threads."""
 
     def __init__(
-        self, *, exposed: bool, local_token: str = "", review: Review | None = None, token_to_read: bool = False
+        self,
+        *,
+        exposed: bool,
+        local_token: str = "",
+        review: Review | None = None,
+        token_to_read: bool = False,
+        clients: Collection[str] | None = None,
     ) -> None:
         """`exposed`: other machines can connect. Without token and review every request from them is refused.
-        `token_to_read`: on this machine, too, all but health wants a token."""
-        self._exposed, self._local, self._review = exposed, local_token, review
+        `token_to_read`: on this machine, too, all but health wants a token. `clients`: certificates may POST and read
+        from elsewhere, those with one of these common names, or any that was verified when it is empty."""
+        self._exposed, self._local, self._review, self._clients = exposed, local_token, review, clients
         self._open_to_read = not exposed and not token_to_read
 
-    def refusal(self, verb: str, path: str, authorization: str, *, hosts: Iterable[str] = ()) -> Plain | None:
+    def refusal(
+        self, verb: str, path: str, authorization: str, *, hosts: Iterable[str] = (), client: str | None = None
+    ) -> Plain | None:
         """Why this request is not answered; None when it may be. `authorization` is the header, perhaps empty; `hosts`
-        are the Host headers: none comes from no browser."""
+        are the Host headers: none comes from no browser. `client` is the common name of a verified certificate."""
         if verb == "get" and path in OPEN:
             return None
         strange = [] if self._exposed else [host for host in hosts if not _names_this_machine(host)]
@@ -42,7 +51,19 @@ class Guard:
             return Plain(421, f"Host {strange[0]!r} is not this machine; ask for 127.0.0.1, [::1] or localhost")
         if verb == "get" and self._open_to_read:
             return None
+        if self._certified(client) and verb in ("get", "post"):
+            return None
+        if verb == "post":
+            return self._not_posted(client) if self._exposed else None
         return self._judged(verb, path, authorization)
+
+    def _certified(self, client: str | None) -> bool:
+        return client is not None and self._clients is not None and (not self._clients or client in self._clients)
+
+    def _not_posted(self, client: str | None) -> Plain:
+        if client is None:
+            return Plain(401, "a client certificate is needed")
+        return Plain(403, f"the client certificate of {client!r} is verified and may not ask here")
 
     def _judged(self, verb: str, path: str, authorization: str) -> Plain | None:
         scheme, _, token = authorization.partition(" ")

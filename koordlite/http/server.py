@@ -17,13 +17,11 @@ from typing import Any
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import Certificate
-from koordlite.http.connections import CONNECTIONS, PROBES, Connection, Connections
+from koordlite.http.connections import CONNECTIONS, PROBES, Connection, Connections, Limits
 from koordlite.http.guard import OPEN, Guard
 from koordlite.model.errors import ConfigError, Problem
 
 LOG = logging.getLogger(__name__)
-BODY_BYTES = 4096
-"""No change needs more."""
 QUERY_FIELDS = 20
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.1
@@ -32,7 +30,7 @@ _POLL_SECONDS = 0.1
 Ask = Callable[[str, Mapping[str, str], str], Answer]
 """Path, query parameters and Accept header to an answer; called from many threads."""
 Change = Callable[[str, bytes], Answer]
-"""Path and body of a PUT to an answer."""
+"""Path and body of a PUT, or of a POST, to an answer."""
 
 
 class Server:
@@ -45,15 +43,20 @@ class Server:
         answer: Ask,
         *,
         change: Change | None = None,
+        post: Change | None = None,
         guard: Guard | None = None,
         certificate: Certificate | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """ConfigError when the address or the port is taken. Without `guard` everyone may read, no one may change."""
+        """ConfigError when the address or the port is taken. Without `guard` everyone may read, no one may change.
+        `post` answers POST, which is refused without it."""
         self._certificate = certificate
         self._server = _listen(address, port)
         self._server.certificate = certificate
-        hooks = _Hooks(answer, change, guard or _LOOK_ONLY)
-        self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks})
+        self._server.connections = Connections(limits)
+        hooks = _Hooks(answer, change, post, guard or _LOOK_ONLY)
+        idle = max(_IDLE_SECONDS, self._server.connections.limits.request_seconds)
+        self._server.RequestHandlerClass = type("Request", (_Request,), {"hooks": hooks, "timeout": idle})
         self.address, self.port = address, int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_SECONDS,), name="http", daemon=True
@@ -86,7 +89,13 @@ class _Hooks:
 
     ask: Ask
     change: Change | None
+    post: Change | None
     guard: Guard
+
+    @property
+    def allowed(self) -> str:
+        """The methods that are answered."""
+        return ", ".join(["GET", "HEAD", *(["PUT"] if self.change else []), *(["POST"] if self.post else [])])
 
 
 class _Listener(ThreadingHTTPServer):
@@ -157,6 +166,9 @@ class _Request(BaseHTTPRequestHandler):
     server_version = "koordlite"
     sys_version = ""
     timeout = _IDLE_SECONDS
+    # An answer leaves in one piece: head and body apart would wait for the client's delayed acknowledgement.
+    wbufsize = 1 << 16
+    disable_nagle_algorithm = True
     hooks: _Hooks
     server: _Listener
 
@@ -170,15 +182,22 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """Change something."""
-        self._send(self._changed(), with_body=True)
+        self._send(self._changed("put", self.hooks.change), with_body=True)
 
     def do_POST(self) -> None:
-        """Nothing is made or removed here; the same for every other word that is HTTP's."""
+        """Ask something that needs a body."""
+        if self.hooks.post is None:
+            self.do_DELETE()
+        else:
+            self._send(self._changed("post", self.hooks.post), with_body=True)
+
+    def do_DELETE(self) -> None:
+        """Nothing is removed here; the same for every other word that is HTTP's."""
         self.close_connection = True
-        allowed = "GET, HEAD, PUT" if self.hooks.change else "GET, HEAD"
+        allowed = self.hooks.allowed
         self._send(Plain(405, f"{self.command} is not done here, only {allowed}", {"Allow": allowed}), with_body=True)
 
-    do_DELETE = do_PATCH = do_OPTIONS = do_POST
+    do_PATCH = do_OPTIONS = do_DELETE
 
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log at debug level: scrapes are no news. What a client sent cannot begin a line of the log."""
@@ -197,22 +216,31 @@ class _Request(BaseHTTPRequestHandler):
             return Plain(400, f"this is no address: {error}")
         return self._refusal("get", url.path) or self.hooks.ask(url.path, dict(fields), self.headers.get("Accept", ""))
 
-    def _changed(self) -> Answer:
+    def _changed(self, verb: str, carry_out: Change | None) -> Answer:
         body = self._body()
         if isinstance(body, Plain):
             self.close_connection = True
             return body
         path = self.path.partition("?")[0]
-        if self.hooks.change is None:
-            return Plain(405, "nothing can be changed here", {"Allow": "GET, HEAD"})
-        return self._refusal("put", path) or self.hooks.change(path, body)
+        if carry_out is None:
+            return Plain(405, "nothing can be changed here", {"Allow": self.hooks.allowed})
+        return self._refusal(verb, path) or carry_out(path, body)
 
     def _refusal(self, verb: str, path: str) -> Plain | None:
         if self.server.connection.only_health and not (verb == "get" and path in OPEN):
             self.close_connection = True
             return Plain(503, "too many connections: only health is answered now; close some, or ask again later")
         hosts = self.headers.get_all("Host", [])
-        return self.hooks.guard.refusal(verb, path, self.headers.get("Authorization", ""), hosts=hosts)
+        token = self.headers.get("Authorization", "")
+        return self.hooks.guard.refusal(verb, path, token, hosts=hosts, client=self._client())
+
+    def _client(self) -> str | None:
+        """Common name of the client's certificate; None without one. The handshake has verified it."""
+        certificate: Any = self.connection.getpeercert() if isinstance(self.connection, ssl.SSLSocket) else None
+        if not certificate:
+            return None
+        fields = (field for part in certificate.get("subject", ()) for field in part)
+        return next((str(value) for name, value in fields if name == "commonName"), "")
 
     def _claims_body(self) -> bool:
         return self.headers.get("Content-Length", "0").strip() != "0" or "Transfer-Encoding" in self.headers
@@ -225,8 +253,9 @@ class _Request(BaseHTTPRequestHandler):
         text = lengths[0].strip()
         if not (text.isascii() and text.isdigit()):
             return Plain(400, "Content-Length is no number")
-        if len(text) > len(str(BODY_BYTES)) or int(text) > BODY_BYTES:
-            return Plain(413, f"more than {BODY_BYTES} bytes")
+        most = self.server.connections.limits.body_bytes
+        if len(text) > len(str(most)) or int(text) > most:
+            return Plain(413, f"more than {most} bytes")
         body = self.rfile.read(int(text))
         return body if len(body) == int(text) else Plain(400, "the content is shorter than Content-Length says")
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model import node as nodes
-from koordlite.model.wire import objects
+from koordlite.model.wire import crane, objects
 from koordlite.scheduler.judgement import pods as judged
 from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import Row
@@ -126,6 +126,19 @@ class Cluster:
                 state.report = None
                 self._forget(state)
 
+    def put_crane(self, obj: crane.TopologyObject) -> None:
+        """Crane's own topology of a node came or changed."""
+        with self.lock:
+            self._state(obj.metadata.name).crane = obj
+            self._touch(obj.metadata.name)
+
+    def remove_crane(self, name: str) -> None:
+        """Crane's own topology of a node is gone."""
+        with self.lock:
+            if (state := self.nodes.get(name)) is not None:
+                state.crane = None
+                self._forget(state)
+
     def put_pod(self, obj: objects.PodObject) -> None:
         """A Pod came or changed."""
         with self.lock:
@@ -180,7 +193,7 @@ class Cluster:
 
     def _forget(self, state: NodeState) -> None:
         """Keep nothing of a node that is neither there, nor reported, nor has pods."""
-        if state.node is None and state.report is None and not state.pods:
+        if state.node is None and state.report is None and state.crane is None and not state.pods:
             del self.nodes[state.name]
         self._touch(state.name)
 

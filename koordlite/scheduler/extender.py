@@ -22,7 +22,6 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, pods, rank, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
-from koordlite.scheduler.judgement.verdicts import Verdict
 
 LOG = logging.getLogger(__name__)
 
@@ -142,11 +141,11 @@ class Extender:
             pod = self._to_bind(namespace, name, uid)
             if pod.node == node:
                 return ""
-            verdict = self._reserve(pod, node)
-            self._binder.bind(pod, node, verdict.annotations)
+            annotations, numa_nodes = self._reserve(pod, node)
+            self._binder.bind(pod, node, annotations)
         except BindError as error:
             return self._unbound(f"{namespace}/{name}", uid, error)
-        self._bound(pod, node, verdict)
+        self._bound(pod, node, annotations, numa_nodes)
         return ""
 
     def _monotonic(self) -> float:
@@ -207,10 +206,9 @@ class Extender:
         row = self.cluster.row(node)
         annotations: Mapping[str, str] = {}
         if row is not None:
-            found = judge.verdict(pod.shape, row, self.cluster.settings)
-            annotations = found.annotations
+            annotations = judge.promise(pod.shape, row, self.cluster.settings, pod.uid).annotations
             if attempt is not None:
-                attempt.numa_nodes = found.numa_nodes
+                attempt.numa_nodes = judge.verdict(pod.shape, row, self.cluster.settings).numa_nodes
         if pod.shape.exclusive or annotations:
             self.cluster.reserve(pod, node, "tentative", annotations)
 
@@ -272,32 +270,35 @@ class Extender:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
         return pods.known(obj, self.cluster.shape(obj))
 
-    def _reserve(self, pod: KnownPod, node: str) -> Verdict:
-        """Count the pod on the node from now on, if it still fits: others may have come between."""
+    def _reserve(self, pod: KnownPod, node: str) -> tuple[Mapping[str, str], tuple[int, ...]]:
+        """Count the pod on the node from now on, if it still fits: others may have come between. What it was promised,
+        and the NUMA nodes."""
         with self.cluster.lock:
             now = self._monotonic()
             held = self.cluster.reservations.of_pod(pod.uid)
             if held is not None and held.stage != "tentative" and held.node == node:
                 # The same request again: its first answer came too late for the scheduler.
-                return Verdict("none", annotations=dict(held.annotations))
+                return dict(held.annotations), ()
             self.cluster.reservations.end(pod.uid, "attempted again", now)
             row = self.cluster.row(node)
-            found = judge.PASSES if row is None else judge.verdict(pod.shape, row, self.cluster.settings)
-            if not found.passes and pod.uid not in self._nominations:
+            settings = self.cluster.settings
+            found = judge.PROMISED if row is None else judge.promise(pod.shape, row, settings, pod.uid)
+            if found.refusal and pod.uid not in self._nominations:
                 raise BindError(f"{found.refusal} (taken meanwhile by another pod)", is_certain=True)
+            numa_nodes = judge.verdict(pod.shape, row, settings).numa_nodes if row is not None else ()
             self.cluster.reserve(pod, node, "binding", found.annotations)
-            return found
+            return found.annotations, numa_nodes
 
-    def _bound(self, pod: KnownPod, node: str, verdict: Verdict) -> None:
+    def _bound(self, pod: KnownPod, node: str, annotations: Mapping[str, str], numa_nodes: tuple[int, ...]) -> None:
         with self.cluster.lock:
             self._nominations.pop(pod.uid, None)
             attempt = self.attempts.of_uid(pod.key, pod.uid)
             if attempt is not None:
-                attempt.chosen, attempt.numa_nodes = node, verdict.numa_nodes
-                attempt.annotations = dict(verdict.annotations)
+                attempt.chosen, attempt.numa_nodes = node, numa_nodes
+                attempt.annotations = dict(annotations)
                 attempt.events.append(f"bound to {node}")
             if self.cluster.reservations.of_pod(pod.uid) is not None:
-                self.cluster.reserve(pod, node, "bound", verdict.annotations)
+                self.cluster.reserve(pod, node, "bound", annotations)
 
     def _unbound(self, key: str, uid: str, error: BindError) -> str:
         with self.cluster.lock:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from koordlite.model import keys
 from koordlite.model.node import Node
+from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, add
 from koordlite.scheduler.judgement.coverage import Coverage, coverage, has_exclusive, on_top
 from koordlite.scheduler.judgement.nodes import Row
@@ -25,6 +26,8 @@ class NodeState:
     name: str
     node: Node | None = None
     report: Report | None = None
+    crane: TopologyObject | None = None
+    """Crane's own topology of the node."""
     report_since: float = 0.0
     """When this version of the report came."""
     pods: dict[str, KnownPod] = dataclasses.field(default_factory=dict)
@@ -58,7 +61,7 @@ class NodeState:
         self.settle(now, settings.report_seconds)
         if self.report is None:
             self.dirty_since, self.dirty_why = None, ""
-            return Row(self.name, allocatable, node=self.node, pods=alive)
+            return Row(self.name, allocatable, node=self.node, pods=alive, crane=self.crane)
         self._cover(settings, now, since)
         uncounted = self._reserved(settings)
         amounts = [pod.shape.exclusive for pod in uncounted] + [each.pod.shape.exclusive for each in coming]
@@ -72,6 +75,7 @@ class NodeState:
             unusable=self._unusable(settings, coming, uncounted),
             node=self.node,
             pods=alive,
+            crane=self.crane,
         )
 
     def _cover(self, settings: Settings, now: float, since: float) -> None:

@@ -18,8 +18,9 @@ from self_signed import certificate
 
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import CHECK_SECONDS, Certificate
+from koordlite.http.connections import BODY_BYTES
 from koordlite.http.guard import Guard
-from koordlite.http.server import BODY_BYTES, CONNECTIONS, Server
+from koordlite.http.server import CONNECTIONS, Server
 from koordlite.model.errors import ConfigError
 
 

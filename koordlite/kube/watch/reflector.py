@@ -101,9 +101,10 @@ class View(Generic[T]):
 class Reflector(Generic[T]):
     """Keeps a `Store` like the server's. Call `ask`, do what it says, tell what came of it, and again."""
 
-    def __init__(self, source: Source[T], *, uniform: Uniform) -> None:
+    def __init__(self, source: Source[T], *, uniform: Uniform, store: Store[T] | None = None) -> None:
+        """`store` keeps the objects; one of its own without."""
         self.source, self._uniform = source, uniform
-        self.store = Store(source.kind, source.shape)
+        self.store = store or Store(source.kind, source.shape)
         self._version, self._listed = "", False
         # A first state may come from the server's cache: with the agents of a whole cluster starting, that matters.
         self._list_from = "0"
@@ -226,7 +227,7 @@ class Reflector(Generic[T]):
             name=self.source.name,
             age_seconds=None if confirmed is None else max(0.0, now - confirmed),
             resource_version=self._version,
-            objects=len(self.store.objects),
+            objects=len(self.store),
             relists=max(0, self._lists - 1),
             requests=self._requests,
             error=self._error,

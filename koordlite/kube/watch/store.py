@@ -43,6 +43,9 @@ class Store(Generic[T]):
             self._shown = dict(self._objects)
         return self._shown
 
+    def __len__(self) -> int:
+        return len(self._objects)
+
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Objects that cannot be read at present."""

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from koordlite.kube.client.access import Api, ApiError, Stream
 from koordlite.kube.client.answers import ApiUnreachable
 from koordlite.kube.watch.reflector import Ask, Reflector, View
+from koordlite.model.status.watch import WatchState
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,6 +50,11 @@ class Watching(Generic[T]):
         """What is held now; never waits for the network."""
         with self._lock:
             return self._reflector.view(self._monotonic())
+
+    def state(self) -> WatchState:
+        """How far what is held can be trusted."""
+        with self._lock:
+            return self._reflector.view(self._monotonic()).state
 
     @property
     def path(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from koordlite.scheduler.judgement import kubelet
+from koordlite.scheduler.judgement import crane, koordinator, kubelet, volcano
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.judgement.verdicts import Score, Verdict
+from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 
 class Allocator(Protocol):
@@ -19,14 +19,19 @@ class Allocator(Protocol):
         """Whether pod and node ask for these rules."""
 
     def verdict(self, shape: PodShape, row: Row, settings: Settings) -> Verdict:
-        """Does the pod fit, and what would it get?"""
+        """Does the pod fit, and on which NUMA nodes?"""
 
     def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
         """How good the node is."""
 
+    def promise(self, shape: PodShape, row: Row, uid: str) -> Promise:
+        """What the pod gets there."""
 
-ALLOCATORS: tuple[Allocator, ...] = ()
-PASSES = Verdict("none", why="the pod asks for native resources by share only")
+
+ALLOCATORS: tuple[Allocator, ...] = (koordinator, crane, volcano)
+"""In the order in which they are asked."""
+PROMISED = Promise()
+"""Nothing to write, and nothing against it."""
 
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
@@ -59,3 +64,12 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
         if each.concerns(shape, row, settings):
             return each.score(shape, row, settings).total
     return kubelet.points(shape, row, settings)
+
+
+def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
+    """What the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
+    for each in ALLOCATORS:
+        if each.concerns(shape, row, settings):
+            found = each.promise(shape, row, uid)
+            return found if found.refusal else Promise(found.annotations, kubelet.refusal(shape, row, settings))
+    return Promise(refusal=kubelet.refusal(shape, row, settings))

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from koordlite.model.node import Node
+from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
@@ -24,6 +25,8 @@ class Row:
     unusable: str = ""
     """Why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
     node: Node | None = None
+    crane: TopologyObject | None = None
+    """Crane's own topology of the node."""
     pods: tuple[KnownPod, ...] = ()
     """Alive on the node, and on their way to it: what the allocators of schedulers count."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Hashable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -45,6 +45,8 @@ class PodShape:
     """Made by a DaemonSet."""
     containers: tuple[objects.Container, ...]
     problems: tuple[Problem, ...]
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What allocators worked out of this shape, by their name."""
 
     @property
     def guaranteed(self) -> bool:

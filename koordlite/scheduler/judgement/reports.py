@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,11 @@ from koordlite.numa.nrt.filter import Amounts, Zones
 
 Container = tuple[str, str, str]
 """Namespace, pod, container."""
+_READ = (
+    *(keys.PLACEMENT, keys.CPU_TOPOLOGY, keys.CPU_MANAGER_POLICY, keys.POD_CPU_ALLOCS, keys.RESERVATION),
+    *(keys.SYSTEM_QOS, keys.AMPLIFICATION_RATIO),
+)
+"""Annotations of a report that are kept."""
 _DO = "its reporter has to write it again; the node's NUMA nodes count as unknown until then"
 
 
@@ -70,6 +76,7 @@ def of_object(obj: objects.NRTObject) -> Report:
     said = said.over(policy.DEFAULT)
     annotations, problems = obj.metadata.annotations or {}, list[Problem]()
     owner = f"noderesourcetopology/{obj.metadata.name}"
+    kept = {key: sys.intern(annotations[key]) for key in _READ if key in annotations}
     available, totals = _columns(obj, owner, problems)
     return Report(
         name=obj.metadata.name,
@@ -83,10 +90,17 @@ def of_object(obj: objects.NRTObject) -> Report:
         fingerprint=fingerprint.read(attributes, annotations),
         only_exclusive=fingerprint.only_exclusive(attributes),
         attributes=attributes,
-        annotations={key: annotations[key] for key in (keys.PLACEMENT,) if key in annotations},
+        annotations=kept,
         vectors=dict(_vectors(obj)),
         problems=tuple(problems),
-        object=obj,
+        # Only allocators of CPUs read the object, and only where an agent of theirs writes it.
+        object=objects.NRTObject(
+            metadata=objects.ObjectMeta(name=obj.metadata.name, annotations=kept),
+            topology_policies=obj.topology_policies,
+            zones=obj.zones,
+        )
+        if keys.CPU_TOPOLOGY in kept
+        else None,
     )
 
 

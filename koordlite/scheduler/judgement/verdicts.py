@@ -18,8 +18,6 @@ class Verdict:
     """The NUMA nodes it would be on."""
     why: str = ""
     """What people are told beside the refusal, or in favour of the node."""
-    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What the Binding has to carry: the allocation that our agent carries out."""
     placed: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """NUMA nodes by container; `*` is the whole pod."""
 
@@ -35,3 +33,12 @@ class Score:
 
     total: int
     terms: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Promise:
+    """What a Binding has to carry: the allocation that the agent of the node carries out."""
+
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refusal: str = ""
+    """Why the pod cannot be bound there any more."""

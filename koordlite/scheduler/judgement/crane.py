@@ -1,0 +1,87 @@
+"""Crane's protocol: the extender chooses NUMA nodes, the Binding carries the result, the agent sets the CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from koordlite.model.pod.crane import boolean
+from koordlite.model.quantity import Quantity
+from koordlite.model.resources import parse_resources
+from koordlite.model.wire import crane as wire
+from koordlite.model.wire import objects
+from koordlite.numa.crane import scheduling
+from koordlite.numa.crane.containers import Container
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import CRANE_AWARENESS, CRANE_POLICY, CRANE_RESULT, KnownPod, PodShape
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
+
+NAME = "crane"
+_Result = Mapping[str, Mapping[str, Quantity]]
+
+
+def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
+    """Whether the pod names Crane, or its agent places pods on the node."""
+    del settings
+    if row.crane is not None and row.crane.crane_manager_policy.cpu_manager_policy == wire.STATIC:
+        return True
+    return bool(shape.note(CRANE_AWARENESS) or shape.note(CRANE_POLICY))
+
+
+def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    """Crane's filter, with its text."""
+    del settings
+    found = _judged(shape, row)
+    zones = tuple(sorted(wire.node_of(name) for name in found.result))
+    return Verdict(NAME, found.text, zones, why=found.detail, placed=(("*", zones),) if zones else ())
+
+
+def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+    """Crane's score: fewer NUMA nodes are better."""
+    del settings
+    found = _judged(shape, row)
+    return Score(found.score, {"zones": ", ".join(found.result) or "none"})
+
+
+def promise(shape: PodShape, row: Row, uid: str) -> Promise:
+    """The topology result for the Binding."""
+    del uid
+    found = _judged(shape, row)
+    return Promise({CRANE_RESULT: found.annotation} if found.annotation else {}, found.text)
+
+
+def _judged(shape: PodShape, row: Row) -> scheduling.Verdict:
+    given: tuple[_Result, ...] = row.once(NAME, lambda: tuple(_results(row.pods)))
+    return scheduling.verdict(_asked(shape), row.crane, given)
+
+
+def _asked(shape: PodShape) -> scheduling.PodAsked:
+    if NAME not in shape.extra:
+        shape.extra[NAME] = scheduling.PodAsked(
+            containers=[_container(container) for container in shape.containers],
+            policy=shape.note(CRANE_POLICY),
+            aware=boolean(shape.note(CRANE_AWARENESS) or None),
+            of_daemon_set=shape.daemon,
+        )
+    found: scheduling.PodAsked = shape.extra[NAME]
+    return found
+
+
+def _container(container: objects.Container) -> Container:
+    """A limit without a request is the request."""
+    given = container.resources or objects.Resources()
+    limits = parse_resources(given.limits, "", "", [])
+    return container.name, {**limits, **parse_resources(given.requests, "", "", [])}, limits
+
+
+def _results(pods: tuple[KnownPod, ...]) -> Iterator[_Result]:
+    """What pods were given; a result that cannot be read is one that the agent does not carry out."""
+    for pod in pods:
+        if pod.crane_result:
+            try:
+                zones = msgspec.json.decode(pod.crane_result, type=tuple[wire.Zone, ...] | None) or ()
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            yield scheduling.results_of(zones)

@@ -1,0 +1,134 @@
+"""Koordinator's protocol: the extender chooses CPUs and NUMA nodes, the Binding carries them, our agent sets them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from koordlite.model import keys
+from koordlite.model.errors import Problem
+from koordlite.model.node import Node
+from koordlite.model.pod import pod_reader
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.resources import add_resources
+from koordlite.numa.koordinator import annotations as notes
+from koordlite.numa.koordinator import ask, assignments, node_report, schedule
+from koordlite.numa.koordinator.ask import PodAsk
+from koordlite.numa.koordinator.held import Held
+from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.values import Refusal
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
+
+NAME = "koordinator"
+
+
+def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
+    """Whether pod or node ask for it, on a node whose agent reports its CPUs.
+
+    A node's own NUMA policy counts when its label says it; kubelet's policy makes kubelet decide, and is not ours to
+    carry out.
+    """
+    del settings
+    report = row.report
+    if report is None or keys.CPU_TOPOLOGY not in report.annotations:
+        return False
+    asked = asked_by(shape)
+    if isinstance(asked, Refusal) or (asked is not None and (asked.bound or asked.numa_policy)):
+        return True
+    labels = row.node.labels if row.node else {}
+    return asked is not None and (keys.NUMA_TOPOLOGY_POLICY in labels or keys.CPU_BIND_POLICY in labels)
+
+
+def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
+    """Koordinator's filter, with what it only finds out when it reserves."""
+    del settings
+    asked = asked_by(shape)
+    if asked is None:
+        return Verdict(NAME)
+    if row.unusable:
+        return Verdict(NAME, "invalid node topology data", why=row.unusable)
+    found = asked if isinstance(asked, Refusal) else schedule.judge(asked, state_of(row))
+    if isinstance(found, Refusal):
+        return Verdict(NAME, "; ".join(found.reasons))
+    return Verdict(NAME, numa_nodes=found.affinity.nodes, placed=(("*", found.affinity.nodes),))
+
+
+def score(shape: PodShape, row: Row, settings: Settings) -> Score:
+    """Koordinator's score; 0 where the pod does not fit."""
+    del settings
+    asked = asked_by(shape)
+    if asked is None or isinstance(asked, Refusal):
+        return Score(0)
+    found = schedule.judge(asked, state_of(row))
+    total = 0 if isinstance(found, Refusal) else found.score
+    return Score(total, {"NodeNUMAResource": total})
+
+
+def promise(shape: PodShape, row: Row, uid: str) -> Promise:
+    """What the pod gets there, as annotations of its Binding."""
+    asked = asked_by(shape)
+    if asked is None:
+        return Promise()
+    if isinstance(asked, Refusal):
+        return Promise(refusal="; ".join(asked.reasons))
+    state = state_of(row)
+    found = schedule.bind(asked, state, uid=uid)
+    if isinstance(found, Refusal):
+        return Promise(refusal="; ".join(found.reasons))
+    return Promise(notes.for_binding(asked, state, found))
+
+
+def asked_by(shape: PodShape) -> PodAsk | Refusal | None:
+    """What a pod of this shape asks, worked out once."""
+    if NAME not in shape.extra:
+        shape.extra[NAME] = ask.of(shape.pod)
+    found: PodAsk | Refusal | None = shape.extra[NAME]
+    return found
+
+
+def state_of(row: Row) -> NodeState:
+    """The node with what its pods hold, worked out once for this row."""
+    found: NodeState = row.once(NAME, lambda: _state(row))
+    return found
+
+
+def _state(row: Row) -> NodeState:
+    assert row.report is not None
+    assert row.report.object is not None
+    problems: list[Problem] = []
+    topology = dataclasses.replace(node_report.read(row.report.object, problems), numa_policy="")
+    node = row.node or Node(name=row.name)
+    labels = node.labels
+    manager = topology.cpu_manager
+    binds = bool(node_report.bind_policy(labels, manager.policy, manager.options))
+    holding = assignments.judged(list(_holding(row.pods)), before={}, created={}, binds_every_pod=binds)
+    held = Held.of(topology.machine, assignments.allocations(holding))
+    requested: dict[str, Quantity] = {}
+    for pod in row.pods:
+        add_resources(requested, pod.shape.pod.requests)
+    return NodeState.of(node, topology, held, requested)
+
+
+def _holding(pods: tuple[KnownPod, ...]) -> Iterator[Pod]:
+    """Pods with an allocation in their annotation; one that cannot be read holds nothing."""
+    for pod in pods:
+        if not pod.resource_status:
+            continue
+        try:
+            status = pod_reader.parse_resource_status(pod.resource_status)
+        except ValueError:
+            continue
+        written: Mapping[str, str] = {**pod.shape.pod.annotations, keys.RESOURCE_STATUS: pod.resource_status}
+        yield dataclasses.replace(
+            pod.shape.pod,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            phase=pod.phase,
+            annotations=written,
+            resource_status=status,
+        )

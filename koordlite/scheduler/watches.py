@@ -1,0 +1,96 @@
+"""What the extender watches: all Nodes, Pods and NodeResourceTopologies, handed on to `Cluster` and not kept twice."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from koordlite.kube.client.access import Api
+from koordlite.kube.watch.feed import Feed
+from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.sources import TOPOLOGY_PATHS
+from koordlite.kube.watch.watcher import Watching
+from koordlite.model.status.watch import WatchState
+from koordlite.model.wire import crane, objects
+from koordlite.scheduler.cluster import Cluster
+
+LOG = logging.getLogger(__name__)
+CRANE_PATH = "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
+NODES: Source[objects.NodeObject] = Source(
+    name="nodes", kind="node", shape=objects.NodeObject, paths=("/api/v1/nodes",)
+)
+PODS: Source[objects.PodObject] = Source(name="pods", kind="pod", shape=objects.PodObject, paths=("/api/v1/pods",))
+REPORTS: Source[objects.NRTObject] = Source(
+    name="topologies", kind="noderesourcetopology", shape=objects.NRTObject, paths=TOPOLOGY_PATHS, optional=True
+)
+CRANE: Source[crane.TopologyObject] = Source(
+    name="crane-topologies",
+    kind="noderesourcetopology.topology.crane.io",
+    shape=crane.TopologyObject,
+    paths=(CRANE_PATH,),
+    optional=True,
+)
+
+
+class Watches:
+    """Runs the watches, and says how old what they brought is."""
+
+    def __init__(self, api: Api, cluster: Cluster, *, monotonic: Callable[[], float], with_crane: bool = False) -> None:
+        """`with_crane`: also Crane's own topologies."""
+        self._cluster = cluster
+        sources: list[tuple[Source[Any], Callable[[Any], None], Callable[[str], None]]] = [
+            (NODES, cluster.put_node, cluster.remove_node),
+            (PODS, cluster.put_pod, cluster.remove_pod),
+            (REPORTS, cluster.put_report, cluster.remove_report),
+        ]
+        if with_crane:
+            sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
+        self._watches = [self._watch(api, *each, monotonic) for each in sources]
+        self._synced = threading.Event()
+
+    def start(self) -> None:
+        """Begin; `ready` is true once everything was listed."""
+        for watch in self._watches:
+            watch.start()
+
+    def stop(self) -> None:
+        """End."""
+        for watch in self._watches:
+            watch.stop()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until every list was answered, well or not; False when that takes longer."""
+        return all(watch.wait(seconds) for watch in self._watches) and self.age() is not None
+
+    def age(self) -> float | None:
+        """Seconds since the API server last vouched for the oldest of the lists; None until all were read once."""
+        ages = [
+            None if state.age_seconds is None and not state.absent else state.age_seconds or 0.0
+            for state in self.states()
+        ]
+        known = [age for age in ages if age is not None]
+        if len(known) < len(ages):
+            return None
+        if not self._synced.is_set():
+            self._synced.set()
+            self._cluster.synced()
+        return max(known)
+
+    def states(self) -> list[WatchState]:
+        """One for each watch."""
+        return [watch.state() for watch in self._watches]
+
+    @staticmethod
+    def _watch(
+        api: Api,
+        source: Source[Any],
+        put: Callable[[Any], None],
+        gone: Callable[[str], None],
+        monotonic: Callable[[], float],
+    ) -> Watching[Any]:
+        feed: Feed[Any] = Feed(source.kind, source.shape, put=put, gone=gone)
+        reflector: Reflector[Any] = Reflector(source, uniform=random.uniform, store=feed)
+        return Watching(api, reflector, monotonic=monotonic)
