@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from koordlite import __version__
-from koordlite.cli import times
+from koordlite.cli import scheduler_options, times
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError
 
@@ -87,6 +87,12 @@ def parser() -> argparse.ArgumentParser:
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
     resctrl.add_argument("-o", "--output", choices=("text", "json"), default="text")
     _machine(resctrl)
+    scheduler_options.extender(
+        commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler")
+    )
+    scheduler_options.scheduler(
+        commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
+    )
     commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
     return top
 
@@ -343,6 +349,8 @@ _PLACES = {
     "check-node": "check:check_node",
     "profile": "profile:profile",
     "default-config": "check:default_config",
+    "scheduler-extender": "scheduler_extender:run",
+    "scheduler": "scheduler_command:scheduler",
 }
 """Command, to the module in this package and the function that carry it out."""
 

@@ -151,16 +151,18 @@ class Extender:
     def _monotonic(self) -> float:
         return self.cluster.now()
 
-    def _check(self) -> None:
-        """Nothing is answered from a picture that is too old: it says so instead."""
+    def not_ready(self) -> str:
+        """Why nothing can be answered now; empty when it can. The text does not change while the reason stays."""
         age, most = self._age(), self.cluster.settings.max_age_seconds
         if age is None:
-            raise NotReady("koordlite scheduler-extender: not ready, the cluster has not been listed yet")
-        if age > most:
-            raise NotReady(
-                f"koordlite scheduler-extender: what is known of the cluster is older than {most:g} s; "
-                "the API server does not answer"
-            )
+            return "koordlite scheduler-extender: not ready, the cluster has not been listed yet"
+        old = f"koordlite scheduler-extender: what is known of the cluster is older than {most:g} s"
+        return f"{old}; the API server does not answer" if age > most else ""
+
+    def _check(self) -> None:
+        """Nothing is answered from a picture that is too old: it says so instead."""
+        if why := self.not_ready():
+            raise NotReady(why)
 
     def _asked(self, obj: objects.PodObject) -> KnownPod:
         return pods.known(obj, self.cluster.shapes.of(obj))

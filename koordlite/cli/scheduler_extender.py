@@ -1,0 +1,195 @@
+"""`koordlite scheduler-extender`: the extender as a service."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from koordlite.http.certificate import Certificate
+    from koordlite.http.guard import Guard
+    from koordlite.http.server import Server
+    from koordlite.kube.client.access import Api
+    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.logs import LogLevels
+    from koordlite.scheduler.service import Service
+    from koordlite.scheduler.watches import Watches
+
+LOG = logging.getLogger("koordlite.scheduler")
+LEASE = "koordlite-scheduler-extender"
+CONNECTIONS = 128
+"""A scheduler binds up to twenty pods at a time, each over a connection of its own."""
+IDLE_SECONDS = 120.0
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until it is stopped."""
+    from koordlite.kube.client.access import connect
+    from koordlite.scheduler.binder import ApiBinder
+    from koordlite.scheduler.cluster import Cluster
+    from koordlite.scheduler.extender import Extender
+    from koordlite.scheduler.service import Service
+    from koordlite.scheduler.watches import Watches
+
+    address, port = _listen(args.listen)
+    guard, certificate = _guarded(args, address)
+    levels, stop = _start_log(args.log_level), _stopped()
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
+    cluster = Cluster(_settings(args), monotonic=time.monotonic)
+    watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=args.crane)
+    extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
+    with contextlib.ExitStack() as stack:
+        leads = stack.enter_context(_elected(args, api))
+        service = Service(extender, levels, leads=leads, watches=lambda: _states(watches))
+        token = stack.enter_context(_token(args.state_dir))
+        server = _server(address, port, service, guard(token), certificate)
+        server.start()
+        stack.callback(server.close)
+        LOG.info("listening on %s", server.url)
+        watches.start()
+        stack.callback(watches.stop)
+        _settled(watches, stop)
+        stop.wait()
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    from koordlite.scheduler.judgement.settings import Settings
+
+    given = Settings(
+        strategy=args.strategy,
+        cache=args.cache,
+        foreign_pods=args.foreign_pods,
+        check_restricted=not args.skip_restricted,
+        max_age_seconds=args.max_age,
+    )
+    return dataclasses.replace(given, profiles=frozenset(args.profile)) if args.profile else given
+
+
+def _settled(watches: Watches, stop: threading.Event) -> None:
+    """What was listed stays: the collector need not look at it again and again."""
+    while not stop.is_set() and watches.age() is None:
+        stop.wait(0.05)
+    gc.collect()
+    gc.freeze()
+    LOG.info("ready")
+
+
+def _listen(text: str) -> tuple[str, int]:
+    address, _, port = text.rpartition(":")
+    if not address or not port.isdigit():
+        do = "write it like 127.0.0.1:9318, or [::1]:9318"
+        raise InputError(Problem("command line", "--listen", text, "no address with a port", do))
+    return address.strip("[]"), int(port)
+
+
+def _guarded(args: argparse.Namespace, address: str) -> tuple[Callable[[str], Guard], Certificate | None]:
+    """Who may ask: on loopback everybody on this machine, from elsewhere who shows a certificate."""
+    from koordlite.http.certificate import Certificate
+    from koordlite.http.guard import Guard, is_loopback
+
+    exposed = not is_loopback(address)
+    if exposed and not (args.tls_cert_file and args.client_ca_file):
+        do = "listen on 127.0.0.1 beside the scheduler, or give --tls-cert-file and --client-ca-file"
+        why = "other machines could ask here without showing who they are"
+        raise InputError(Problem("command line", "--listen", args.listen, why, do))
+    certificate = None
+    if args.tls_cert_file:
+        setting = ("command line", "--tls-cert-file")
+        files = (args.tls_cert_file, args.tls_private_key_file)
+        certificate = Certificate(*files, setting=setting, client_ca_file=args.client_ca_file)
+    clients = frozenset(args.client_name) if args.client_ca_file else None
+    return lambda token: Guard(exposed=exposed, local_token=token, clients=clients), certificate
+
+
+def _server(address: str, port: int, service: Service, guard: Guard, certificate: Certificate | None) -> Server:
+    from koordlite.http.connections import Limits
+    from koordlite.http.server import Server
+    from koordlite.scheduler.protocol import MOST_BYTES
+
+    limits = Limits(CONNECTIONS, CONNECTIONS, IDLE_SECONDS, MOST_BYTES)
+    return Server(
+        address,
+        port,
+        service.answer,
+        change=service.put,
+        post=service.post,
+        guard=guard,
+        certificate=certificate,
+        limits=limits,
+    )
+
+
+def _start_log(level: str) -> LogLevels:
+    from koordlite.report.log_format import LineFormatter
+    from koordlite.scheduler.logs import LogLevels
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    levels = LogLevels(now=time.monotonic, default=level)
+    handler.addFilter(levels)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    return levels
+
+
+def _stopped() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+@contextlib.contextmanager
+def _token(folder: str) -> Iterator[str]:
+    """A token for changes by people on this machine; none without a folder."""
+    from koordlite.http import local_token
+
+    token = local_token.make(folder) if folder else ""
+    try:
+        yield token
+    finally:
+        if token:
+            local_token.forget(folder, token)
+
+
+@contextlib.contextmanager
+def _elected(args: argparse.Namespace, api: Api) -> Iterator[Callable[[], bool]]:
+    """Whether this replica answers."""
+    if not args.leader_elect:
+        yield lambda: True
+        return
+    from koordlite.kube.client.election import Election
+    from koordlite.kube.client.lease import Candidate, LeaseSettings
+
+    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
+    settings = LeaseSettings(namespace=args.lease_namespace, name=LEASE, identity=identity)
+    candidate = Candidate(api, settings, monotonic=time.monotonic, wall=time.time)
+    election = Election(
+        candidate, gained=lambda: LOG.info("this replica leads"), lost=lambda: LOG.warning("this replica leads no more")
+    )
+    election.start()
+    try:
+        yield candidate.is_leader
+    finally:
+        election.stop()
+
+
+def _states(watches: Watches) -> list[dict[str, Any]]:
+    return [
+        {"name": s.name, "objects": s.objects, "ageSeconds": s.age_seconds, "error": s.error, "absent": s.absent}
+        for s in watches.states()
+    ]

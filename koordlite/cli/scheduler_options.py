@@ -1,0 +1,118 @@
+"""Options of `koordlite scheduler-extender` and `koordlite scheduler`."""
+
+from __future__ import annotations
+
+import argparse
+
+from koordlite.cli import times
+
+PORT = 9318
+LISTEN = f"127.0.0.1:{PORT}"
+STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
+
+
+def extender(command: argparse.ArgumentParser) -> None:
+    """The service."""
+    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
+    command.add_argument(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        default=LISTEN,
+        help=f"where the scheduler asks; beyond loopback only with --client-ca-file. Default {LISTEN}",
+    )
+    command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
+    command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
+    command.add_argument(
+        "--client-ca-file", metavar="FILE", default="", help="who signs the certificates that schedulers show"
+    )
+    command.add_argument(
+        "--client-name", metavar="NAME", action="append", default=[], help="accept only these common names; repeatable"
+    )
+    command.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
+    command.add_argument(
+        "--cache",
+        choices=("overreserve", "discardReserved", "passthrough"),
+        default="overreserve",
+        help="what counts between a binding and the report that shows it",
+    )
+    command.add_argument(
+        "--foreign-pods",
+        choices=("reserve", "refuse", "ignore"),
+        default="reserve",
+        help="pods that another scheduler bound and no report counts yet",
+    )
+    command.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="schedulerName that asks here; repeatable. Default: koordlite-scheduler and default-scheduler",
+    )
+    command.add_argument(
+        "--skip-restricted", action="store_true", help="let every pod pass where kubelet's policy is restricted"
+    )
+    command.add_argument("--crane", action="store_true", help="read Crane's own NodeResourceTopologies as well")
+    command.add_argument(
+        "--max-age",
+        metavar="DURATION",
+        type=times.duration("--max-age"),
+        default=300.0,
+        help="answer from what is known for so long while the API server is away (default: 5m)",
+    )
+    command.add_argument(
+        "--leader-elect",
+        action="store_true",
+        help="one of several replicas answers; needed where they share one Service, not beside a scheduler",
+    )
+    command.add_argument("--lease-namespace", metavar="NAMESPACE", default="kube-system", help="of the lease")
+    command.add_argument("--state-dir", metavar="DIR", default="", help="where the token for log levels is written")
+    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def scheduler(command: argparse.ArgumentParser) -> None:
+    """Questions to a running extender, and the files that install one."""
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    explain = actions.add_parser("explain", help="every node of a pod's last attempt: why not, or its score")
+    explain.add_argument("pod", metavar="NAMESPACE/POD")
+    explain.add_argument("--all", action="store_true", help="list every node that is kept")
+    _ask(explain)
+    state = actions.add_parser("state", help="a node: report, reservations, dirty or not; without NODE all of it")
+    state.add_argument("node", nargs="?", metavar="NODE")
+    _ask(state)
+    level = actions.add_parser("log-level", help="show or change what a running extender logs")
+    level.add_argument("level", nargs="?", choices=("off", "warning", "info", "debug"))
+    what = level.add_mutually_exclusive_group()
+    what.add_argument("--flow", default="", metavar="NAME", help="only of this verb: filter, prioritize, preempt, bind")
+    what.add_argument("--pod", default="", metavar="NAMESPACE/NAME", help="only of lines about this pod")
+    level.add_argument("--for", dest="seconds", type=times.duration("--for"), metavar="DURATION", help="then go back")
+    level.add_argument("--state-dir", metavar="DIR", default="", help="folder with the extender's token")
+    _ask(level)
+    _render(actions.add_parser("render", help="print the manifests or the stanza for given options"))
+
+
+def _ask(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", default=f"http://{LISTEN}", help=f"a running extender (default: http://{LISTEN})")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+
+
+def _render(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "what",
+        choices=("configuration", "stanza"),
+        help="configuration: of a second kube-scheduler beside the extender; stanza: for the cluster's own scheduler",
+    )
+    command.add_argument("--scheduler-name", metavar="NAME", default="koordlite-scheduler")
+    command.add_argument("--url-prefix", metavar="URL", default="", help="where the extender is (default: loopback)")
+    command.add_argument("--weight", type=int, default=10, help="of prioritize beside the scheduler's own scores")
+    command.add_argument("--http-timeout", metavar="TIME", default="10s", help="how long the scheduler waits")
+    command.add_argument(
+        "--required", action="store_true", help="pods wait while the extender is away (default: it is passed over)"
+    )
+    command.add_argument(
+        "--managed-resource", metavar="NAME", action="append", default=[], help="ask only about pods that want it"
+    )
+    command.add_argument("--no-bind", action="store_true", help="let the scheduler bind: nothing can be promised then")
+    command.add_argument("--client-cert-file", metavar="FILE", default="", help="what the scheduler shows, with HTTPS")
+    command.add_argument("--client-key-file", metavar="FILE", default="")
+    command.add_argument("--ca-file", metavar="FILE", default="", help="by which the scheduler knows the extender")

@@ -1,0 +1,183 @@
+"""What the extender knows, as plain values for JSON: about a pod, about a node, about itself.
+
+What is said of a node is worked out from the row that was judged then, by the function that judged it.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from koordlite.model import duration
+from koordlite.model.quantity import Quantity
+from koordlite.scheduler.attempts import Attempt
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.judgement import judge, kubelet
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.node_state import NodeState
+
+MOST_NODES = 1000
+"""Nodes that an answer about a pod lists; of the others the reasons are counted."""
+
+
+def of_pod(extender: Extender, key: str) -> dict[str, Any] | None:
+    """Every node of the pod's latest attempt: why not, or its score by terms and its NUMA nodes. None: never asked."""
+    cluster = extender.cluster
+    with cluster.lock:
+        attempt = extender.attempts.get(key)
+        if attempt is None:
+            return None
+        known, held = cluster.pod_of(key), cluster.reservations.of_pod(attempt.uid)
+        return {
+            "pod": key,
+            "uid": attempt.uid,
+            "at": _wall(attempt.at),
+            "attempts": attempt.times,
+            "asks": _asked(attempt),
+            "passed": attempt.passed,
+            "refused": dict(sorted(attempt.reasons.items(), key=lambda pair: -pair[1])),
+            "chosen": attempt.chosen or (known.node if known else ""),
+            "numaNodes": list(attempt.numa_nodes),
+            "annotations": attempt.annotations,
+            "reservation": f"{held.stage} on {held.node}" if held else "",
+            "phase": _phase(known),
+            "events": attempt.events,
+            "nodes": [_judged(attempt, row, cluster.settings) for row in _first(attempt)],
+            "unknownNodes": list(attempt.unknown)[:MOST_NODES],
+            "onlySomeNodes": attempt.thinned,
+        }
+
+
+def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
+    """The report as read, what is reserved on top, and whether, since when and why it is dirty. None: unknown."""
+    with cluster.lock:
+        row, state = cluster.row(name), cluster.nodes.get(name)
+        if row is None or state is None:
+            return None
+        now = cluster.now()
+        return {
+            "node": name,
+            "report": _report(state, now),
+            "judged": {"numaNodes": _zones(row.zones), "unusable": row.unusable},
+            "dirty": _dirty(state, now),
+            "reserved": [
+                {"pod": each.pod.key, "stage": each.stage, "seconds": round(now - each.since, 1), **_amounts(each.pod)}
+                for each in cluster.reservations.of_node(name)
+            ],
+            "notCounted": [pod.key for pod in state.covered.uncounted] if state.report else [],
+            "goneButCounted": [pod.key for pod in state.covered.outlived] if state.report else [],
+            "pods": len(state.pods),
+            "ended": [
+                {"pod": ended.reservation.pod.key, "why": ended.why, "secondsAgo": round(now - ended.at, 1)}
+                for ended in cluster.reservations.ended
+                if ended.reservation.node == name
+            ][-10:],
+        }
+
+
+def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """`/debug/state`: sizes, watches, dirty nodes, reservations and how they ended."""
+    cluster = extender.cluster
+    with cluster.lock:
+        states, now = list(cluster.states()), cluster.now()
+        dirty = [state for state in states if state.dirty_since is not None]
+        return {
+            "nodes": len(cluster.index),
+            "reports": sum(state.report is not None for state in states),
+            "pods": len(cluster.pods),
+            "policies": collections.Counter(state.report.policy for state in states if state.report),
+            "watches": list(watches),
+            "dirty": [{"node": state.name, **_dirty(state, now)} for state in dirty[:100]],
+            "dirtyNodes": len(dirty),
+            "reservations": len(cluster.reservations),
+            "reservationsEnded": dict(cluster.reservations.ends),
+            "predictedWrong": cluster.predicted_wrong,
+            "refusals": dict(extender.refusals),
+            "podsRemembered": len(extender.attempts),
+            "settings": {
+                "strategy": cluster.settings.strategy,
+                "cache": cluster.settings.cache,
+                "foreignPods": cluster.settings.foreign_pods,
+                "checkRestricted": cluster.settings.check_restricted,
+            },
+        }
+
+
+def _first(attempt: Attempt) -> list[Row]:
+    """Nodes to list: the chosen one and the best ones first, then as many as there is space for."""
+    front = {attempt.chosen, *attempt.best}
+    rows = sorted(attempt.asked, key=lambda row: (row.name != attempt.chosen, row.name not in front, row.name))
+    return rows[:MOST_NODES]
+
+
+def _judged(attempt: Attempt, row: Row, settings: Settings) -> dict[str, Any]:
+    found = judge.verdict(attempt.shape, row, settings)
+    said: dict[str, Any] = {"node": row.name, "by": found.protocol, "refusal": found.refusal, "why": found.why}
+    if found.refusal:
+        said["why"] = found.why or "; ".join(kubelet.shortage(attempt.shape, row))
+        return said
+    score = judge.score(attempt.shape, row, settings)
+    placed = {name: list(nodes) for name, nodes in found.placed}
+    return {
+        **said,
+        "score": score.total,
+        "answered": attempt.stands.get(score.total),
+        "terms": dict(score.terms),
+        "placed": placed,
+    }
+
+
+def _asked(attempt: Attempt) -> dict[str, Any]:
+    shape = attempt.shape
+    parts = {part.name: _said(part.taken) for part in shape.request.parts if part.taken}
+    return {"class": str(shape.pod.kube_qos), "aligned": parts, "problems": [str(each) for each in shape.problems]}
+
+
+def _phase(known: KnownPod | None) -> str:
+    if known is None:
+        return "gone"
+    return f"{known.phase}{f' ({known.reason})' if known.reason else ''}"
+
+
+def _report(state: NodeState, now: float) -> dict[str, Any] | None:
+    report = state.report
+    if report is None:
+        return None
+    return {
+        "version": report.version,
+        "policy": report.policy,
+        "scope": report.scope,
+        "fingerprint": report.fingerprint,
+        "unchangedFor": duration.brief(now - state.report_since),
+        "available": _zones(report.available),
+        "allocatable": _zones(report.totals),
+        "problems": [str(problem) for problem in report.problems],
+    }
+
+
+def _dirty(state: NodeState, now: float) -> dict[str, Any]:
+    if state.dirty_since is None:
+        return {"isDirty": False}
+    return {"isDirty": True, "seconds": round(now - state.dirty_since, 1), "why": state.dirty_why}
+
+
+def _amounts(pod: KnownPod) -> dict[str, Any]:
+    return {"takes": _said(pod.shape.exclusive)}
+
+
+def _zones(zones: Mapping[int, Mapping[str, int]]) -> dict[str, dict[str, str]]:
+    return {str(node): _said(amounts) for node, amounts in sorted(zones.items())}
+
+
+def _said(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Amounts for people: bytes in binary units."""
+    return {name: str(Quantity(nano, "BinarySI" if name != "cpu" else "DecimalSI")) for name, nano in amounts.items()}
+
+
+def _wall(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,96 @@
+"""Log levels that can be changed while the extender runs: of all lines, of one flow, or of one pod.
+
+A record names its pod and its flow in `extra`. Flows are the verbs: filter, prioritize, preempt, bind.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+LEVELS = {"off": logging.CRITICAL + 1, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+FLOWS = ("filter", "prioritize", "preempt", "bind")
+LOGGER = "koordlite.scheduler"
+MOST_PODS = 100
+LONGEST_SECONDS = 86_400.0
+
+
+class _Request(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    level: Literal["off", "warning", "info", "debug"]
+    pod: str = ""
+    flow: str = ""
+    for_seconds: float | None = None
+
+
+class LogLevels(logging.Filter):
+    """A filter for the handler that writes the log."""
+
+    def __init__(self, *, now: Callable[[], float], default: str = "info") -> None:
+        super().__init__()
+        self._now, self._default, self._lock = now, default, threading.Lock()
+        self._flows: dict[str, tuple[str, float | None]] = {}
+        self._pods: collections.OrderedDict[str, tuple[str, float | None]] = collections.OrderedDict()
+        self._apply()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written: by the level of its pod, else of its flow, else of all."""
+        if not record.name.startswith(LOGGER):
+            return True
+        with self._lock:
+            self._expire()
+            pod, flow = getattr(record, "pod", ""), getattr(record, "flow", "")
+            level = self._pods.get(pod) or self._flows.get(flow) or (self._default, None)
+        return record.levelno >= LEVELS[level[0]]
+
+    def put(self, body: bytes) -> None:
+        """Put a requested level in force. ValueError says what is wrong with the request."""
+        try:
+            asked = msgspec.json.decode(body, type=_Request)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ValueError(f'{error}; write for example {{"level": "debug", "flow": "bind"}}') from error
+        if asked.pod and asked.flow:
+            raise ValueError("a level is for a pod or for a flow, not for both")
+        if asked.flow and asked.flow not in FLOWS:
+            raise ValueError(f"there is no flow {asked.flow!r}; there are {', '.join(FLOWS)}")
+        if asked.for_seconds is not None and not 0 < asked.for_seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"forSeconds is {asked.for_seconds:g}; it has to be more than 0, at most {LONGEST_SECONDS:g}"
+            )
+        until = None if asked.for_seconds is None else self._now() + asked.for_seconds
+        with self._lock:
+            self._take(asked, until)
+        self._apply()
+
+    def document(self) -> dict[str, Any]:
+        """The levels in force."""
+        with self._lock:
+            self._expire()
+            pods = {name: level for name, (level, _) in self._pods.items()}
+            return {"default": self._default, "flows": {n: lv for n, (lv, _) in self._flows.items()}, "pods": pods}
+
+    def _take(self, asked: _Request, until: float | None) -> None:
+        if asked.pod:
+            self._pods.pop(asked.pod, None)
+            self._pods[asked.pod] = asked.level, until
+            if len(self._pods) > MOST_PODS:
+                self._pods.popitem(last=False)
+        elif asked.flow:
+            self._flows[asked.flow] = asked.level, until
+        else:
+            self._default = asked.level
+
+    def _expire(self) -> None:
+        now = self._now()
+        for held in (self._flows, self._pods):
+            for name in [name for name, (_, until) in held.items() if until is not None and until <= now]:
+                del held[name]
+
+    def _apply(self) -> None:
+        """Records below the loudest level are not even made."""
+        levels = [self._default, *(lv for lv, _ in self._flows.values()), *(lv for lv, _ in self._pods.values())]
+        logging.getLogger(LOGGER).setLevel(min(LEVELS[level] for level in levels))
