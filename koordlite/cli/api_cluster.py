@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 from koordlite import __version__, config
 from koordlite.clock import RealClock
@@ -15,6 +16,8 @@ from koordlite.config import Settings
 from koordlite.host.files import RealFiles
 from koordlite.kube.client import access
 from koordlite.kube.cluster import KubeCluster
+from koordlite.kube.publish.background_report import BackgroundReport
+from koordlite.kube.publish.crane_topology import CraneTopologyReport
 from koordlite.kube.publish.events import Events
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.publish.numatopology import NumatopologyReport
@@ -52,13 +55,23 @@ def open_cluster(
         user_agent=USER_AGENT,
         events=events if chosen.publish.events else None,
         node_metric=_node_metric(api, name, chosen.publish),
-        numatopology=NumatopologyReport(api, name) if chosen.publish.numatopology == "on" else None,
+        reports=_reports(api, name, chosen.publish),
         published=config.published(chosen),
         pod_resources=settings.kubelet != "off" and isinstance(files, RealFiles),
         stop=stop,
     )
     cluster.start(FIRST_ANSWERS_SECONDS)
     return cluster
+
+
+def _reports(api: access.Api, name: str, settings: PublishSettings) -> list[BackgroundReport[Any]]:
+    """Objects for other schedulers that are asked for."""
+    reports: list[BackgroundReport[Any]] = []
+    if settings.numatopology == "on":
+        reports.append(NumatopologyReport(api, name))
+    if settings.crane_topology != "off":
+        reports.append(CraneTopologyReport(api, name, parts=settings.crane_topology == "parts"))
+    return reports
 
 
 def _node_metric(api: access.Api, name: str, settings: PublishSettings) -> NodeMetricReport | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.kube.client.access import Api
@@ -17,11 +17,11 @@ from koordlite.kube.kubelet.http import KubeletHttp
 from koordlite.kube.kubelet.pod_resources import PodResources
 from koordlite.kube.kubelet.state import KubeletState
 from koordlite.kube.kubelet.static_pods import PodsOnNode
+from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
-from koordlite.kube.publish.numatopology import NumatopologyReport
 from koordlite.kube.publish.publisher import Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
@@ -57,7 +57,7 @@ class KubeCluster:
         user_agent: str,
         events: Events | None = None,
         node_metric: NodeMetricReport | None = None,
-        numatopology: NumatopologyReport | None = None,
+        reports: Sequence[BackgroundReport[Any]] = (),
         published: Sequence[str] = (),
         pod_resources: bool = False,
         stop: threading.Event | None = None,
@@ -66,7 +66,7 @@ class KubeCluster:
         `pod_resources`: this is the machine that kubelet runs on, so its socket may be asked."""
         self._api, self._settings, self._name, self._clock = api, settings, node_name, clock
         self._agent, self._events, self._stop = user_agent, events, stop or threading.Event()
-        self._node_metric, self._numatopology = node_metric, numatopology
+        self._node_metric, self._reports = node_metric, tuple(reports)
         self._writers = NodeWriters(api, node_name, published) if published else None
         self.kubelet_times = RequestTimes()
         """How long kubelet takes to answer."""
@@ -119,8 +119,8 @@ class KubeCluster:
             self._events.stop()
         if self._node_metric:
             self._node_metric.stop()
-        if self._numatopology:
-            self._numatopology.stop()
+        for report in self._reports:
+            report.stop()
 
     def view(self) -> ClusterView:
         """The newest state; never waits for the network.
@@ -150,7 +150,7 @@ class KubeCluster:
                 *self._on_node.problems,
                 *kubelet.problems,
                 *(self._node_metric.problems if self._node_metric else ()),
-                *(self._numatopology.problems if self._numatopology else ()),
+                *(problem for report in self._reports for problem in report.problems),
                 *(self._writers.problems if self._writers else ()),
             ),
             watches=states,
@@ -177,15 +177,15 @@ class KubeCluster:
         self._requests.send("Eviction API", pod.uid, lambda: self._evict(pod), patience_seconds=self._patience)
 
     def saw(self, seen: Snapshot) -> None:
-        """Take a picture into the NodeMetric and the Numatopology, where they are reported; look who else writes the
-        Node when it is time."""
+        """Take a picture into the NodeMetric and the objects for other schedulers, where they are reported; look who
+        else writes the Node when it is time."""
         now, node = self._clock.monotonic(), lambda: self._node.view().objects.get(self._name)
         if self._writers:
             self._writers.observe(now)
         if self._node_metric:
             self._node_metric.observe(seen, monotonic=now, wall=self._clock.wall(), node=node)
-        if self._numatopology:
-            self._numatopology.observe(seen, monotonic=now, node=node)
+        for report in self._reports:
+            report.observe(seen, monotonic=now, node=node)
 
     def tell(self, problems: Sequence[Problem]) -> None:
         """Events about configuration that was refused; the same one again is counted."""

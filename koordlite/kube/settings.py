@@ -71,3 +71,7 @@ class PublishSettings:
     numatopology: Literal["off", "on"] = "off"
     """The node's Numatopology (nodeinfo.volcano.sh/v1alpha1), for clusters whose scheduler is Volcano's and where its
     resource-exporter does not run. Needs `manifests/components/volcano-numatopology`."""
+    crane_topology: Literal["off", "on", "parts"] = "off"
+    """The node's NodeResourceTopology of Crane (topology.crane.io/v1alpha1), for clusters whose scheduler goes by it,
+    and where crane-agent does not run. parts: with its sockets and cores too. Needs
+    `manifests/components/crane-topology`."""

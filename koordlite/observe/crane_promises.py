@@ -108,6 +108,7 @@ class CranePromises:
             excluding=frozenset(pod.uid for pod in pods if pod.active and pod.crane.excludes_reserved),
             exclusive=held.exclusive,
             immovable=held.immovable,
+            taken=around.taken,
             default=held.default,
             reserved=around.reserved,
             placed_by_others=self._wanted.placed_by_others,

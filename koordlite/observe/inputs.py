@@ -21,8 +21,10 @@ from koordlite.model.slo import config as slo_config
 from koordlite.model.slo.settings import SLO
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
+from koordlite.numa.crane.zones import reserved_by_number
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.node_report import bind_policy
+from koordlite.numa.kubelet.machine import Machine
 from koordlite.observe.crane_promises import Around, CranePromises
 from koordlite.ports import ClusterView
 from koordlite.unchanged import Unchanged
@@ -125,6 +127,8 @@ class Inputs:
     ) -> CraneState:
         """What others have alone is not promised: CPUs of Koordinator's pods, of kubelet's, and of SYSTEM pods."""
         pinned = [cpus for _, cpus in pools.pinned(pods)]
+        given = topology, kubelet.listed_reserved_cpus, kubelet.reserved
+        by_kubelet = self._unchanged.of("reserved by kubelet", given, lambda: _kept(kubelet, topology))
         system = self._system_qos.exclusive_cpus
         return self._crane.look(
             pods,
@@ -133,7 +137,7 @@ class Inputs:
                 complete=view.node is not None,
                 kubelet=kubelet,
                 topology=topology,
-                reserved=cpuset.union([reserved, kubelet.listed_reserved_cpus, system]),
+                reserved=cpuset.union([reserved, by_kubelet, system]),
                 taken=cpuset.union([*pinned, *(each.cpus for each in kubelet.pod_cpus), system]),
             ),
         )
@@ -175,6 +179,14 @@ class Inputs:
             ),
         )
         return self._slo
+
+
+def _kept(kubelet: Kubelet, topology: Topology) -> CPUSet:
+    """Kubelet's reservedSystemCPUs; without a list as many CPUs as it reserves."""
+    milli = kubelet.reserved["cpu"].milli if "cpu" in kubelet.reserved else 0
+    if kubelet.listed_reserved_cpus or not milli:
+        return kubelet.listed_reserved_cpus
+    return reserved_by_number(Machine(topology.cpus), -(-milli // 1000))
 
 
 def _beside(pods: tuple[Pod, ...], held: CPUSet) -> tuple[Pod, ...]:

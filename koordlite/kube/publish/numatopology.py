@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
-from koordlite.kube.client.background import BackgroundRequests
+from koordlite.kube.client.access import ApiError
+from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model.cpuset import CPUSet, union
-from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import Snapshot
@@ -25,12 +22,6 @@ from koordlite.model.wire.numatopology import (
     PodAllocation,
     ResourceInfo,
 )
-
-LOG = logging.getLogger(__name__)
-AT_MOST_EVERY_SECONDS = 1.0
-CONFIRM_SECONDS = 60.0
-"""What stands is looked at again this often: another program may have written it."""
-_NO_KIND = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
 
 
 def spec(seen: Snapshot) -> NumatopologySpec:
@@ -78,53 +69,16 @@ def _allocation(seen: Snapshot, held: PodCPUs) -> PodAllocation:
     )
 
 
-class NumatopologyReport:
-    """Keeps the object as the pictures say, in the background; nothing is written while nothing changes."""
+class NumatopologyReport(BackgroundReport[NumatopologySpec]):
+    """Keeps the object as the pictures say."""
 
-    def __init__(self, api: Api, node_name: str) -> None:
-        self._api, self._name = api, node_name
-        self._requests = BackgroundRequests("numatopology")
-        self._wanted: NumatopologySpec | None = None
-        self._asked = float("-inf")
-        self._count = 0
-        self.error = ""
-        """Why it was not written last time; empty when it was."""
+    kind = "numatopology"
+    resource = "numatopologies.nodeinfo.volcano.sh"
+    no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What keeps the object from being written, for `status`."""
-        do = "allow this identity to get, create and update numatopologies.nodeinfo.volcano.sh; it is tried again"
-        return (Problem(f"numatopology/{self._name}", "spec", "", self.error, do),) if self.error else ()
-
-    def observe(self, seen: Snapshot, *, monotonic: float, node: Callable[[], objects.NodeObject | None]) -> None:
-        """Write what this picture says if it is new, or was not confirmed for a while."""
-        wanted, since = spec(seen), monotonic - self._asked
-        due = since >= AT_MOST_EVERY_SECONDS and wanted != self._wanted
-        if not (due or since >= CONFIRM_SECONDS):
-            return
-        self._wanted, self._asked = wanted, monotonic
-        owner = node()
-        self._count += 1
-        try:
-            self._requests.send(self._count, self._count, lambda: self._try(wanted, owner), patience_seconds=0.0)
-        except ApiUnreachable:
-            return  # Under way; `_try` keeps what comes of it.
-
-    def stop(self) -> None:
-        """Write nothing more."""
-        self._requests.stop()
-
-    def _try(self, wanted: NumatopologySpec, owner: objects.NodeObject | None) -> None:
-        error = ""
-        try:
-            self.write(wanted, owner)
-        except ApiError as refused:
-            error = f"{refused}; {_NO_KIND}" if refused.unknown_resource else str(refused)
-        except ApiUnreachable as unreachable:
-            error = str(unreachable)
-        if error and error != self.error:
-            LOG.warning("the Numatopology was not written: %s", error)
-        self.error = error
+    def wanted(self, seen: Snapshot) -> NumatopologySpec:
+        """As `spec`."""
+        return spec(seen)
 
     def write(self, wanted: NumatopologySpec, owner: objects.NodeObject | None) -> None:
         """Make the object, or replace its spec where it differs. ApiError and ApiUnreachable as of the requests."""

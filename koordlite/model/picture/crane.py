@@ -41,6 +41,8 @@ class CraneState:
     """Uids of pods that are to be kept off reserved CPUs."""
     exclusive: CPUSet = EMPTY
     immovable: CPUSet = EMPTY
+    taken: CPUSet = EMPTY
+    """CPUs that pods have alone by other protocols."""
     default: CPUSet = EMPTY
     """CPUs of pods that have none of their own; reserved ones are part of it."""
     reserved: CPUSet = EMPTY

@@ -9,17 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.model.cpuset import CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU, NUMANode
 from koordlite.model.wire.crane import Zone, ZoneResources, zone_name
+from koordlite.numa.kubelet.cpu_take import take_packed
+from koordlite.numa.kubelet.machine import Machine
 
 _ZERO = Quantity(0)
 
 
-def node_zones(nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Mapping[str, Quantity]) -> Iterator[Zone]:
+def reserved_by_number(machine: Machine, count: int) -> CPUSet:
+    """So many CPUs, from the first NUMA nodes on, packed as kubelet does. Source: crane-agent `buildReservedCPUSet`."""
+    kept: list[CPUSet] = []
+    for node in sorted(machine.nodes):
+        part = min(count, len(machine.nodes[node]))
+        kept.append(take_packed(machine, CPUSet(machine.nodes[node]), part))
+        count -= part
+    return union(kept)
+
+
+def node_zones(
+    nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Mapping[str, Quantity], taken: CPUSet = EMPTY
+) -> Iterator[Zone]:
     """One zone for each NUMA node. `reserved` are kubelet's amounts (kubeReserved + systemReserved); of cpu it counts
-    only while `reserved_cpus` names no CPU. Costs are SLIT distances.
+    only while `reserved_cpus` names no CPU. CPUs `taken` by others are not allocatable. Costs are SLIT distances.
     """
     left = dict(reserved)
     whole = 0 if reserved_cpus else -(-reserved.get("cpu", _ZERO).nano // NANO)
@@ -33,6 +47,8 @@ def node_zones(nodes: Sequence[NUMANode], *, reserved_cpus: CPUSet, reserved: Ma
         if node.memory:
             capacity["memory"] = Quantity.of(node.memory, "BinarySI")
         allocatable = {name: _less(amount, left, name) for name, amount in capacity.items()}
+        others = len(node.cpus & taken - ids)
+        allocatable["cpu"] = Quantity(max(allocatable["cpu"].nano - others * NANO, 0))
         yield Zone(
             name=zone_name(node.id),
             type="Node",

@@ -1,0 +1,85 @@
+"""An object of this node's own that is kept as the pictures say, in the background, for another scheduler to read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
+from koordlite.kube.client.background import BackgroundRequests
+from koordlite.model.errors import Problem
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.wire import objects
+
+LOG = logging.getLogger(__name__)
+AT_MOST_EVERY_SECONDS = 1.0
+CONFIRM_SECONDS = 60.0
+"""What stands is looked at again this often: another program may have written it."""
+W = TypeVar("W")
+Owner = Callable[[], objects.NodeObject | None]
+
+
+class BackgroundReport(Generic[W]):
+    """One object; nothing is written while nothing changes. A kind says what is wanted, and how it is written."""
+
+    kind: str
+    """For messages."""
+    resource: str
+    """For messages about permissions: `numatopologies.nodeinfo.volcano.sh`."""
+    no_kind: str
+    """What to do when the cluster does not know the kind."""
+
+    def __init__(self, api: Api, node_name: str) -> None:
+        self._api, self._name = api, node_name
+        self._requests = BackgroundRequests(self.kind)
+        self._wanted: W | None = None
+        self._asked = float("-inf")
+        self._count = 0
+        self.error = ""
+        """Why it was not written last time; empty when it was."""
+
+    def wanted(self, seen: Snapshot) -> W:
+        """What the object is to say by this picture."""
+        raise NotImplementedError
+
+    def write(self, wanted: W, owner: objects.NodeObject | None) -> None:
+        """Make the object, owned by the Node, or change it where it differs. ApiError and ApiUnreachable as of the
+        requests."""
+        raise NotImplementedError
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What keeps the object from being written, for `status`."""
+        do = f"allow this identity to get, create, update and patch {self.resource}; it is tried again"
+        return (Problem(f"{self.kind}/{self._name}", "content", "", self.error, do),) if self.error else ()
+
+    def observe(self, seen: Snapshot, *, monotonic: float, node: Owner) -> None:
+        """Write what this picture says if it is new, or was not confirmed for a while."""
+        wanted, since = self.wanted(seen), monotonic - self._asked
+        due = since >= AT_MOST_EVERY_SECONDS and wanted != self._wanted
+        if not (due or since >= CONFIRM_SECONDS):
+            return
+        self._wanted, self._asked = wanted, monotonic
+        owner = node()
+        self._count += 1
+        try:
+            self._requests.send(self._count, self._count, lambda: self._try(wanted, owner), patience_seconds=0.0)
+        except ApiUnreachable:
+            return  # Under way; `_try` keeps what comes of it.
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._requests.stop()
+
+    def _try(self, wanted: W, owner: objects.NodeObject | None) -> None:
+        error = ""
+        try:
+            self.write(wanted, owner)
+        except ApiError as refused:
+            error = f"{refused}; {self.no_kind}" if refused.unknown_resource else str(refused)
+        except ApiUnreachable as unreachable:
+            error = str(unreachable)
+        if error and error != self.error:
+            LOG.warning("the %s of this node was not written: %s", self.kind, error)
+        self.error = error
