@@ -157,6 +157,7 @@ def _node(
             pinned=_pinned(pods, reported) if written and written.reserved_cpus is None else EMPTY,
         ),
         reservation=written,
+        koordinator=reported.koordinator,
         placement_age_seconds=reported.placement_age_seconds,
     )
     present, ended = [], []
