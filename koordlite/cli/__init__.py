@@ -94,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
     scheduler_options.scheduler(
         commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
     )
+    _numa_exporter(
+        commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
+    )
     commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
     return top
 
@@ -337,6 +340,16 @@ def _pause(command: argparse.ArgumentParser) -> None:
     _state(command)
 
 
+def _numa_exporter(command: argparse.ArgumentParser) -> None:
+    _machine(command)
+    command.add_argument("--listen", metavar="ADDRESS:PORT", help="where to serve /metrics (default: :9201)")
+    command.add_argument("--node-only", action="store_true", help="ask no cluster: no containers and no violations")
+    command.add_argument("--other-names", action="store_true", help="also the names that other NUMA exporters use")
+    command.add_argument(
+        "--for", dest="seconds", metavar="DURATION", type=times.duration("--for"), help="stop after 90s, 5m, …"
+    )
+
+
 def _state(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state-dir", metavar="DIR", help="folder of the agent's undo journal")
     command.add_argument("--config", metavar="FILE", help="koordlite.yaml, for its stateDir")
@@ -345,6 +358,7 @@ def _state(command: argparse.ArgumentParser) -> None:
 _PLACES = {
     "run": "run:run",
     "status": "status:status",
+    "numa-exporter": "numa_exporter:numa_exporter",
     "explain": "explain:explain",
     "top": "top:top",
     "log-level": "log_level:log_level",

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
-from koordlite.cli import asking, recording, serving
+from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
@@ -114,6 +114,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
         token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
         listeners = [
             stack.enter_context(serving.served(machine, settings, folder=token, record=recorded.folder)),
+            stack.enter_context(numa_exporter.of_agent(machine.host.files, settings)),
             stack.enter_context(_view(machine, args)),
             _problems(),
             _cluster(agent, machine),
