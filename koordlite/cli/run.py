@@ -20,6 +20,7 @@ from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
+from koordlite.changes import container_kill
 from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
@@ -221,10 +222,19 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
         known = found
         _announce(machine.remote, pause, tick)
         pause = tick.pause
+        _tell_killed(machine.remote, tick)
         if agent.seen and not tick.woken:
             machine.remote.saw(agent.seen)
 
     return listen
+
+
+def _tell_killed(remote: KubeCluster, tick: Tick) -> None:
+    """One Event for each pod whose containers were killed."""
+    dead = (step for step in tick.applied if step.ok and step.place.kind is container_kill.PLACE)
+    pods = {(s.place.part("namespace"), s.place.part("pod"), s.place.part("uid")): s.value for s in dead}
+    for (namespace, pod, uid), note in pods.items():
+        remote.killed(namespace=namespace, pod=pod, uid=uid, note=note)
 
 
 def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:

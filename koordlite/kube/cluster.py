@@ -196,6 +196,11 @@ class KubeCluster:
         """An Event about the Node."""
         self._tell(self._regarding_node, reason, note, action, warning=warning)
 
+    def killed(self, *, namespace: str, pod: str, uid: str, note: str) -> None:
+        """An Event about a pod whose containers were killed as a last resort."""
+        about = Regarding(kind="Pod", namespace=namespace, name=pod, uid=uid)
+        self._tell(about, "ContainersKilled", note, "Kill", warning=True)
+
     def _evict(self, pod: EvictPod) -> None:
         about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         try:
