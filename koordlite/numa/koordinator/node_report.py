@@ -22,6 +22,7 @@ from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.amounts import Ratios, amplified
 from koordlite.numa.koordinator.held import NOTHING_HELD, Held
+from koordlite.numa.koordinator.reservations import NO_RESERVATIONS, Reservations
 from koordlite.numa.koordinator.values import (
     BEST_EFFORT,
     NO_MACHINE,
@@ -72,6 +73,8 @@ class NodeState:
     held: Held = NOTHING_HELD
     amplification: Ratios | None = None
     """From the Node; None without the annotation."""
+    reservations: Reservations = NO_RESERVATIONS
+    """Those of which `held` counts something; for one pod, since they differ in who may take them."""
     bad_amplification: str = ""
     """Why the Node's annotation cannot be read."""
 
