@@ -157,6 +157,10 @@ class KubeCluster:
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
         )
 
+    def take_news(self) -> bool:
+        """Whether kubelet has given out something else since this was asked last."""
+        return self._kubelet.take_news()
+
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
         yet: the write goes on, and the same changes asked again get its answer."""
