@@ -8,7 +8,7 @@ import pathlib
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from koordlite.http.server import Server
 from koordlite.model.errors import InputError
 from koordlite.scheduler import protocol
 from koordlite.scheduler.logs import LogLevels
-from koordlite.scheduler.service import STANDBY, Service
+from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
 
 FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "0"}
@@ -31,9 +31,9 @@ FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "0"}
 class World(Scene):
     """An extender that listens on loopback."""
 
-    def listen(self, *, leads: Callable[[], bool] = lambda: True) -> World:
+    def listen(self) -> World:
         self.levels = LogLevels(now=lambda: self.clock.now)
-        self.service = Service(self.extender, self.levels, leads=leads)
+        self.service = Service(self.extender, self.levels)
         self.server = scheduler_extender._server("127.0.0.1", 0, self.service, Guard(exposed=False), None)
         self.server.start()
         return self
@@ -183,15 +183,6 @@ def test_while_the_api_server_is_away_it_answers_and_then_says_that_it_cannot(wo
     world.age = None
     assert "has not been listed yet" in world.ask("POST", "/prioritize", asked)[1]
     assert world.ask("GET", "/healthz") == (200, "ok\n")
-
-
-def test_a_standby_does_not_answer() -> None:
-    world = World().listen(leads=lambda: False)
-    try:
-        assert json.loads(world.ask("POST", "/filter", question(pod("p"), "a"))[1]) == {"Error": STANDBY}
-        assert world.ask("GET", "/readyz") == (503, f"{STANDBY}\n")
-    finally:
-        world.server.close()
 
 
 def test_a_web_page_elsewhere_cannot_have_a_browser_ask(world: World) -> None:
