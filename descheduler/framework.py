@@ -219,7 +219,7 @@ def judgeable(pod: PodView) -> bool:
 
 def excludes_crane_reserved(pod: PodView) -> bool:
     """The pod asks to be kept off the CPUs that Crane reserves. Only the text `true` does, as in Crane."""
-    return pod.pod.annotations.get("topology.crane.io/exclude-reserved-cpus") == "true"
+    return pod.pod.crane.excludes_reserved
 
 
 def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:

@@ -22,12 +22,13 @@ from descheduler.snapshot.pack import Packer
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.crane import TopologyObject
 
 SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
     "Pod": wire.PodObject,
     "NodeResourceTopology": wire.NRTObject,
-    crane.KIND: crane.NRTObject,
+    crane.KIND: TopologyObject,
     numatopology.KIND: numatopology.NumatopologyObject,
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,

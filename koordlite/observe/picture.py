@@ -366,7 +366,7 @@ def _other_writer(topology: objects.NRTObject | None) -> OtherWriter | None:
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Where the pods live to which CPUs or NUMA nodes were promised."""
-    promised = with_promise(known.pods, known.kubelet) | known.crane.promises.keys()
+    promised = with_promise(known.pods, known.kubelet)
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 
 

@@ -131,4 +131,4 @@ def test_any_text_of_a_result_is_read_or_refused(text: str) -> None:
         zones = crane.decode_result(text)
     except ValueError:
         return
-    assert all(node >= 0 and cpus > 0 for node, cpus in zones.items())
+    assert all(node >= 0 and cpus >= 0 for node, cpus in zones.items())

@@ -13,7 +13,6 @@ from koordlite.formulas.topology.numa import Violation
 from koordlite.model import cpuset, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
-from koordlite.model.picture.crane import CranePromise
 from koordlite.model.picture.groups import MemoryPlace
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.pod.qos import QoSClass
@@ -25,7 +24,7 @@ VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 
 def containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
     """Those with a promise, and those without one that were put on CPUs nobody may use."""
-    promised = with_promise(seen.pods, seen.kubelet) | seen.crane.promises.keys()
+    promised = with_promise(seen.pods, seen.kubelet)
     misplaced = _misplaced(seen)
     for pod in seen.pods:
         if not pod.active or pod.uid not in seen.places:
@@ -83,26 +82,26 @@ def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.Conta
         devices=seen.kubelet.devices.get(key, ()),
         fix_failed=_fix_failed(seen, group, stands, promised),
     )
-    promise = seen.crane.promises.get(pod.uid)
-    return _by_crane(seen, found, promise, group) if promise and found.source == "none" else found
+    return _by_crane(seen, pod, found, group) if found.source == "none" and pod.crane.zones else found
 
 
-def _by_crane(
-    seen: Snapshot, found: nrt.ContainerPlacement, promise: CranePromise, group: str
-) -> nrt.ContainerPlacement:
-    """With what Crane's annotations promise; a container of the pod that is given no CPUs has no promise."""
-    cpus = promise.containers.get(found.container)
-    if cpus is None:
+def _by_crane(seen: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
+    """With what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
+    has no promise, and a promise that was refused is cured by a move only."""
+    promise, refused = seen.crane.promises.get(pod.uid), pod.uid in seen.crane.refused
+    cpus = promise.containers.get(found.container) if promise else cpuset.EMPTY
+    if cpus is None or not (promise or refused):
         return found
+    nodes = tuple(node for node, _ in pod.crane.zones)
     return msgspec.structs.replace(
         found,
         source="crane",
-        exclusive=promise.policy == "exclusive",
-        single_numa=len(promise.nodes) == 1,
+        exclusive=promise is not None and promise.policy == "exclusive",
+        single_numa=len(nodes) == 1,
         scope="pod",
         promised_cpus=cpus,
-        promised_nodes=promise.nodes,
-        fix_failed=_fix_failed(seen, group, found.cpuset, cpus),
+        promised_nodes=nodes,
+        fix_failed=refused or _fix_failed(seen, group, found.cpuset, cpus),
     )
 
 
@@ -141,6 +140,8 @@ def of_pod(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> It
     owners = [("kubelet", seen.kubelet.reserved_cpus, _is_strict(seen))]
     if pod.qos_class is not QoSClass.SYSTEM:
         owners.append(("koordinator", seen.reserved.cpus, True))
+    if pod.crane.excludes_reserved:
+        owners.append(("crane", seen.crane.reserved, True))
     for container in placed:
         yield from numa.container_violations(container, seen.topology, numa.MemoryThresholds())
         for owner, reserved, strict in owners:
