@@ -227,14 +227,19 @@ def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
 
 
 def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Request:
-    """The pod's ask in the node's terms."""
+    """The pod's ask in the node's terms; the same object for nodes that have the same terms."""
+    strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
+    terms = node.bind_policy, node.cpu_ratio, strategy, node.topology.most_holders
+    return ask.once(terms, lambda: _request(ask, node, strategy))
+
+
+def _request(ask: PodAsk, node: NodeState, strategy: str) -> Request:
     bound = is_bound(ask, node) is True
     bind, required = bind_policy(ask, node)
     cpu = ask.requests.get("cpu")
     requests: Mapping[str, Quantity] = ask.requests
     if bound and cpu and node.cpu_ratio > 1:
         requests = {**requests, **amounts.amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
-    strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
     return Request(
         requests=requests,
         original=ask.requests,
