@@ -91,6 +91,11 @@ def scheduler(command: argparse.ArgumentParser) -> None:
     level.add_argument("--for", dest="seconds", type=times.duration("--for"), metavar="DURATION", help="then go back")
     level.add_argument("--state-dir", metavar="DIR", default="", help="folder with the extender's token")
     _ask(level)
+    trial = actions.add_parser("try", help="ask about a pod of a folder of manifests, without a cluster")
+    trial.add_argument("folder", metavar="DIR", help="Nodes, Pods and NodeResourceTopologies")
+    trial.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of the folder that is not bound")
+    trial.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
+    trial.add_argument("--all", action="store_true", help="list every node")
     _render(actions.add_parser("render", help="print the manifests or the stanza for given options"))
 
 
