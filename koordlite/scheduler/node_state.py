@@ -64,14 +64,16 @@ class NodeState:
             return Row(self.name, allocatable, node=self.node, pods=alive, crane=self.crane)
         self._cover(settings, now, since)
         uncounted = self._reserved(settings)
-        amounts = [pod.shape.exclusive for pod in uncounted] + [each.pod.shape.exclusive for each in coming]
+        amounts = [pod.shape.held for pod in uncounted] + [each.pod.shape.held for each in coming]
         overreserve = settings.cache == "overreserve"
         returned = self.returned(self.covered.outlived) if overreserve else {}
+        at_most = on_top(self.report, (), returned)
         return Row(
             self.name,
             allocatable,
             report=self.report,
-            zones=on_top(self.report, amounts if overreserve else (), returned),
+            zones=on_top(self.report, amounts, returned) if overreserve and any(amounts) else at_most,
+            at_most=at_most,
             unusable=self._unusable(settings, coming, uncounted),
             node=self.node,
             pods=alive,

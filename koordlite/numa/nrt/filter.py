@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 Amounts = Mapping[str, int]
@@ -19,7 +19,7 @@ Zones = Mapping[int, Amounts]
 NANO = 10**9
 
 POD_REFUSED = "cannot align pod"
-_REFUSED = {
+REFUSED = {
     "init": "cannot align init container",
     "sidecar": "cannot align init container",
     "app": "cannot align container",
@@ -154,7 +154,7 @@ def align(asked: Request, *, zones: Zones, allocatable: Amounts | None, scope: s
     for place, part in enumerate(parts):
         node = fit_zone(part, zones, allocatable)
         if node is None:
-            return Fit(why_not=_REFUSED[part.kind])
+            return Fit(why_not=REFUSED[part.kind])
         if part.kind != "init" and node in zones:
             placed.append((part, (node,)))
             if place < last:
@@ -224,30 +224,30 @@ def align_restricted(asked: Request, *, zones: Zones, totals: Zones, scope: str)
     """
     placed: list[tuple[Part, tuple[int, ...]]] = []
     for part in asked.of_scope(scope):
-        nodes = _preferred(part, zones, totals)
+        nodes = next(preferred(part, zones, totals), None)
         if nodes is None:
-            return Fit(why_not=_REFUSED[part.kind])
+            return Fit(why_not=REFUSED[part.kind])
         if part.kind != "init" and nodes:
             placed.append((part, nodes))
             zones = without(zones, nodes, part.taken)
     return Fit(tuple(placed))
 
 
-def _preferred(part: Part, zones: Zones, totals: Zones) -> tuple[int, ...] | None:
-    """The narrowest, lowest set of NUMA nodes that every counted resource prefers; () when none is counted."""
+def preferred(part: Part, zones: Zones, totals: Zones) -> Iterator[tuple[int, ...]]:
+    """The sets of NUMA nodes that every counted resource prefers, the lowest first; () when none is counted."""
     counted = [(name, amount) for name, amount, is_counted in part.wanted if is_counted]
     listed = {name for zone in zones.values() for name in zone}
     counted = [(name, amount) for name, amount in counted if name in listed]
     sizes = {_smallest(name, amount, totals) for name, amount in counted}
     if not sizes:
-        return ()
+        yield ()
+        return
     size = sizes.pop()
     if sizes or size is None:
-        return None  # Resources that need different numbers of NUMA nodes never have one mask.
-    for nodes in itertools.combinations(sorted(zones), size):
+        return  # Resources that need different numbers of NUMA nodes never have one mask.
+    for nodes in sorted(itertools.combinations(sorted(zones), size), key=lambda nodes: nodes[::-1]):
         if all(sum(zones[node].get(name, 0) for node in nodes) >= amount for name, amount in counted):
-            return nodes
-    return None
+            yield nodes
 
 
 def _smallest(name: str, amount: int, totals: Zones) -> int | None:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from koordlite.model.quantity import Quantity
+from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
 from koordlite.scheduler.judgement.nodes import Row
@@ -52,11 +53,21 @@ def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
 
 def _fit(shape: PodShape, row: Row, report: Report, settings: Settings) -> nrt.Fit | None:
     """None: the policy admits every pod."""
+    policy: amounts.Policy
     if report.policy == SINGLE:
-        return nrt.align(shape.request, zones=row.zones, allocatable=None, scope=report.scope)
-    if report.policy == RESTRICTED and settings.check_restricted:
-        return nrt.align_restricted(shape.request, zones=row.zones, totals=report.totals, scope=report.scope)
-    return None
+        policy = "single-numa-node"
+    elif report.policy == RESTRICTED and settings.check_restricted:
+        policy = "restricted"
+    else:
+        return None
+    return amounts.align(
+        shape.request,
+        policy,
+        zones=row.zones,
+        at_most=row.at_most or row.zones,
+        totals=report.totals,
+        scope=report.scope,
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -22,6 +22,9 @@ class Row:
     report: Report | None = None
     zones: Zones = dataclasses.field(default_factory=dict)
     """What is available by NUMA node, with reservations taken off."""
+    at_most: Zones = dataclasses.field(default_factory=dict)
+    """The same if everything that is reserved should be taken from other NUMA nodes; one object with `zones` where
+    nothing is reserved."""
     unusable: str = ""
     """Why nothing may be concluded from its NUMA nodes: upstream's text for the pod's condition."""
     node: Node | None = None

@@ -35,6 +35,9 @@ class PodShape:
     """The pod's effective request in nano-units."""
     exclusive: Amounts
     """The part of it that no other pod can use meanwhile: devices, and of Guaranteed pods whole CPUs and memory."""
+    held: Amounts
+    """The most that it can hold while no report has counted it: kubelet keeps what init containers had until the pod
+    ends, and what later containers have not used again comes on top."""
     aligned: bool
     """Whether kubelet aligns any of it."""
     best_effort: bool
@@ -142,11 +145,13 @@ def shape_of(obj: objects.PodObject) -> PodShape:
     overhead = _nano(obj.spec.overhead)
     request = nrt.request(started, guaranteed=guaranteed, overhead=overhead, whole_cpus_only=True)
     running = [amounts for kind, _, amounts in started if kind != "init"]
+    every = [amounts for _, _, amounts in started]
     owners = obj.metadata.owner_references or ()
     return PodShape(
         request=request,
         total={name: amount.nano for name, amount in pod.requests.items()},
         exclusive=_exclusive(running, guaranteed=guaranteed),
+        held=_exclusive(every, guaranteed=guaranteed),
         aligned=any(counted for part in request.parts for _, _, counted in part.wanted),
         best_effort=pod.kube_qos is KubeQoS.BEST_EFFORT and nrt.only_native(request),
         pod=pod,

@@ -54,7 +54,7 @@ def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) 
     gone = {pod.uid for pod in victims}
     totals = row.report.totals if row.report else {}
     left = tuple(pod for pod in row.pods if pod.uid not in gone)
-    return dataclasses.replace(row, zones=_plus(row.zones, back, totals), pods=left, extra={})
+    return dataclasses.replace(row, zones=_plus(row.zones, back, totals), at_most={}, pods=left, extra={})
 
 
 def _plus(zones: Zones, back: Mapping[int, Amounts], totals: Zones) -> dict[int, Amounts]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import random
 from collections.abc import Mapping
@@ -77,6 +76,20 @@ class Delays:
     """From a change until it is published; at most one report a second."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A pod that kubelet did not admit."""
+
+    when: float
+    node: str
+    pod: objects.PodObject
+    reason: str
+    evidence: Mapping[str, int | str]
+
+    def __str__(self) -> str:
+        return f"{self.when:.2f} {self.node}: {self.reason} {self.pod.metadata.name} {dict(self.evidence)}"
+
+
 class EmulatedKubelet:
     """One node's kubelet and reporter."""
 
@@ -95,9 +108,9 @@ class EmulatedKubelet:
         self.name, self.state, self._empty, self._shape = name, empty, empty, shape
         self._events, self._store, self._chance, self._delays = events, store, chance, delays
         self._with_fingerprint = with_fingerprint
-        self.refused: collections.Counter[str] = collections.Counter()
-        self.refusals: list[tuple[float, str, str, Mapping[str, int | str]]] = []
-        """(when, reason, pod, numbers)."""
+        self.refusals: list[Refusal] = []
+        self.left: list[float] = []
+        """When pods ended."""
         self.pending = 0
         """Pods that are bound here and not admitted yet."""
         self._known: set[str] = set()
@@ -106,6 +119,7 @@ class EmulatedKubelet:
         self._reported: NodeState | None = None
         self._due = False
         self._last_report = -1.0
+        self._next_sync = 0.0
 
     @property
     def is_reported(self) -> bool:
@@ -128,7 +142,9 @@ class EmulatedKubelet:
         if uid not in self._known:
             self._known.add(uid)
             self.pending += 1
-            self._events.after(self._chance.uniform(*self._delays.sync), self._admit, pod)
+            # Kubelet takes new pods one after the other, in the order in which it saw them.
+            self._next_sync = max(self._next_sync, self._events.now + self._chance.uniform(*self._delays.sync))
+            self._events.at(self._next_sync, self._admit, pod)
         elif pod.metadata.deletion_timestamp and uid not in self._ending:
             self._ending.add(uid)
             self._events.after(self._chance.uniform(*self._delays.end), self._ended, key_of(pod), uid)
@@ -146,8 +162,7 @@ class EmulatedKubelet:
             return
         answer = admit(self.state, of_pod(pod))
         if not answer.admitted:
-            self.refused[answer.reason] += 1
-            self.refusals.append((self._events.now, answer.reason, key, answer.evidence))
+            self.refusals.append(Refusal(self._events.now, self.name, pod, answer.reason, answer.evidence))
             self._store.status(key, uid, "Failed", answer.reason, answer.message)
             return
         self._running[uid] = key
@@ -164,6 +179,7 @@ class EmulatedKubelet:
 
     def _leave(self, uid: str) -> None:
         if self._running.pop(uid, None) is not None:
+            self.left.append(self._events.now)
             self._changed(self.state.without(uid))
 
     def _changed(self, state: NodeState) -> None:

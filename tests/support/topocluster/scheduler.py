@@ -21,7 +21,7 @@ from koordlite.model.wire import objects
 from tests.support.topocluster.events import Events
 from tests.support.topocluster.store import Store, key_of
 
-NAME = "koordlite-scheduler"
+NAME, OTHER = "koordlite-scheduler", "other-scheduler"
 MOST_BINDS = 20
 BACKOFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 LONGEST_SLEEP = 300.0
@@ -67,13 +67,14 @@ class Scheduler:
         store: Store,
         chance: random.Random,
         extender: Extender | None,
+        name: str = NAME,
         looked: Callable[[objects.PodObject, Sequence[str], Sequence[str]], None] = lambda pod, passed, refused: None,
         bind_took: tuple[float, float] = (0.005, 0.05),
     ) -> None:
         """`looked` is told of every answer to filter: the pod, the nodes that passed, those that were refused.
         `bind_took`: seconds until a bind is answered."""
         self._events, self._store, self._chance, self._extender = events, store, chance, extender
-        self._looked, self._bind_took = looked, bind_took
+        self._looked, self._bind_took, self._name = looked, bind_took, name
         self.counts: collections.Counter[str] = collections.Counter()
         self.open_binds = self.most_open_binds = 0
         self._free: dict[str, _Node] = {}
@@ -107,7 +108,7 @@ class Scheduler:
         elif obj.spec.node_name:
             self._forget(key_of(obj))
             self._hold(obj, obj.spec.node_name)
-        elif obj.spec.scheduler_name == NAME and key_of(obj) not in self._waiting:
+        elif obj.spec.scheduler_name == self._name and key_of(obj) not in self._waiting:
             cpu, memory = _amounts(obj)
             self._waiting[key_of(obj)] = _Waiting(obj, cpu, memory)
             self._wake(key_of(obj))

@@ -51,6 +51,10 @@ class Store:
         self._events, self._chance, self._version = events, chance, 0
         self.pods: dict[str, objects.PodObject] = {}
         self.watches: list[Watch] = []
+        self.written: dict[str, float] = {}
+        """When each version of a report was written."""
+        self.on_bind: Callable[[objects.PodObject], None] = lambda pod: None
+        """Is told of each binding at the moment it is made."""
 
     def watch(self, watcher: Watcher, *, least: float, most: float) -> Watch:
         """Tell `watcher` of everything from now on, `least` to `most` seconds late."""
@@ -65,6 +69,7 @@ class Store:
     def put_report(self, obj: objects.NRTObject) -> str:
         """A report came or changed; its new version."""
         written = structs.replace(obj, metadata=structs.replace(obj.metadata, resource_version=self._next()))
+        self.written[written.metadata.resource_version] = self._events.now
         self._send(obj.metadata.name, lambda watcher: watcher.put_report(written))
         return written.metadata.resource_version
 
@@ -83,7 +88,9 @@ class Store:
             return f"pod {pod.metadata.name} is already assigned to node {pod.spec.node_name!r}"
         notes = {**(pod.metadata.annotations or {}), **annotations}
         meta = structs.replace(pod.metadata, annotations=notes)
-        self._put(structs.replace(pod, metadata=meta, spec=structs.replace(pod.spec, node_name=node)))
+        bound = structs.replace(pod, metadata=meta, spec=structs.replace(pod.spec, node_name=node))
+        self.on_bind(bound)
+        self._put(bound)
         return ""
 
     def status(self, key: str, uid: str, phase: str, reason: str = "", message: str = "") -> None:

@@ -8,11 +8,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import structs
-
 from koordlite.model.wire import objects
 from tests.support.topocluster.events import Events
-from tests.support.topocluster.scheduler import NAME
+from tests.support.topocluster.scheduler import NAME, OTHER
 from tests.support.topocluster.store import Store, key_of
 
 MOST_REPLACEMENTS = 5
@@ -30,6 +28,8 @@ class Load:
     """Mean."""
     burst: int = 12
     """Replicas of a deployment, at most."""
+    foreign: float = 0.0
+    """Part of the deployments that a scheduler places which does not ask the extender."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,8 +84,9 @@ class Workload:
         while left > 0:
             size = min(left, self._chance.randint(1, self._load.burst))
             kind = self._chance.choices(self._kinds, weights=[each.weight for each in self._kinds])[0]
+            scheduler = OTHER if self._chance.random() < self._load.foreign else NAME
             for _ in range(size):
-                self._events.at(when + self._chance.random() * 0.2, self._create, kind, 0)
+                self._events.at(when + self._chance.random() * 0.2, self._create, kind, scheduler, 0)
             left -= size
             when += size * self._load.every * self._chance.uniform(0.5, 1.5)
         self.ends = when
@@ -108,7 +109,7 @@ class Workload:
             kind, times = self._owned.pop(uid)
             self._store.remove(key, uid)
             if times < MOST_REPLACEMENTS:
-                self._create(kind, times + 1)
+                self._create(kind, obj.spec.scheduler_name or "", times + 1)
             else:
                 self.counts["given up"] += 1
         elif obj.status.phase == "Succeeded" and uid in self._owned:
@@ -118,10 +119,10 @@ class Workload:
     def remove_pod(self, key: str) -> None:
         """Gone as it was told to."""
 
-    def _create(self, kind: _Kind, times: int) -> None:
+    def _create(self, kind: _Kind, scheduler: str, times: int) -> None:
         self._made += 1
         self.counts["created"] += 1
-        pod = _pod(f"pod-{self._made}", kind)
+        pod = _pod(f"pod-{self._made}", kind, scheduler)
         self._owned[pod.metadata.uid] = kind, times
         self._store.create(pod)
 
@@ -134,11 +135,11 @@ class Workload:
             self._store.mark_deleted(key)
 
 
-def _pod(name: str, kind: _Kind) -> objects.PodObject:
+def _pod(name: str, kind: _Kind, scheduler: str) -> objects.PodObject:
     spec = objects.PodSpec(
         containers=tuple(_container(f"c{i}", each, kind) for i, each in enumerate(kind.containers)),
         init_containers=tuple(_container(f"i{i}", each, kind) for i, each in enumerate(kind.init)) or None,
-        scheduler_name=NAME,
+        scheduler_name=scheduler,
     )
     meta = objects.ObjectMeta(name=name, namespace="load", uid=f"uid-{name}")
     qos = "Guaranteed" if kind.guaranteed else "Burstable"
@@ -149,8 +150,3 @@ def _container(name: str, amounts: tuple[str, str], kind: _Kind) -> objects.Cont
     wanted: Mapping[str, Any] = dict(zip(("cpu", "memory"), amounts, strict=True))
     resources = objects.Resources(requests=dict(wanted), limits=dict(wanted) if kind.guaranteed else None)
     return objects.Container(name=name, image="image", resources=resources)
-
-
-def foreign(pod: objects.PodObject) -> objects.PodObject:
-    """The same pod as another scheduler's."""
-    return structs.replace(pod, spec=structs.replace(pod.spec, scheduler_name="another"))
