@@ -29,6 +29,7 @@ T = TypeVar("T")
 FULL_PCPUS_ONLY, SPREAD_ONLY = "FullPCPUsOnly", "SpreadByPCPUs"
 _POLICIES = {"BestEffort": BEST_EFFORT, "Restricted": RESTRICTED, "SingleNUMANodePodLevel": SINGLE_NUMA_NODE}
 _NO_CPU_MANAGER = CPUManagerPolicy()
+_MOST_TIMES = 10**6
 _SKIPPED = "fix its writer; until then the node counts as one without it"
 
 
@@ -236,6 +237,10 @@ def _cpu_manager(text: str, owner: str) -> tuple[CPUManagerPolicy, str]:
 
 def _ratios(text: str, owner: str) -> Ratios | None:
     ratios: dict[str, float] | None = _decode(text, dict[str, float] | None, owner, keys.AMPLIFICATION_RATIO)
+    wild = next((name for name, ratio in (ratios or {}).items() if not ratio <= _MOST_TIMES), None)
+    if wild is not None:
+        why = f"{wild}: no node sells a resource more than {_MOST_TIMES} times"
+        raise InputError(Problem(owner, keys.AMPLIFICATION_RATIO, text, why, _SKIPPED))
     return ratios
 
 
