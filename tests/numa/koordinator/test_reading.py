@@ -15,7 +15,6 @@ from koordinator_nodes import machine, node, quantities, wanted
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node
 from koordlite.model.pod import pod_reader
-from koordlite.model.pod.values import Pod
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
@@ -23,10 +22,9 @@ from koordlite.numa.koordinator.held import NOTHING_HELD, Held
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
 
-NAMES = some.sampled_from(
-    ["detail", "id", "core", "socket", "node", "cpuset", "uid", "managedByKubelet", "policy", "options", "reservedCPUs"]
-    + ["cpusetExclusive", "cpu", "memory", "numaNodeResources", "resources", "requiredCPUBindPolicy", "Numa"]
-)
+_NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive cpu memory
+    numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""
+NAMES = some.sampled_from(_NAMES.split())
 LEAVES = some.one_of(
     some.none(),
     some.booleans(),
@@ -76,17 +74,10 @@ def test_a_report_is_read_as_far_as_it_can_be(notes: dict[str, str], zones: list
 
 @given(some.dictionaries(some.sampled_from(POD_KEYS), TEXTS))
 def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
-    meta = {
-        "namespace": "ns",
-        "name": "p",
-        "uid": "p",
-        "annotations": notes,
-        "labels": {"koordinator.sh/qosClass": "LSR"},
-    }
-    containers = [{"name": "c", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]
-    pod = pod_reader.from_wire(
-        msgspec.convert({"metadata": meta, "spec": {"containers": containers}}, objects.PodObject)
-    )
+    labels = {"koordinator.sh/qosClass": "LSR"}
+    meta = {"namespace": "ns", "name": "p", "uid": "p", "annotations": notes, "labels": labels}
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]}
+    pod = pod_reader.from_wire(msgspec.convert({"metadata": meta, "spec": spec}, objects.PodObject))
     found = ask.of(pod)
     assert isinstance(found, PodAsk) or (isinstance(found, Refusal) and found.code == "Error")
     cpus = machine()
@@ -99,10 +90,7 @@ def test_a_pod_is_read_or_refused(notes: dict[str, str]) -> None:
     ("notes", "field"),
     [
         ({"node.koordinator.sh/cpu-topology": "{"}, "node.koordinator.sh/cpu-topology"),
-        (
-            {"node.koordinator.sh/pod-cpu-allocs": '[{"uid":"a","managedByKubelet":true,"cpuset":"x"}]'},
-            "pod-cpu-allocs",
-        ),
+        ({NODE_KEYS[1]: '[{"uid":"a","managedByKubelet":true,"cpuset":"x"}]'}, NODE_KEYS[1]),
         ({"kubelet.koordinator.sh/cpu-manager-policy": '{"reservedCPUs":"0-"}'}, "cpu-manager-policy"),
         ({"node.koordinator.sh/reservation": '{"reservedCPUs":"a"}'}, "node.koordinator.sh/reservation"),
         ({"node.koordinator.sh/resource-amplification-ratio": '{"cpu":1e300}'}, "resource-amplification-ratio"),
@@ -127,4 +115,3 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     pod = pod_reader.from_wire(msgspec.convert({"metadata": meta, "status": {"phase": "Running"}}, objects.PodObject))
     ended = dataclasses.replace(pod, phase="Succeeded")
     assert list(assignments.allocations([pod, ended])) == [Allocation(uid="p", zones={0: quantities(cpu="2")})]
-    assert isinstance(pod, Pod)
