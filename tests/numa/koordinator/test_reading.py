@@ -22,8 +22,8 @@ from koordlite.numa.koordinator.held import NOTHING_HELD, Held
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation, Refusal
 
-_NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive cpu memory
-    numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""
+_NAMES = """detail id core socket node cpuset uid managedByKubelet policy options reservedCPUs cpusetExclusive
+    cpu memory numaNodeResources resources requiredCPUBindPolicy numaTopologyPolicy"""
 NAMES = some.sampled_from(_NAMES.split())
 LEAVES = some.one_of(
     some.none(),
