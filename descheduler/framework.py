@@ -40,8 +40,10 @@ __all__ = [
     "NO_TOPOLOGY",
     "POINTS",
     "VOLCANO_POLICY",
+    "Aside",
     "Conversation",
     "Cordon",
+    "DeletionCost",
     "DisruptionBudget",
     "Finding",
     "Handle",
@@ -145,6 +147,16 @@ class Cordon:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DeletionCost:
+    """A pod's place in the order in which its owner should remove pods; the lowest goes first. Nothing is evicted."""
+
+    pod: str
+    """uid."""
+    cost: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer to a finding."""
 
@@ -192,7 +204,9 @@ class Handle(Protocol):
         """Measured usage from `KubernetesMetrics`, or from `Prometheus` by its query; `absent` says why not."""
 
 
-Conversation = Generator[Finding | Note | Remember | Cordon, Verdict | None, None]
+Aside = Note | Remember | Cordon | DeletionCost
+"""What a plugin yields that gets no answer."""
+Conversation = Generator[Finding | Aside, Verdict | None, None]
 """What a plugin yields. Only a `Finding` gets a verdict."""
 
 Judge = Callable[[View, Any, Handle], Conversation]
@@ -219,7 +233,7 @@ def judgeable(pod: PodView) -> bool:
 
 def excludes_crane_reserved(pod: PodView) -> bool:
     """The pod asks to be kept off the CPUs that Crane reserves. Only the text `true` does, as in Crane."""
-    return pod.pod.annotations.get("topology.crane.io/exclude-reserved-cpus") == "true"
+    return pod.pod.crane.excludes_reserved
 
 
 def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:

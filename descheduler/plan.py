@@ -11,7 +11,7 @@ from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import DEFAULT_PACING, Pacing
 from descheduler.filters.limits import Limits
 from descheduler.fit.search import Search
-from descheduler.framework import Finding, Note, Plugin, PodView, Refusal, View
+from descheduler.framework import DeletionCost, Finding, Note, Plugin, PodView, Refusal, View
 from koordlite.model.wire import objects
 
 Sightings = Mapping[tuple[str, str], int]
@@ -159,6 +159,8 @@ class EvictionPlan:
     """By which rules evictions of a profile become migration jobs; those of the others are asked for at once."""
     cordon: tuple[str, ...] = ()
     """Nodes that are to take no more pods while they are emptied."""
+    deletion_costs: tuple[DeletionCost, ...] = ()
+    """In which order owners should remove their pods when they are scaled down."""
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:

@@ -25,7 +25,7 @@ from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import Observer, glance, wants
 from koordlite.observe.pauses import Pauses
-from koordlite.ports import Cluster
+from koordlite.ports import Cluster, News
 from koordlite.record.moment import Moment
 from koordlite.report import degraded
 from koordlite.report import tick as ticks
@@ -116,6 +116,7 @@ class Agent:
         self.take_over()
         agent = self._settings.agent
         self._waker = wake.open_waker(self._host, agent.reaction, hertz=agent.reaction_hertz)
+        self._waker.news = self._cluster.take_news if isinstance(self._cluster, News) else None
         try:
             self._loop(on_tick, seconds)
         finally:
@@ -179,7 +180,7 @@ class Agent:
         end = None if seconds is None else clock.monotonic() + seconds
         due = clock.monotonic()
         while end is None or clock.monotonic() < end:
-            due = min(due, clock.monotonic())  # It came early when the kernel lost reports of new groups.
+            due = min(due, clock.monotonic())  # It came early: reports of groups were lost, or kubelet has news.
             self._guard.begin()
             with self._guard:
                 on_tick(self.tick())

@@ -72,6 +72,18 @@ class Http:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NumaExporter:
+    """Section `numaExporter`: metrics of NUMA nodes on a port of their own, for Prometheus."""
+
+    listen: str = ""
+    """Address and port, like :9201, which is what other NUMA exporters use. Empty: off. It is plain HTTP and everyone
+    may read it: names of pods and where they run."""
+    other_names: bool = False
+    """The same numbers also under the names of numainfo_exporter, of Canonical's exporter and of a proposal for
+    node_exporter."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FlightRecord:
     """Section `record`: what the agent saw and decided, for `koordlite replay` and `koordlite explain --record`."""
 
@@ -93,6 +105,7 @@ class Settings:
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     record: FlightRecord = FlightRecord()
+    numa_exporter: NumaExporter = NumaExporter()
     strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 
@@ -140,6 +153,7 @@ def settings_of(read: Any) -> Settings:
         cluster=read.cluster,
         publish=read.publish,
         record=read.record,
+        numa_exporter=read.numa_exporter,
         strategies=sections,
     )
 
@@ -189,6 +203,7 @@ class _File:
     cluster: ClusterSettings = dataclasses.field(default_factory=ClusterSettings)
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     record: FlightRecord = FlightRecord()
+    numa_exporter: NumaExporter = NumaExporter()
     strategies: object = None
 
 
@@ -216,6 +231,8 @@ def print_default() -> str:
         *documented.section("publish", PublishSettings()),
         "",
         *documented.section("record", FlightRecord()),
+        "",
+        *documented.section("numaExporter", NumaExporter()),
         "",
         "# One section a strategy. `mode` is off, observe or enforce.",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.change import ClusterChange
@@ -84,3 +84,11 @@ class Cluster(Protocol):
 
         EvictionRefused when a disruption budget or the API server says no, OSError when it cannot be reached.
         """
+
+
+@runtime_checkable
+class News(Protocol):
+    """A cluster that may have something to be published before the next tick is due."""
+
+    def take_news(self) -> bool:
+        """Whether there is something new since this was asked last; never waits."""

@@ -1,5 +1,5 @@
-"""What ends the wait between two ticks: its time, a stop, latency-sensitive work that needs the CPU at once, or a new
-group.
+"""What ends the wait between two ticks: its time, a stop, latency-sensitive work that needs the CPU at once, a new
+group, or news of kubelet that are to be published.
 
 No round runs without need. The last tick says up to which use of all others its limit is right
 (`formulas.cpu.reaction`, "upper edge"); when one sample suspects that it is above, and a measurement finds it so, a
@@ -91,6 +91,9 @@ class Waker:
         self._sample_cost = 0.0
         self._cost = self._watched = 0.0
         self._samples = self._pressure = self._surges = 0
+        self._hurry = False
+        self.news: Callable[[], bool] | None = None
+        """Whether the cluster has something that the next tick should not wait for; asked several times a second."""
 
     @property
     def state(self) -> Reaction:
@@ -124,7 +127,8 @@ class Waker:
         """Wait for the clock to say `until`, or for something to do before."""
         while True:
             wake = self._wait(min(until, self.new_groups.due))
-            if wake.cause != "tick" or self.new_groups.take_lost():
+            if wake.cause != "tick" or self.new_groups.take_lost() or self._hurried:
+                self._hurry = False
                 return wake
             groups = self.new_groups.take()
             if groups:
@@ -186,17 +190,23 @@ class Waker:
 
     def _pass_time(self, until: float) -> Wake:
         """Wait, without samples."""
-        if self.new_groups.fileno is None:
+        if self.new_groups.fileno is None and self.news is None:
             return Wake("stop" if self._clock.wait(until - self._clock.monotonic()) else "tick")
-        while (left := until - self._clock.monotonic()) > 0 and not self.new_groups.wait(left):
-            if self._clock.wait(0.0):
+        pause = self._clock.wait if self.new_groups.fileno is None else self.new_groups.wait
+        while (left := until - self._clock.monotonic()) > 0 and not pause(min(left, _PIECE_SECONDS)):
+            if self._clock.wait(0.0) or self._hurried:
                 break
         return Wake("stop" if self._clock.wait(0.0) else "tick")
 
     @property
     def _news(self) -> bool:
-        """Whether something was reported about groups that this wait does not know of."""
-        return self.new_groups.due <= self._clock.monotonic() or self.new_groups.has_lost
+        """Whether something was reported about groups, or by the cluster, that this wait does not know of."""
+        return self._hurried or self.new_groups.due <= self._clock.monotonic() or self.new_groups.has_lost
+
+    @property
+    def _hurried(self) -> bool:
+        self._hurry = self._hurry or (self.news is not None and self.news())
+        return self._hurry
 
     def _watch_for(self, seconds: float) -> bool:
         """Sample for `seconds`; True at once when others used so much from one sample to the next that it may be a

@@ -24,8 +24,10 @@ from descheduler.filters.limits import Budget
 from descheduler.fit.search import FitSearch, Place, Search
 from descheduler.framework import (
     POINTS,
+    Aside,
     Conversation,
     Cordon,
+    DeletionCost,
     Finding,
     NodeGroup,
     Note,
@@ -33,7 +35,6 @@ from descheduler.framework import (
     PodView,
     Point,
     Refusal,
-    Remember,
     Verdict,
     View,
 )
@@ -115,6 +116,7 @@ class _Draft:
         self._taken: set[str] = set()
         self._notes: list[Note] = []
         self._cordons: list[str] = []
+        self._costs: dict[str, DeletionCost] = {}
         self._judges = [_Judge(view, setup, profile) for profile in setup.profiles]
 
     def _expect(self, coming: Iterable[tuple[PodView, past_evictions.Move]]) -> None:
@@ -174,11 +176,13 @@ class _Draft:
         for uid in sorted(findings, key=lambda uid: candidate.order(self._view.by_uid[uid], findings[uid])):
             self._answer(judge, self._view.by_uid[uid], tuple(findings[uid]))
 
-    def _keep(self, profile: Profile, plugin: Plugin, message: Note | Remember | Cordon) -> None:
+    def _keep(self, profile: Profile, plugin: Plugin, message: Aside) -> None:
         if isinstance(message, Note):
             self._notes.append(dataclasses.replace(message, plugin=plugin.name))
         elif isinstance(message, Cordon):
             self._cordons.append(message.node)
+        elif isinstance(message, DeletionCost):
+            self._costs.setdefault(message.pod, message)
         else:
             self._remembered[(profile.name, plugin.name)] = message.value
 
@@ -261,6 +265,7 @@ class _Draft:
             memory=self._remembered,
             migration=self._setup.migration,
             cordon=tuple(dict.fromkeys(self._cordons)),
+            deletion_costs=tuple(self._costs.values()),
         )
 
 
@@ -279,7 +284,7 @@ def _nowhere(profile: Profile, plugin: Plugin) -> Note:
     return Note(node="", reason="NoNodeInScope", text=text, plugin=plugin.name)
 
 
-def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Note | Remember | Cordon | None:
+def _next(conversation: Conversation, verdict: Verdict | None) -> Finding | Aside | None:
     try:
         return conversation.send(verdict)
     except StopIteration:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from descheduler.arguments.migration import MigrationControllerArgs
-from descheduler.evictors import cordons, eviction_api
+from descheduler.evictors import cordons, deletion_costs, eviction_api
 from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
@@ -57,6 +57,7 @@ class PlanExecutor:
         closed = cordons.close(plan, self._api, self._tell)
         attempts = self._attempted(plan)
         cordons.settle(closed, plan, attempts, self._api, self._tell)
+        deletion_costs.write(plan, self._api, self._tell, stopped=self._stopping)
         return attempts
 
     def _attempted(self, plan: EvictionPlan) -> tuple[Attempt, ...]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView
 from koordlite.formulas.allocatable import reservation
 from koordlite.formulas.topology import numa, numa_fit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
+from koordlite.numa.koordinator import assignments
+from koordlite.numa.koordinator.held import Held
+from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.values import Allocation
 
 Booking = tuple[int, Mapping[str, Quantity]]
 """Amounts taken from a NUMA node."""
@@ -127,6 +131,31 @@ class FreeCapacity:
         return self.node.topology.cpuset - self.node.reserved.known - CPUSet(pinned)
 
     @functools.cached_property
+    def koordinator(self) -> NodeState:
+        """The node for Koordinator's scheduler, with what the residents hold; CPUs that others hold are reserved."""
+        topology = self.node.koordinator
+        held = Held.of(topology.machine, self._allocations())
+        pinned = frozenset[int]().union(*(pod.pinned.ids for pod in self.residents))
+        kept = topology.reserved | self.node.reserved.known | CPUSet(pinned - held.cpus.keys())
+        topology = dataclasses.replace(topology, reserved=kept)
+        requested = {name: Quantity(nano) for name, nano in self.requested.items()}
+        return NodeState.of(self.node.node, topology, held, requested)
+
+    def _allocations(self) -> Iterator[Allocation]:
+        """What the residents hold by annotation; one that was promised one NUMA node takes all its requests there."""
+        by_pod = {held.uid: held for held in assignments.allocations(pod.pod for pod in self.residents)}
+        for pod in self.residents:
+            held = by_pod.get(pod.uid)
+            nodes = {node for c in pod.containers for node in numa.promised_nodes(c, self.node.topology)}
+            if pod.single_numa and len(nodes) == 1:
+                held = held or Allocation(uid=pod.uid)
+                (zone,) = nodes
+                amounts = {**_of_zones(pod), **held.zones.get(zone, {})}
+                held = dataclasses.replace(held, zones={**held.zones, zone: amounts})
+            if held:
+                yield held
+
+    @functools.cached_property
     def zones(self) -> Mapping[int, Mapping[str, Quantity]]:
         """What each NUMA node can still give to pods that want pieces of their own."""
         by_id = {zone.id: zone.cpus for zone in self.node.topology.nodes}
@@ -158,6 +187,11 @@ class FreeCapacity:
             if any(c.single_numa and numa.promised_nodes(c, topology) == {number} for c in pod.containers)
         )
         return sum(pod.pod.request_value("memory") for pod in bound) * NANO
+
+
+def _of_zones(pod: PodView) -> dict[str, Quantity]:
+    """What a pod takes from its NUMA node."""
+    return {name: amount for name, amount in pod.pod.requests.items() if numa_fit.is_shared(name)}
 
 
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from descheduler.fit import koordinator
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import VOLCANO_POLICY, PodView
 from koordlite.formulas.topology import numa_fit
@@ -19,6 +20,8 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: numa_fit.Ask) -> tuple[
     strict = capacity.node.topology_policy == "single-numa-node"
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
+    if koordinator.concerned(pod, capacity) and not strict:
+        return koordinator.answer(pod, capacity)
     if not capacity.zones:
         return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:

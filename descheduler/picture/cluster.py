@@ -18,6 +18,7 @@ from koordlite.model.nrt import CPUManagerPolicy
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
+from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class NodeView:
     reserved: ReservedCPUs = NOTHING_RESERVED
     reservation: Reservation | None = None
     """As written on the node."""
+    koordinator: NodeTopology = NO_REPORT
+    """The node as Koordinator's scheduler reads it; without CPUs when their topology is not reported."""
     placement_age_seconds: float | None = None
     """Age of the agent's placement; None when there is none."""
 

@@ -79,6 +79,10 @@ def _document(plan: EvictionPlan, attempts: tuple[Attempt, ...], *, dry: bool) -
         "requests": (attempt.request for attempt in shown if attempt.request),
         "results": ({"pod": a.pod, "uid": a.uid, "result": a.result, "text": a.text} for a in shown),
         "nodes": map(_node, plan.nodes),
+        "deletionCosts": (
+            {"pod": view.by_uid[cost.pod].key, "uid": cost.pod, "cost": cost.cost, "why": cost.why}
+            for cost in plan.deletion_costs
+        ),
         "notes": map(dataclasses.asdict, plan.notes),
         "snapshot": {"notes": list(view.notes), "problems": [dataclasses.asdict(p) for p in view.problems]},
     }

@@ -59,6 +59,9 @@ def _known(plan: EvictionPlan, pod: PodView) -> Iterator[str]:
         promise = "one NUMA node" if container.single_numa else "CPUs of its own" if container.exclusive else "nothing"
         by = f" by {container.source}" if container.source != "none" else ""
         yield f"    container {container.container}: promised {promise}{by}, {fact} CPUs {container.cpuset or 'none'}"
+    for cost in plan.deletion_costs:
+        if cost.pod == pod.uid:
+            yield f"    its deletion cost is to be {cost.cost}: {cost.why}"
     if pod.pod.finished:
         yield f"    it has ended: {pod.pod.phase}"
     elif not pod.containers:

@@ -49,10 +49,14 @@ def pieces(
     pods = (_evictions(plan), _kept(plan))
     shown = printable.one_line(failure)
     failed = [f"The last cycle failed, this is the report of the one before: {shown}"] if failure else []
-    parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _notes(plan), _problems(plan)]
+    parts = [failed, _head(plan, dry=dry), *sections, *pods, _nodes(plan), _costs(plan), _notes(plan), _problems(plan)]
     for number, part in enumerate(filter(None, map(_unless_empty, parts))):
         yield "\n" if number else ""
         yield from (f"{printable.lines(line)}\n" for line in part)
+
+
+_COSTS = 10
+"""Deletion costs in the text."""
 
 
 def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
@@ -207,6 +211,13 @@ def _node(change: NodeChange, width: int) -> str:
     name = shown if len(shown) <= width else f"{shown[: width - 1]}…"
     pods, wrong = f"{before.pods} → {after.pods}", f"{before.wrong} → {after.wrong}"
     return f"{_INDENT}{name:<{width}}  {pods:>9}  {cores:>22}  {wrong:>20}"
+
+
+def _costs(plan: EvictionPlan) -> Iterator[str]:
+    costs = plan.deletion_costs
+    lines = [f"{cost.cost}: {plan.view.by_uid[cost.pod].key} ({cost.why})" for cost in costs[:_COSTS]]
+    more = [f"{len(costs) - _COSTS} more, see the JSON report"] if len(costs) > _COSTS else []
+    return _list("ORDER IN WHICH OWNERS SHOULD REMOVE PODS", [*lines, *more])
 
 
 def _notes(plan: EvictionPlan) -> Iterator[str]:

@@ -157,6 +157,7 @@ def _node(
             pinned=_pinned(pods, reported) if written and written.reserved_cpus is None else EMPTY,
         ),
         reservation=written,
+        koordinator=reported.koordinator,
         placement_age_seconds=reported.placement_age_seconds,
     )
     present, ended = [], []
@@ -164,7 +165,7 @@ def _node(
         if one.pod.phase in _ENDED:
             ended.append(one)
         else:
-            present.append(_with_promises(one, bare, reported, problems))
+            present.append(_with_promises(one, bare, reported))
     return dataclasses.replace(bare, pods=tuple(present), ended=tuple(ended))
 
 
@@ -178,9 +179,8 @@ def _pinned(pods: Iterable[PodView], reported: report.Report) -> CPUSet:
     return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in reported.allocs.values())])
 
 
-def _with_promises(one: PodView, home: NodeView, reported: report.Report, problems: list[Problem]) -> PodView:
-    zones = crane.promise(one.pod, problems) if crane.RESULT in one.pod.annotations else None
-    containers, seen = promised_placement.of_pod(one, home, reported, zones)
+def _with_promises(one: PodView, home: NodeView, reported: report.Report) -> PodView:
+    containers, seen = promised_placement.of_pod(one, home, reported, crane.promise(one.pod))
     return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
 
 

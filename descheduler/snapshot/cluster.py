@@ -112,7 +112,7 @@ def _list(api: Api, objects: Objects, kind: str, path: str) -> None:
             _forget(objects, kind, path)
         version = page.resource_version
         for item in page.items:
-            files.take(objects, item, f"{api.url}{path}", kind)
+            files.keep(objects, item, kind, f"{api.url}{path}")
 
 
 def _forget(objects: Objects, kind: str, path: str) -> None:

@@ -22,12 +22,13 @@ from descheduler.snapshot.pack import Packer
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import metrics, numatopology, volumes
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.crane import TopologyObject
 
 SHAPES: dict[str, type[Any]] = {
     "Node": wire.NodeObject,
     "Pod": wire.PodObject,
     "NodeResourceTopology": wire.NRTObject,
-    crane.KIND: crane.NRTObject,
+    crane.KIND: TopologyObject,
     numatopology.KIND: numatopology.NumatopologyObject,
     "PodDisruptionBudget": wire.PodDisruptionBudgetObject,
     "Namespace": wire.NamespaceObject,
@@ -180,14 +181,14 @@ def _to_json(document: Any, where: str) -> bytes:
 
 
 def take(objects: Objects, document: bytes | msgspec.Raw, path: str, kind: str = "") -> None:
-    """Take one object, or every item of a list. Items of an API server's list name no kind: the list does."""
+    """Take one object, or every item of a list. Items of a list may name no kind: the list does."""
     found = _header(document, path)
     kind = crane.kind_of(found.kind, found.api_version) or kind
     if kind.endswith("List"):
         for item in _items(document, path):
             take(objects, item, path, kind.removesuffix("List"))
     elif kind in SHAPES:
-        _keep(objects, document, kind, path)
+        keep(objects, document, kind, path)
     else:
         objects.ignored[kind or "objects without a kind"] += 1
 
@@ -219,7 +220,8 @@ def _items(document: bytes | msgspec.Raw, path: str) -> tuple[msgspec.Raw, ...]:
         raise InputError(Problem(path, "$.items", "", str(error), _HOW)) from error
 
 
-def _keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) -> None:
+def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) -> None:
+    """Take one object whose kind is known."""
     try:
         obj = msgspec.json.decode(document, type=SHAPES[kind])
     except msgspec.ValidationError as error:

@@ -71,11 +71,12 @@ def of_pod(
     """(what was promised to each container and where it is, whether an agent has seen that).
 
     The agent's record counts; without one what scheduler or kubelet promised is all there is to judge. `zones` is what
-    Crane promised: it counts where nobody else has promised anything.
+    Crane promised: it counts where nobody else has promised anything. An agent that carries Crane's promises out names
+    the containers that have one.
     """
     seen = reported.placements.get(one.uid, ())
     found = seen or as_promised(one.pod, home, reported.allocs.get(one.uid))
-    if zones:
+    if zones and not any(each.source == "crane" for each in found):
         found = tuple(_with_crane(each, zones) for each in found or (_nothing_known(one.pod),))
     return tuple(_refined(each, one, home) for each in found), bool(seen)
 

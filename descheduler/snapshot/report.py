@@ -16,6 +16,8 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
+from koordlite.numa.koordinator import node_report
+from koordlite.numa.koordinator.node_report import NO_REPORT, NodeTopology
 from koordlite.numa.nrt import policy as topology_manager
 
 T = TypeVar("T")
@@ -41,6 +43,8 @@ class Report:
     placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
     """Containers by pod uid."""
     placement_age_seconds: float | None = None
+    koordinator: NodeTopology = NO_REPORT
+    """The node as Koordinator's scheduler reads it."""
     by_crane: CPUSet = EMPTY
     """CPUs that Crane keeps, from its own kind."""
 
@@ -70,6 +74,8 @@ def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
         allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if _by_kubelet(a)},
         placements=_by_uid(placement.containers if placement else ()),
         placement_age_seconds=_age(placement, now, owner, problems),
+        # What cannot be read of it is in the problems already.
+        koordinator=node_report.read(obj, []),
     )
 
 

@@ -34,6 +34,7 @@ def places_of(group: str) -> tuple[Place, ...]:
 UNLIMITED = -1
 _UNSET = {"cpu.quota": UNLIMITED, "memory.high": UNLIMITED, "memory.limit": UNLIMITED}
 """What a kernel has where nobody wrote; 0 for the others."""
+_UNSEEN = Cgroup()
 _BY_LEVEL = ("memory.high", "memory.low", "memory.min")
 _IN_PASSES = frozenset({"cpuset.cpus", "cpu.quota", "cpu.burst", "memory.limit", *_BY_LEVEL})
 
@@ -78,7 +79,7 @@ class CgroupChange(KernelChange):
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:
         """Sets are widened before they are narrowed, what grows grows from the top, what shrinks from the bottom."""
-        files = [change for change in changes if isinstance(change, CgroupChange)]
+        files = _within_quotas_above([change for change in changes if isinstance(change, CgroupChange)], cgroups)
         return (
             *_move_sets([c for c in files if c.field == "cpuset.cpus"], cgroups),
             *_move_bandwidth(files, cgroups),
@@ -120,6 +121,24 @@ def _widened(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
 def _present(change: CgroupChange, cgroups: Mapping[str, Cgroup]) -> CPUSet:
     cgroup = cgroups.get(change.group)
     return (cgroup.cpuset if cgroup else None) or CPUSet()
+
+
+def _within_quotas_above(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:
+    """Two strategies decide on one picture: where one limits a group and the other a group below it, the lower one is
+    no larger than the upper one is about to be, which v1 would refuse. Its owner raises it when it may."""
+    quotas = {c.group: c.value for c in files if c.field == "cpu.quota" and isinstance(c.value, int)}
+    usual = {group: quota for group, quota in quotas.items() if _has_usual_period(group, cgroups) and quota >= 0}
+    return [_no_more_than_above(c, usual) if c.field == "cpu.quota" and c.group in usual else c for c in files]
+
+
+def _has_usual_period(group: str, cgroups: Mapping[str, Cgroup]) -> bool:
+    return cgroups.get(group, _UNSEEN).period_us == _UNSEEN.period_us
+
+
+def _no_more_than_above(change: CgroupChange, quotas: Mapping[str, int]) -> CgroupChange:
+    names = change.group.split("/")
+    least = min(quotas.get("/".join(names[:depth]), quotas[change.group]) for depth in range(1, len(names) + 1))
+    return change if least == change.value else dataclasses.replace(change, value=least, gives_back=False)
 
 
 def _move_bandwidth(files: Sequence[CgroupChange], cgroups: Mapping[str, Cgroup]) -> list[CgroupChange]:

@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     _profile(
         commands.add_parser("profile", help="what Koordinator's ClusterColocationProfiles make of a pod; read-only")
     )
+    _crane(commands.add_parser("crane", help="the topology result that Crane's scheduler would write for a bound pod"))
     node = commands.add_parser(
         "check-node", help="what this machine supports, and what to do about the rest; read-only"
     )
@@ -92,6 +93,9 @@ def parser() -> argparse.ArgumentParser:
     )
     scheduler_options.scheduler(
         commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
+    )
+    _numa_exporter(
+        commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
     )
     commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
     return top
@@ -313,6 +317,17 @@ def _profile(command: argparse.ArgumentParser) -> None:
     command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several")
 
 
+def _crane(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("assign",), help="choose NUMA nodes for a pod on the node it is bound to")
+    command.add_argument("pod", metavar="NS/POD", help="the pod")
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="print the result and write nothing; the default")
+    what.add_argument("--write", action="store_true", help="put the result on the pod")
+    command.add_argument("--cluster", metavar="DIR", help="folder of YAML manifests in place of a cluster; read-only")
+    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
+
+
 def _pause(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "duration", metavar="DURATION", type=times.duration("DURATION"), help="45m, 2h, 1h30m: the pause ends by itself"
@@ -325,6 +340,16 @@ def _pause(command: argparse.ArgumentParser) -> None:
     _state(command)
 
 
+def _numa_exporter(command: argparse.ArgumentParser) -> None:
+    _machine(command)
+    command.add_argument("--listen", metavar="ADDRESS:PORT", help="where to serve /metrics (default: :9201)")
+    command.add_argument("--node-only", action="store_true", help="ask no cluster: no containers and no violations")
+    command.add_argument("--other-names", action="store_true", help="also the names that other NUMA exporters use")
+    command.add_argument(
+        "--for", dest="seconds", metavar="DURATION", type=times.duration("--for"), help="stop after 90s, 5m, …"
+    )
+
+
 def _state(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state-dir", metavar="DIR", help="folder of the agent's undo journal")
     command.add_argument("--config", metavar="FILE", help="koordlite.yaml, for its stateDir")
@@ -333,6 +358,7 @@ def _state(command: argparse.ArgumentParser) -> None:
 _PLACES = {
     "run": "run:run",
     "status": "status:status",
+    "numa-exporter": "numa_exporter:numa_exporter",
     "explain": "explain:explain",
     "top": "top:top",
     "log-level": "log_level:log_level",
@@ -348,6 +374,7 @@ _PLACES = {
     "check-config": "check:check_config",
     "check-node": "check:check_node",
     "profile": "profile:profile",
+    "crane": "crane:assign",
     "default-config": "check:default_config",
     "scheduler-extender": "scheduler_extender:run",
     "scheduler": "scheduler_command:scheduler",

@@ -20,7 +20,8 @@ from typing import TextIO
 
 from koordlite import __version__
 from koordlite.agent import Agent
-from koordlite.cli import asking, recording, serving
+from koordlite.changes import container_kill
+from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
@@ -114,6 +115,7 @@ def _loop(agent: Agent, machine: Machine, settings: Settings, args: argparse.Nam
         token = "" if args.recorded and not args.state_dir else settings.agent.state_dir
         listeners = [
             stack.enter_context(serving.served(machine, settings, folder=token, record=recorded.folder)),
+            stack.enter_context(numa_exporter.of_agent(machine.host.files, settings)),
             stack.enter_context(_view(machine, args)),
             _problems(),
             _cluster(agent, machine),
@@ -220,10 +222,19 @@ def _cluster(agent: Agent, machine: Machine) -> Listener:
         known = found
         _announce(machine.remote, pause, tick)
         pause = tick.pause
+        _tell_killed(machine.remote, tick)
         if agent.seen and not tick.woken:
             machine.remote.saw(agent.seen)
 
     return listen
+
+
+def _tell_killed(remote: KubeCluster, tick: Tick) -> None:
+    """One Event for each pod whose containers were killed."""
+    dead = (step for step in tick.applied if step.ok and step.place.kind is container_kill.PLACE)
+    pods = {(s.place.part("namespace"), s.place.part("pod"), s.place.part("uid")): s.value for s in dead}
+    for (namespace, pod, uid), note in pods.items():
+        remote.killed(namespace=namespace, pod=pod, uid=uid, note=note)
 
 
 def _announce(remote: KubeCluster, before: Pause | None, tick: Tick) -> None:

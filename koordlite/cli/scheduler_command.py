@@ -58,6 +58,21 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
     yield from (f"pod {name}: {level}" for name, level in found["pods"].items())
 
 
+def _try(args: argparse.Namespace) -> int:
+    from koordlite.scheduler import documents, texts, trial
+    from koordlite.scheduler.judgement.settings import Settings
+
+    made = trial.of_folder(args.folder, args.pod, Settings(strategy=args.strategy))
+    for line in trial.lines(made):
+        print(printable.lines(line))
+    found = documents.of_pod(made.extender, args.pod)
+    if found is not None:
+        print()
+        for line in texts.pod(found, every=args.all):
+            print(printable.lines(line))
+    return 0
+
+
 def _render(args: argparse.Namespace) -> int:
     from koordlite.scheduler import render
 
@@ -81,4 +96,4 @@ def _print(args: argparse.Namespace, found: Any, lines: Any) -> None:
         print(printable.lines(line))
 
 
-_ACTIONS = {"explain": _explain, "state": _state, "log-level": _log_level, "render": _render}
+_ACTIONS = {"explain": _explain, "state": _state, "log-level": _log_level, "try": _try, "render": _render}

@@ -7,10 +7,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
-import os
-import secrets
 import signal
-import socket
 import sys
 import threading
 import time
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from koordlite.scheduler.watches import Watches
 
 LOG = logging.getLogger("koordlite.scheduler")
-LEASE = "koordlite-scheduler-extender"
 CONNECTIONS = 128
 """A scheduler binds up to twenty pods at a time, each over a connection of its own."""
 IDLE_SECONDS = 120.0
@@ -53,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=args.crane)
     extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
     with contextlib.ExitStack() as stack:
-        leads = stack.enter_context(_elected(args, api))
-        service = Service(extender, levels, leads=leads, watches=lambda: _states(watches))
+        service = Service(extender, levels, watches=lambda: _states(watches))
         token = stack.enter_context(_token(args.state_dir))
         server = _server(address, port, service, guard(token), certificate)
         server.start()
         stack.callback(server.close)
         LOG.info("listening on %s", server.url)
+        stack.enter_context(_health(args, api, service))
         watches.start()
         stack.callback(watches.stop)
         _settled(watches, stop)
@@ -134,6 +130,27 @@ def _server(address: str, port: int, service: Service, guard: Guard, certificate
     )
 
 
+@contextlib.contextmanager
+def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[None]:
+    """A second listener for probes, which come from outside the pod, and for Prometheus."""
+    if not args.health_listen:
+        yield
+        return
+    from koordlite.http.cluster_review import by_cluster
+    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.server import Server
+
+    address, port = _listen(args.health_listen)
+    guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
+    server = Server(address, port, service.health, guard=guard)
+    server.start()
+    LOG.info("health on %s", server.url)
+    try:
+        yield
+    finally:
+        server.close()
+
+
 def _start_log(level: str) -> LogLevels:
     from koordlite.report.log_format import LineFormatter
     from koordlite.scheduler.logs import LogLevels
@@ -164,28 +181,6 @@ def _token(folder: str) -> Iterator[str]:
     finally:
         if token:
             local_token.forget(folder, token)
-
-
-@contextlib.contextmanager
-def _elected(args: argparse.Namespace, api: Api) -> Iterator[Callable[[], bool]]:
-    """Whether this replica answers."""
-    if not args.leader_elect:
-        yield lambda: True
-        return
-    from koordlite.kube.client.election import Election
-    from koordlite.kube.client.lease import Candidate, LeaseSettings
-
-    identity = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"
-    settings = LeaseSettings(namespace=args.lease_namespace, name=LEASE, identity=identity)
-    candidate = Candidate(api, settings, monotonic=time.monotonic, wall=time.time)
-    election = Election(
-        candidate, gained=lambda: LOG.info("this replica leads"), lost=lambda: LOG.warning("this replica leads no more")
-    )
-    election.start()
-    try:
-        yield candidate.is_leader
-    finally:
-        election.stop()
 
 
 def _states(watches: Watches) -> list[dict[str, Any]]:

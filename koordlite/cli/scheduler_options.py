@@ -21,6 +21,15 @@ def extender(command: argparse.ArgumentParser) -> None:
         default=LISTEN,
         help=f"where the scheduler asks; beyond loopback only with --client-ca-file. Default {LISTEN}",
     )
+    command.add_argument(
+        "--health-listen",
+        metavar="ADDRESS:PORT",
+        default="",
+        help="also answer health there, for kubelet's probes, and /metrics to tokens that may get it",
+    )
+    command.add_argument(
+        "--token-audience", metavar="NAME", default="", help="with --health-listen: what tokens have to be bound to"
+    )
     command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
     command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
     command.add_argument(
@@ -60,12 +69,6 @@ def extender(command: argparse.ArgumentParser) -> None:
         default=300.0,
         help="answer from what is known for so long while the API server is away (default: 5m)",
     )
-    command.add_argument(
-        "--leader-elect",
-        action="store_true",
-        help="one of several replicas answers; needed where they share one Service, not beside a scheduler",
-    )
-    command.add_argument("--lease-namespace", metavar="NAMESPACE", default="kube-system", help="of the lease")
     command.add_argument("--state-dir", metavar="DIR", default="", help="where the token for log levels is written")
     command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
 
@@ -88,6 +91,11 @@ def scheduler(command: argparse.ArgumentParser) -> None:
     level.add_argument("--for", dest="seconds", type=times.duration("--for"), metavar="DURATION", help="then go back")
     level.add_argument("--state-dir", metavar="DIR", default="", help="folder with the extender's token")
     _ask(level)
+    trial = actions.add_parser("try", help="ask about a pod of a folder of manifests, without a cluster")
+    trial.add_argument("folder", metavar="DIR", help="Nodes, Pods and NodeResourceTopologies")
+    trial.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of the folder that is not bound")
+    trial.add_argument("--strategy", choices=STRATEGIES, default="LeastAllocated", help="how nodes are scored")
+    trial.add_argument("--all", action="store_true", help="list every node")
     _render(actions.add_parser("render", help="print the manifests or the stanza for given options"))
 
 
@@ -103,6 +111,9 @@ def _render(command: argparse.ArgumentParser) -> None:
         help="configuration: of a second kube-scheduler beside the extender; stanza: for the cluster's own scheduler",
     )
     command.add_argument("--scheduler-name", metavar="NAME", default="koordlite-scheduler")
+    command.add_argument(
+        "--namespace", metavar="NAMESPACE", default="koordlite-system", help="of the scheduler's lease"
+    )
     command.add_argument("--url-prefix", metavar="URL", default="", help="where the extender is (default: loopback)")
     command.add_argument("--weight", type=int, default=10, help="of prioritize beside the scheduler's own scores")
     command.add_argument("--http-timeout", metavar="TIME", default="10s", help="how long the scheduler waits")

@@ -7,21 +7,16 @@ is taken away explicitly. A queue that is full ends in one IN_Q_OVERFLOW, and wh
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import errno
-import os
 import select
-import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
+from koordlite import inotify
 from koordlite.host.cgroups.filesystem import Cgroups, vanished
+from koordlite.inotify import Inotify
 
 MOST_WATCHES = 2048
 """The default limit of a user is 8192 on small machines; no node has that many pods."""
-_CREATE, _ISDIR, _ONLYDIR, _IGNORED, _OVERFLOW = 0x100, 0x4000_0000, 0x0100_0000, 0x8000, 0x4000
-_HEADER = struct.Struct("iIII")
-_BYTES = 64 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,11 +36,7 @@ class GroupNotices:
     def __init__(self, cgroups: Cgroups, *, most: int = MOST_WATCHES) -> None:
         """OSError where there is no inotify, or the user has no instance of it left."""
         self._cgroups, self._most = cgroups, most
-        self._library = ctypes.CDLL(None, use_errno=True)
-        try:
-            self._fd = self._call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
-        except AttributeError:
-            raise OSError(errno.ENOSYS, "this system has no inotify") from None
+        self._inotify = Inotify()
         self._groups: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self.why = ""
@@ -56,7 +47,7 @@ class GroupNotices:
 
     def fileno(self) -> int:
         """The descriptor, which can be read when something was reported."""
-        return self._fd
+        return self._inotify.fileno()
 
     def watch(self, groups: Collection[str]) -> frozenset[str]:
         """Watch these groups and no others; in the order given, as many as there may be. What is in those that were not
@@ -75,17 +66,17 @@ class GroupNotices:
 
     def wait(self, seconds: float) -> bool:
         """Pass `seconds` at most; True when something was reported."""
-        return bool(select.select([self._fd], [], [], max(0.0, seconds))[0])
+        return bool(select.select([self._inotify], [], [], max(0.0, seconds))[0])
 
     def take(self) -> Notices:
         """What was reported, without waiting."""
         made, lost, watched = set[str](), False, frozenset(self._watches)
-        for watch, mask, name in self._events():
+        for watch, mask, name in self._inotify.events():
             parent = self._groups.get(watch)
-            lost = lost or bool(mask & _OVERFLOW)
-            if mask & _IGNORED and parent is not None:
+            lost = lost or bool(mask & inotify.OVERFLOW)
+            if mask & inotify.IGNORED and parent is not None:
                 self._forget(parent)
-            elif mask & _CREATE and mask & _ISDIR and parent is not None:
+            elif mask & inotify.CREATE and mask & inotify.ISDIR and parent is not None:
                 made.add(f"{parent}/{name}")
         for group in made & watched:
             self._again(group)
@@ -93,21 +84,8 @@ class GroupNotices:
 
     def close(self) -> None:
         """Give the descriptor and all watches back."""
-        os.close(self._fd)
+        self._inotify.close()
         self._groups, self._watches = {}, {}
-
-    def _events(self) -> Iterator[tuple[int, int, str]]:
-        while True:
-            try:
-                raw = os.read(self._fd, _BYTES)
-            except BlockingIOError:
-                return
-            at = 0
-            while at < len(raw):
-                watch, mask, _, length = _HEADER.unpack_from(raw, at)
-                at += _HEADER.size
-                yield watch, mask, os.fsdecode(raw[at : at + length].rstrip(b"\0"))
-                at += length
 
     def _children(self, group: str) -> list[str]:
         try:
@@ -124,9 +102,8 @@ class GroupNotices:
         self._add(group)
 
     def _add(self, group: str) -> None:
-        path = os.fsencode(self._cgroups.folder(group, "cpu"))
         try:
-            watch = self._call("inotify_add_watch", self._fd, path, ctypes.c_uint32(_CREATE | _ONLYDIR))
+            watch = self._inotify.add(self._cgroups.folder(group, "cpu"), inotify.CREATE | inotify.ONLYDIR)
         except OSError as error:
             if not vanished(error):
                 self.why = f"group {group} is not watched: {error}"
@@ -134,19 +111,8 @@ class GroupNotices:
         self._groups[watch], self._watches[group] = group, watch
 
     def _drop(self, group: str) -> None:
-        try:
-            self._call("inotify_rm_watch", self._fd, self._watches[group])
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # The kernel has taken it away already.
-                raise
+        self._inotify.remove(self._watches[group])
         self._forget(group)
 
     def _forget(self, group: str) -> None:
         self._groups.pop(self._watches.pop(group), None)
-
-    def _call(self, name: str, *arguments: object) -> int:
-        answer: int = getattr(self._library, name)(*arguments)
-        if answer < 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), name)
-        return answer

@@ -84,11 +84,29 @@ def node_cpu_ticks(files: Files) -> NodeTicks:
 
 def cpu_ticks(files: Files) -> dict[int, int]:
     """Busy ticks of each CPU, counted as `node_cpu_ticks` counts; ValueError when no CPU has a line of its own."""
+    return {cpu: _busy(row) for cpu, row in _single_cpus(files)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CPUTicks:
+    """Clock ticks of one CPU since boot."""
+
+    busy: int
+    idle: int
+    """Idle, and waiting for disks."""
+
+
+def cpu_times(files: Files) -> dict[int, CPUTicks]:
+    """Busy ticks of each CPU as `cpu_ticks` counts them, and idle ones; errors as of `cpu_ticks`."""
+    return {cpu: CPUTicks(_busy(row), sum(map(kernel_number.parse, row[4:6]))) for cpu, row in _single_cpus(files)}
+
+
+def _single_cpus(files: Files) -> list[tuple[int, list[bytes]]]:
     rows = (line.split() for line in files.read("/proc/stat").split(b"\n"))
     single = [row for row in rows if row and _CPU.fullmatch(row[0])]
     if not single or any(len(row) < 8 for row in single):
         raise ValueError("/proc/stat has no lines of single CPUs with at least 7 numbers")
-    return {int(row[0][3:]): _busy(row) for row in single}
+    return [(int(row[0][3:]), row) for row in single]
 
 
 def _busy(fields: Sequence[bytes]) -> int:

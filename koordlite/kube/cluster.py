@@ -157,6 +157,10 @@ class KubeCluster:
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
         )
 
+    def take_news(self) -> bool:
+        """Whether kubelet has given out something else since this was asked last."""
+        return self._kubelet.take_news()
+
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
         yet: the write goes on, and the same changes asked again get its answer."""
@@ -195,6 +199,11 @@ class KubeCluster:
     def announce(self, reason: str, note: str, action: str, *, warning: bool = False) -> None:
         """An Event about the Node."""
         self._tell(self._regarding_node, reason, note, action, warning=warning)
+
+    def killed(self, *, namespace: str, pod: str, uid: str, note: str) -> None:
+        """An Event about a pod whose containers were killed as a last resort."""
+        about = Regarding(kind="Pod", namespace=namespace, name=pod, uid=uid)
+        self._tell(about, "ContainersKilled", note, "Kill", warning=True)
 
     def _evict(self, pod: EvictPod) -> None:
         about = Regarding(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

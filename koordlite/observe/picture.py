@@ -117,6 +117,7 @@ class Observer:
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")  # One object: what is worked out of it stays.
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
         promised = crane_promises.CranePromises(crane, state, self._usable)
@@ -171,7 +172,7 @@ class Observer:
             usage=self._sampler.last(),
             average=self._sampler.average(),
             windows=self._sampler.means(),
-            page_bytes=os.sysconf("SC_PAGE_SIZE"),
+            page_bytes=self._page_bytes,
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
             pressure=self._pressure.read(now, (place.group for place in pods.values())),
@@ -365,7 +366,7 @@ def _other_writer(topology: objects.NRTObject | None) -> OtherWriter | None:
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:
     """Where the pods live to which CPUs or NUMA nodes were promised."""
-    promised = with_promise(known.pods, known.kubelet) | known.crane.promises.keys()
+    promised = with_promise(known.pods, known.kubelet)
     return (places[pod.uid] for pod in known.pods if pod.uid in places and pod.uid in promised)
 
 

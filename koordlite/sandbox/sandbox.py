@@ -10,6 +10,7 @@ from koordlite.model.picture.kubelet import Kubelet as KubeletState
 from koordlite.model.wire import objects
 from koordlite.sandbox import proc_tree, sys_tree
 from koordlite.sandbox.cgroups import v1, v2
+from koordlite.sandbox.cgroups.trees import Group
 from koordlite.sandbox.load import cache_traffic, disks, workloads
 from koordlite.sandbox.load.memory import MemoryLoad
 from koordlite.sandbox.load.workloads import Stats, Workload, Workloads
@@ -56,6 +57,7 @@ class Sandbox:
         self.resctrl = EmulatedResctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
         self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
+        self.cgroups.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
         self.each_second: Callable[[], None] | None = None
@@ -139,6 +141,11 @@ class Sandbox:
             self._traffic.step(step_us)
         disks.step(self.cgroups, list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
         self.memory.step(list(self.workloads), seconds=self.clock.seconds, step_us=step_us)
+
+    def _kill_group(self, group: Group) -> None:
+        """A write to cgroup.kill."""
+        tids = {tid for each in group.walk() for tid in each.tids}
+        self._killed([each for each in self.workloads if each.process.pid in tids])
 
     def _killed(self, dying: Sequence[Workload]) -> None:
         self.kubelet.killed(dying, self.clock.monotonic())

@@ -141,8 +141,11 @@ class Cluster:
 
     def put_pod(self, obj: objects.PodObject) -> None:
         """A Pod came or changed."""
+        self.put_known(judged.known(obj, self.shape(obj)))
+
+    def put_known(self, pod: KnownPod) -> None:
+        """The same with what was made of its object."""
         with self.lock:
-            pod = judged.known(obj, self.shapes.of(obj))
             held = self._uids.get(pod.key)
             if held is not None and held != pod.uid:
                 self._drop(held)

@@ -295,7 +295,7 @@ class Extender:
         with self.cluster.lock:
             self._nominations.pop(pod.uid, None)
             attempt = self.attempts.of_uid(pod.key, pod.uid)
-            if attempt is not None:
+            if attempt is not None and attempt.chosen != node:
                 attempt.chosen, attempt.numa_nodes = node, numa_nodes
                 attempt.annotations = dict(annotations)
                 attempt.events.append(f"bound to {node}")

@@ -25,6 +25,8 @@ class Options:
     """What differs from one installation to the next."""
 
     scheduler_name: str = "koordlite-scheduler"
+    namespace: str = "koordlite-system"
+    """Of the second scheduler's lease."""
     url_prefix: str = LOOPBACK
     weight: int = 10
     http_timeout: str = "10s"
@@ -41,6 +43,7 @@ def of_arguments(args: argparse.Namespace) -> Options:
     """The options of the command line."""
     return Options(
         scheduler_name=args.scheduler_name,
+        namespace=args.namespace,
         url_prefix=args.url_prefix or LOOPBACK,
         weight=args.weight,
         http_timeout=args.http_timeout,
@@ -65,7 +68,7 @@ def text(what: Literal["configuration", "stanza"], options: Options) -> str:
         "leaderElection": {
             "leaderElect": True,
             "resourceName": options.scheduler_name,
-            "resourceNamespace": "kube-system",
+            "resourceNamespace": options.namespace,
         },
         "profiles": [{"schedulerName": options.scheduler_name}],
     }

@@ -24,22 +24,20 @@ from koordlite.scheduler.metrics import ExtenderMetrics
 
 _TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
-STANDBY = "koordlite scheduler-extender: another replica leads"
 
 
 class Service:
-    """Answers from many threads. `leads`: whether this replica answers; `watches`: for the state."""
+    """Answers from many threads. `watches`: their states, for the page."""
 
     def __init__(
         self,
         extender: Extender,
         levels: LogLevels,
         *,
-        leads: Callable[[], bool] = lambda: True,
         watches: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
         self.metrics = ExtenderMetrics(extender)
-        self._extender, self._levels, self._leads, self._watches = extender, levels, leads, watches
+        self._extender, self._levels, self._watches = extender, levels, watches
         self._verbs: dict[str, Callable[[bytes], tuple[bytes, str]]] = {
             "/filter": self._filter,
             "/prioritize": self._prioritize,
@@ -87,10 +85,14 @@ class Service:
         known = ", ".join([*self._pages, "/explain/NAMESPACE/POD", "/state/NODE"])
         return _plain(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
 
+    def health(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
+        """The part of `answer` that others than people and schedulers need: health and metrics."""
+        if path in ("/healthz", "/livez", "/readyz", "/metrics"):
+            return self.answer(path, query, accept)
+        return _plain(HTTPStatus.NOT_FOUND, "here are only /healthz, /livez, /readyz and /metrics")
+
     def _answered(self, ask: Callable[[bytes], tuple[bytes, str]], body: bytes) -> tuple[Answer, str]:
         try:
-            if not self._leads():
-                raise NotReady(STANDBY)
             found, result = ask(body)
         except InputError as error:
             return _plain(HTTPStatus.BAD_REQUEST, str(error)), "bad_request"
@@ -120,7 +122,7 @@ class Service:
         return (protocol.error_answer(error), "error") if error else (b"{}", "ok")
 
     def _ready(self) -> Answer:
-        why = self._extender.not_ready() or ("" if self._leads() else STANDBY)
+        why = self._extender.not_ready()
         return _plain(HTTPStatus.SERVICE_UNAVAILABLE, why) if why else _plain(HTTPStatus.OK, "ready")
 
     def _front(self) -> Answer:

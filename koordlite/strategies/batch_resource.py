@@ -52,6 +52,8 @@ class _Part:
     group: str
     asked: Asked
     values: Values
+    fields: tuple[CgroupField, ...]
+    """The files of it that this strategy owns."""
 
 
 def pod_reads(_slo: SLO, pods: Sequence[Pod]) -> dict[str, tuple[str, ...]]:
@@ -76,7 +78,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
         parts = _parts(seen, pod)
         if not parts:
             continue  # Its groups are gone, or none of their files can be read.
-        wanted |= {(part.group, field) for part in parts for field in _fields(seen, pod)}
+        wanted |= {(part.group, field) for part in parts for field in part.fields}
         yield _decided(seen, pod, parts, config)
         yield from (d for part in parts for d in _memory_notes(seen, pod, part, config))
     yield _released(seen, wanted)
@@ -114,20 +116,29 @@ def _milli(amounts: Mapping[str, Quantity]) -> int:
 
 
 def _parts(seen: Snapshot, pod: Pod) -> tuple[_Part, ...]:
-    """The pod, and those of its containers that have batch resources and a group."""
+    """The pod, and those of its containers that have batch resources and a group. Of the others kubelet has written all
+    but what a CPU of this node is worth: their quota is part of the pod's, and divided as that is."""
     asked = {c.name: _asked(recorded(pod, c) or Amounts(), Amounts(c.requests, c.limits)) for c in pod.containers}
     overhead = Amounts(pod.overhead, pod.overhead)
     of_pod = batch_resource.of_pod(((asked[c.name], c.one_shot) for c in pod.containers), _asked(overhead, overhead))
     place = seen.places[pod.uid]
-    parts = [_part(seen, pod, "pod", place.group, of_pod)]
+    owned = _fields(pod)
+    parts = [_part(seen, "pod", place.group, of_pod, owned)]
     for container in pod.containers:
-        group = place.containers.get(container.name, "")
-        if group in seen.cgroups and recorded(pod, container):
-            parts.append(_part(seen, pod, container.name, group, asked[container.name]))
+        group, fields = place.containers.get(container.name, ""), owned
+        if not recorded(pod, container):
+            fields = tuple(f for f in owned if f == "cpu.quota" and _divides(seen, asked[container.name]))
+        if fields and group in seen.cgroups:
+            parts.append(_part(seen, container.name, group, asked[container.name], fields))
     return tuple(part for part in parts if part.group in seen.cgroups)
 
 
-def _part(seen: Snapshot, pod: Pod, name: str, group: str, asked: Asked) -> _Part:
+def _divides(seen: Snapshot, native: Asked) -> bool:
+    """Whether a quota of kubelet's is not what the container should have."""
+    return native.limit_milli > 0 and (seen.notes.cpu_normalization or 1.0) > 1 and not quota_off(seen.slo)
+
+
+def _part(seen: Snapshot, name: str, group: str, asked: Asked, fields: tuple[CgroupField, ...]) -> _Part:
     period_us = seen.cgroups[group].period_us if group in seen.cgroups else Cgroup().period_us
     found = batch_resource.values(
         asked, period_us=period_us, ratio=seen.notes.cpu_normalization or 1.0, quota_off=quota_off(seen.slo)
@@ -142,6 +153,7 @@ def _part(seen: Snapshot, pod: Pod, name: str, group: str, asked: Asked) -> _Par
         group=group,
         asked=asked,
         values=dataclasses.replace(found, limit_bytes=limit_bytes, quota_us=quota_us),
+        fields=fields,
     )
 
 
@@ -161,16 +173,14 @@ def _within_best_effort(seen: Snapshot, group: str, quota_us: int) -> int:
     return min(quota_us, above)
 
 
-def _fields(seen: Snapshot, pod: Pod) -> tuple[CgroupField, ...]:
+def _fields(pod: Pod) -> tuple[CgroupField, ...]:
     """The files of the pod that this strategy owns."""
     pinned = bool(pod.resource_status.cpuset) and pod.kube_qos is not KubeQoS.BEST_EFFORT
     return tuple(field for field in _FIELDS if field != "cpu.quota" or not pinned)
 
 
 def _decided(seen: Snapshot, pod: Pod, parts: Sequence[_Part], config: Config) -> Decision:
-    changes = tuple(
-        change for part in parts for field in _fields(seen, pod) for change in _change(seen, part, field, config)
-    )
+    changes = tuple(change for part in parts for field in part.fields for change in _change(seen, part, field, config))
     evidence = _evidence(seen, parts)
     return Decision(f"pod/{pod.key}", "set" if changes else "hold", "BatchResources", evidence, changes)
 
@@ -195,6 +205,8 @@ def _evidence(seen: Snapshot, parts: Sequence[_Part]) -> dict[str, int | float |
 
 
 def _shown(part: _Part) -> str:
+    if LIMIT not in part.fields:
+        return f"{part.name} native {part.asked.limit_milli}m → quota {part.values.quota_us} µs"
     quota = "no quota" if part.values.quota_us == UNLIMITED else f"quota {part.values.quota_us} µs"
     memory = "no memory limit" if part.values.limit_bytes == UNLIMITED else f"memory limit {part.values.limit_bytes} B"
     return f"{part.name} {part.asked.request_milli}m → {part.values.shares} shares, {quota}, {memory}"
@@ -231,6 +243,8 @@ def _idle(seen: Snapshot, group: str) -> bool:
 
 def _limit_falls(seen: Snapshot, part: _Part) -> bool:
     present, wanted = seen.cgroups[part.group].values.get(LIMIT), part.values.limit_bytes
+    if LIMIT not in part.fields:
+        return False
     return present is not None and wanted != UNLIMITED and (present == UNLIMITED or wanted < present)
 
 

@@ -13,9 +13,10 @@ from koordlite.model.decision import Decision
 from koordlite.model.pod import eviction
 from koordlite.model.settings import EvictionSettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.strategies.shared import evict, evict_requests
+from koordlite.strategies.shared import evict, evict_requests, last_resort
 from koordlite.strategies.shared.evict import Evidence, Rule
 from koordlite.strategies.shared.evict_past import Past
+from koordlite.strategies.shared.last_resort import LastResort
 
 NAME = "memoryEvict"
 
@@ -33,6 +34,13 @@ class Config(EvictionSettings):
     cool_down_seconds: float = bounded(4.0, ge=0, le=3600)
     """No pod is evicted for this long after an eviction. Memory can run out within seconds, so it is short."""
 
+    be_memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
+    """Where evictions of BEMemoryEvict have been refused or not answered for so long and memory is still over the
+    threshold, containers of BE pods are killed (`cgroup.kill`, cgroup v2), at most `maxEvictionsPerRound` pods a round.
+    0 never does so. Disruption budgets protect no pod from this."""
+    memory_last_resort_seconds: float = bounded(0.0, ge=0, le=3600)
+    """The same for MemoryEvict; of its candidates only BE pods are killed."""
+
 
 def features(config: Config) -> tuple[str, ...]:
     """The rules that are switched on, in the order in which they are served."""
@@ -46,16 +54,29 @@ def features(config: Config) -> tuple[str, ...]:
 
 def decide(seen: Snapshot, config: Config, asked: Collection[str] = frozenset()) -> Iterator[Decision]:
     """Pods to evict for memory (docs/formulas.md, "Evictions"); `asked` are on their way out already."""
-    yield from evict.judge(
+    measured: dict[str, Rule] = {}
+    found = evict.judge(
         seen,
         config,
-        {feature: functools.partial(_RULES[feature], config) for feature in features(config)},
+        {feature: functools.partial(_kept, measured, feature, config) for feature in features(config)},
         asked=asked,
         strategy=NAME,
         resource="memory",
         cool_down_seconds=config.cool_down_seconds,
         from_start=False,
     )
+    seconds = {
+        evict_config.BE_MEMORY: config.be_memory_last_resort_seconds,
+        evict_config.USED_MEMORY: config.memory_last_resort_seconds,
+    }
+    allowed = LastResort(strategy=NAME, seconds=seconds, config=config, cool_down_seconds=config.cool_down_seconds)
+    yield from last_resort.added(seen, tuple(found), measured, allowed)
+
+
+def _kept(measured: dict[str, Rule], feature: str, config: Config, seen: NodeSnapshot, past: Past) -> Rule:
+    """Measure a rule, and keep what it found for the last resort."""
+    measured[feature] = _RULES[feature](config, seen, past)
+    return measured[feature]
 
 
 def _requests(config: Config, seen: NodeSnapshot, past: Past) -> Rule:
@@ -120,4 +141,4 @@ _RULES: dict[str, Callable[[Config, NodeSnapshot, Past], Rule]] = {
 }
 
 
-SENTENCES = {**evict.SENTENCES, **evict_requests.SENTENCES}
+SENTENCES = {**evict.SENTENCES, **evict_requests.SENTENCES, **last_resort.SENTENCES}

@@ -7,31 +7,24 @@ publishes. Shapes: Koordinator's annotations (docs/formulas.md, "NodeResourceTop
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-from koordlite.changes import cgroup
 from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.changes.topology_label import TopologyLabelChange
 from koordlite.changes.zones import ZonesChange
 from koordlite.formulas.topology import topology_diff
-from koordlite.model import cpuset, keys, nrt
+from koordlite.model import keys, nrt
 from koordlite.model.change import Change
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.errors import InputError
-from koordlite.model.picture.crane import CranePromise
-from koordlite.model.picture.groups import MemoryPlace
-from koordlite.model.picture.kubelet import PodCPUs, with_promise
+from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.picture.published import Published
-from koordlite.model.pod.qos import QoSClass
-from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
-from koordlite.strategies.shared import zone_report
+from koordlite.strategies.shared import placements, zone_report
 
 AT_MOST_EVERY_SECONDS = 1.0
 """Every consumer reads each version of the object."""
@@ -171,7 +164,7 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
 
 def _placement(seen: Snapshot, config: Config) -> Decision:
     last = _last(seen)
-    every = tuple(sorted(_containers(seen), key=lambda c: (c.namespace, c.pod, c.container)))
+    every = tuple(sorted(placements.containers(seen), key=lambda c: (c.namespace, c.pod, c.container)))
     containers = nrt.fitting(every)
     more = len(every) - len(containers)
     age = seen.ages.get("placement")
@@ -199,105 +192,6 @@ def _last(seen: Snapshot) -> nrt.Placement | None:
         return nrt.decode_placement(text, "noderesourcetopology") if text else None
     except InputError:
         return None  # Only we write it: a broken one is replaced by this tick's.
-
-
-def _containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
-    """Those with a promise, and those without one that were put on CPUs nobody may use."""
-    promised = with_promise(seen.pods, seen.kubelet) | seen.crane.promises.keys()
-    misplaced = _misplaced(seen)
-    for pod in seen.pods:
-        if not pod.active or pod.uid not in seen.places:
-            continue
-        kept = pod.uid in promised
-        for name, group in seen.places[pod.uid].containers.items():
-            cgroup = seen.cgroups.get(group)
-            stands = cgroup.effective if cgroup else None
-            if stands is not None and (kept or misplaced(stands)):
-                yield _container(seen, pod, name, stands)
-
-
-def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
-    """Does who stands there stand on CPUs that nobody may use? Asked once for each set: most containers share one."""
-    forbidden = _forbidden(seen)
-    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
-
-    @functools.cache
-    def asked(stands: CPUSet) -> bool:
-        # One that may run everywhere was never placed.
-        return bool(stands & forbidden) and not machine <= stands
-
-    return asked
-
-
-def _forbidden(seen: Snapshot) -> CPUSet:
-    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those given away by kubelet or
-    by Crane's annotations."""
-    owned = [pod.resource_status.cpuset for pod in seen.pods if pod.active and pod.raw_qos is QoSClass.LSE]
-    given = [held.cpus for held in seen.kubelet.pod_cpus]
-    return cpuset.union([seen.reserved.cpus, seen.crane.owned, *owned, *given])
-
-
-def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
-    status, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
-    held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
-    by_kubelet = held is not None or key in seen.kubelet.memory_nodes
-    promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
-    memory = seen.memory_places.get(group, _UNKNOWN)
-    found = nrt.ContainerPlacement(
-        namespace=pod.namespace,
-        pod=pod.name,
-        uid=pod.uid,
-        container=name,
-        source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
-        exclusive=bool(held or status.cpuset),
-        single_numa=_single_numa(seen, pod, by_kubelet=by_kubelet),
-        scope=seen.kubelet.topology_manager_scope or "container",
-        promised_cpus=promised,
-        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
-        cpuset=stands,
-        mems=memory.mems,
-        cpus_by_numa=dict(nrt.by_numa_node(seen.topology, stands)),
-        memory_by_numa=dict(memory.used),
-        devices=seen.kubelet.devices.get(key, ()),
-        fix_failed=_fix_failed(seen, group, stands, promised),
-    )
-    promise = seen.crane.promises.get(pod.uid)
-    return _by_crane(seen, found, promise, group) if promise and found.source == "none" else found
-
-
-def _by_crane(
-    seen: Snapshot, found: nrt.ContainerPlacement, promise: CranePromise, group: str
-) -> nrt.ContainerPlacement:
-    """With what Crane's annotations promise; a container of the pod that is given no CPUs has no promise."""
-    cpus = promise.containers.get(found.container)
-    if cpus is None:
-        return found
-    return msgspec.structs.replace(
-        found,
-        source="crane",
-        exclusive=promise.policy == "exclusive",
-        single_numa=len(promise.nodes) == 1,
-        scope="pod",
-        promised_cpus=cpus,
-        promised_nodes=promise.nodes,
-        fix_failed=_fix_failed(seen, group, found.cpuset, cpus),
-    )
-
-
-_UNKNOWN = MemoryPlace(cpuset.EMPTY, {})
-
-
-def _fix_failed(seen: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
-    """It stands elsewhere than promised, and the kernel refused the write that was to put it right, or took it without
-    effect: on version 2 a set holds as far as the group above allows."""
-    refused = cgroup.PLACE.place(group, "cpuset.cpus") in seen.refused_writes or seen.cgroups[group].cpuset == promised
-    return bool(promised) and not effective <= promised and refused
-
-
-def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
-    if by_kubelet:
-        return seen.kubelet.topology_manager_policy == "single-numa-node"
-    return pod.numa_policy == "SingleNUMANode"
 
 
 SENTENCES = {

@@ -14,6 +14,7 @@ from koordlite.agent import Agent
 from koordlite.host.journal.journal import Journal
 from koordlite.model.settings import Mode
 from koordlite.report.tick import Tick
+from koordlite.sandbox.machine import shapes
 
 REFUSED = """
 apiVersion: v1
@@ -105,3 +106,26 @@ def test_without_a_rule_switched_on_enforcing_evicts_nobody(pressed: Emulated) -
     with pressed.journal() as journal:
         agent = agent_of(pressed, "enforce", journal, be_memory_evict=False)
         assert not any(of_pods(tick) or asked(tick) for tick in pressed.ticks(agent, 4))
+
+
+def test_what_the_cluster_keeps_is_killed_at_last_and_comes_back(tmp_path: Path) -> None:
+    """On cgroup v2, by the kernel: the pod stays, its processes are new."""
+    node = Emulated(dataclasses.replace(shapes.machine("small"), cgroup_version=2), tmp_path)
+    threshold = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
+    node.raw_slo({"resource-threshold-config": {"clusterStrategy": threshold}})
+    node.pod("web", "LS", "500m")
+    (node.folder / "kept.yaml").write_text(REFUSED)
+    with node.journal() as journal:
+        agent = agent_of(node, "enforce", journal, be_memory_last_resort_seconds=5)
+        host = node.host()
+        agent.tick()
+        assert agent.seen is not None
+        group = next(iter(agent.seen.places["uid-kept"].containers.values()))
+        before = host.cgroups.procs(group)
+        steps = [step for tick in node.ticks(agent, 20) for step in tick.applied if str(step.place).startswith("kill/")]
+        node.sandbox.advance(20.0)
+        after = host.cgroups.procs(group)
+    assert [(str(step.place), step.ok) for step in steps] == [("kill/ns/kept/uid-kept/main", True)]
+    assert "evictions have failed for 5 s" in steps[0].value
+    assert before and after and set(before).isdisjoint(after)
+    assert present(node) == {"web", "kept"}

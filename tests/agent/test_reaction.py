@@ -95,3 +95,17 @@ def test_required_and_impossible_is_degraded(node: Emulated, tmp_path: Path, mon
     tick = run(node, 2, reaction="required")[-1]
     assert tick.status == "degraded"
     assert "reaction is required" in tick.because and "cpu.stat" in tick.because
+
+
+@pytest.mark.parametrize("reaction", ["off", "required"])
+def test_news_of_kubelet_do_not_wait_for_the_next_tick(node: Emulated, reaction: str) -> None:
+    seen: list[Tick] = []
+    with node.journal() as journal:
+        agent = node.agent(journal, reaction=reaction, interval_seconds=10.0)
+        told = iter([True])
+        agent._cluster.take_news = lambda: bool(seen) and next(told, False)  # type: ignore[attr-defined]
+        agent.run(seen.append, seconds=25)
+    times = [tick.time for tick in seen if not tick.woken]
+    assert len(times) == 4
+    assert times[1] - times[0] < 1.0
+    assert times[2] - times[1] >= 10.0

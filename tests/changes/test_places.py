@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koordlite import changes, plan
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.container_kill import KillContainer
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
@@ -51,6 +52,7 @@ EXAMPLES: list[Change] = [
     ZonesChange((), ()),
     ZoneResourceChange("node-0", "kubernetes.io/batch-cpu", None),
     EvictPod("ns", "name", "uid-1", ""),
+    KillContainer("ns", "name", "uid-1", "main", "kubepods/besteffort/pod1/c", ""),
     SystemFileChange("vm.min_free_kbytes", "1"),
     SystemFileChange(f"{FEATURES}/ID_ABSOLUTE_EXPEL", "1"),
     OOMScoreChange(77, 1234, 0),

@@ -53,6 +53,5 @@ def test_no_case_fails_and_none_is_passed_over_without_a_reason(name: str) -> No
         pytest.skip("; ".join(f"no adapter yet for {', '.join(what)}: {why}" for why, what in reasons.items()))
 
 
-@pytest.mark.parametrize("function", REASONS)
-def test_what_has_an_adapter_needs_no_reason(function: str) -> None:
-    assert function not in adapters.ADAPTERS
+def test_what_has_an_adapter_needs_no_reason() -> None:
+    assert not REASONS.keys() & adapters.ADAPTERS.keys()

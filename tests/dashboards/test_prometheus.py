@@ -89,8 +89,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Prometheus that has scraped agent and descheduler for a while."""
     program = dashboards.tool("prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
-    agent, descheduler, port = free_port(), free_port(), free_port()
-    files = {"kl.yaml": AGENT, "policy.yaml": POLICY, "prometheus.yml": json.dumps(_scrapes(agent, descheduler))}
+    agent, descheduler, numa, port = free_port(), free_port(), free_port(), free_port()
+    exporter = f"numaExporter: {{listen: '127.0.0.1:{numa}'}}\n"
+    files = {
+        "kl.yaml": AGENT + exporter,
+        "policy.yaml": POLICY,
+        "prometheus.yml": json.dumps(_scrapes(agent, descheduler, numa)),
+    }
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ApiServer(controllers=True))
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _NAMESPACES]
@@ -124,9 +129,9 @@ def wait_for(address: str) -> None:
 _NAMESPACES = ("shop", "batch", "koordinator-system", "kube-system")
 
 
-def _scrapes(agent: int, descheduler: int) -> dict[str, Any]:
+def _scrapes(agent: int, descheduler: int, numa: int) -> dict[str, Any]:
     """As the ServiceMonitors: labels of the programs stay, the node is added."""
-    jobs = [("koordlite", agent, {"node": NODE}), ("descheduler", descheduler, {})]
+    jobs = [("koordlite", agent, {"node": NODE}), ("descheduler", descheduler, {}), ("numa-exporter", numa, {})]
     return {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "scrape_configs": [
@@ -184,6 +189,7 @@ def test_prometheus_took_every_scrape(prometheus):
     assert {(each["metric"]["job"], each["value"][1]) for each in answer(prometheus, "up")} == {
         ("koordlite", "1"),
         ("descheduler", "1"),
+        ("numa-exporter", "1"),
     }
     assert answer(prometheus, "sum(scrape_samples_scraped) > 200")
 

@@ -10,6 +10,8 @@ import admission
 import pytest
 
 from descheduler.evictors.cordons import MARK
+from descheduler.evictors.deletion_costs import COST
+from descheduler.evictors.deletion_costs import MARK as COST_MARK
 from descheduler.migration.objects import SOFT_EVICTION
 
 COMPONENTS = pathlib.Path(__file__).parents[2] / "manifests/components"
@@ -123,8 +125,51 @@ def test_everything_else_of_a_node_is_refused(old: Object, new: Object) -> None:
     assert refusals("descheduler-cordon", old, new)
 
 
-@pytest.mark.parametrize("component", ["descheduler-migrate", "descheduler-cordon"])
+PRICED = changed(POD, {f"metadata|annotations|{COST}": "3", f"metadata|annotations|{COST_MARK}": "3"})
+FOREIGN = changed(POD, {f"metadata|annotations|{COST}": "-5"})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(POD, PRICED, id="a cost"),
+        pytest.param(PRICED, POD, id="none any more"),
+        pytest.param(
+            PRICED,
+            changed(POD, {f"metadata|annotations|{COST}": "9", f"metadata|annotations|{COST_MARK}": "9"}),
+            id="another cost",
+        ),
+    ],
+)
+def test_the_order_of_scaling_down_is_admitted(old: Object, new: Object) -> None:
+    for component in ("descheduler-deletion-cost", "descheduler-migrate"):  # Both may be installed.
+        assert refusals(component, old, new) == []
+
+
+def test_a_soft_eviction_is_admitted_beside_it() -> None:
+    soft = changed(POD, {f"metadata|annotations|{SOFT_EVICTION}": "{}"})
+    assert refusals("descheduler-deletion-cost", POD, soft) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(FOREIGN, PRICED, id="a cost of somebody else"),
+        pytest.param(FOREIGN, POD, id="removing a cost of somebody else"),
+        pytest.param(POD, changed(POD, {f"metadata|annotations|{COST}": "3"}), id="a cost without the mark"),
+        pytest.param(POD, changed(PRICED, {f"metadata|annotations|{COST_MARK}": "4"}), id="another number in the mark"),
+        pytest.param(POD, changed(PRICED, {"metadata|annotations|theirs": "2"}), id="annotations of others"),
+        pytest.param(POD, changed(PRICED, {"metadata|labels|app": "b"}), id="labels"),
+        pytest.param(POD, changed(PRICED, {"spec|activeDeadlineSeconds": 1}), id="the spec"),
+        pytest.param(POD, changed(PRICED, {"status|phase": "Failed"}), id="the status"),
+    ],
+)
+def test_everything_else_about_costs_is_refused(old: Object, new: Object) -> None:
+    assert refusals("descheduler-deletion-cost", old, new)
+
+
+@pytest.mark.parametrize("component", ["descheduler-migrate", "descheduler-cordon", "descheduler-deletion-cost"])
 def test_others_are_not_judged(component: str) -> None:
-    item = POD if component.endswith("migrate") else NODE
+    item = NODE if component.endswith("cordon") else POD
     assert refusals(component, item, changed(item, {"invented": 1}), user="system:node:n") == []
     assert refusals(component, item, changed(item, {"invented": 1}))

@@ -191,6 +191,30 @@ def test_pages_follow_the_token(serve: Any) -> None:
     ]
 
 
+def test_the_next_page_is_asked_for_while_the_first_one_is_worked_on(serve: Any) -> None:
+    asked = threading.Event()
+
+    def answer(request: Request) -> Reply:
+        if "continue" not in request.query:
+            return _page("5", "ab", "t")
+        asked.set()
+        return _page("5", "cd")
+
+    _, api = serve(answer)
+    parts = api.pages("/pods")
+    assert len(next(parts).items) == 2
+    assert asked.wait(10)
+    assert [len(part.items) for part in parts] == [2]
+
+
+def test_a_list_that_nobody_reads_to_its_end_asks_for_nothing_more(serve: Any) -> None:
+    server, api = serve(lambda request: _page("5", "ab", "t"))
+    parts = api.pages("/pods")
+    next(parts)
+    parts.close()
+    assert len(server.requests) <= 2
+
+
 def test_a_list_whose_token_expired_begins_again_and_forgets_the_first_part(serve: Any) -> None:
     replies = itertools.chain([_page("5", "ab", "t"), status(410, "Expired"), _page("9", "x", "u"), _page("9", "y")])
     _, api = serve(lambda request: next(replies))

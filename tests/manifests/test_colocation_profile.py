@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pathlib
 import random
 from typing import Any
@@ -46,8 +47,8 @@ CLASSES = {
     "odd": PriorityClassValue(17, "PreemptLowerPriority"),
 }
 OURS = "colocation.koordlite.io/"
-CHUNKS, PODS = 2, 250
-"""A long run compares 500 pods in all; with more chunks as many as one likes, at about a second a pod."""
+CHUNKS, PODS = int(os.environ.get("KOORDLITE_RANDOM_PODS", "2000")) // 250, 250
+"""A long run compares 2,000 pods, at about a tenth of a second of CPU a pod; more where that variable says so."""
 
 Object = dict[str, Any]
 

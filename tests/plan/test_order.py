@@ -220,3 +220,26 @@ def test_the_same_value_twice_is_no_conflict() -> None:
 @pytest.mark.parametrize("count", [0, 3])
 def test_decisions_without_changes_plan_nothing(count: int) -> None:
     assert plan.make([answer("quiet")] * count, {}) == plan.Plan((), (), {})
+
+
+@given(
+    quotas=st.dictionaries(st.sampled_from(TREE[1:6]), st.integers(1_000, 400_000), min_size=1),
+    present=st.dictionaries(st.sampled_from(TREE[1:6]), st.just(-1)),
+)
+def test_quotas_that_two_strategies_want_are_legal_together(quotas: dict[str, int], present: dict[str, int]) -> None:
+    """What a group is to have is at most what any group above it gets in the same plan; the rest stays as wanted."""
+    cgroups = {group: Cgroup(quota_us=quota) for group, quota in present.items()}
+    wanted = [CgroupChange(group, "cpu.quota", quota) for group, quota in quotas.items()]
+    made = {c.group: c.value for c in plan.order(wanted, cgroups) if isinstance(c, CgroupChange)}
+    for group, quota in quotas.items():
+        above = [q for other, q in quotas.items() if group.startswith(f"{other}/")]
+        assert made[group] == min([quota, *above])
+
+
+def test_periods_that_differ_leave_quotas_as_they_are_wanted() -> None:
+    cgroups = {"k/be": Cgroup(quota_us=-1, period_us=10_000)}
+    wanted = [CgroupChange("k/be", "cpu.quota", 5_000), CgroupChange("k/be/a", "cpu.quota", 20_000)]
+    assert {c.group: c.value for c in plan.order(wanted, cgroups) if isinstance(c, CgroupChange)} == {
+        "k/be": 5_000,
+        "k/be/a": 20_000,
+    }

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordlite import plan
+from koordlite.changes import cgroup
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import batch_resource as formula
 from koordlite.formulas.batch_resource import UNLIMITED, Asked
@@ -326,3 +327,32 @@ def test_a_pod_never_has_less_than_one_of_its_containers(given_: list[Any], rati
         assert whole.shares >= own.shares
         for name in ("quota_us", "limit_bytes"):
             assert getattr(whole, name) == UNLIMITED or 0 < getattr(own, name) <= getattr(whole, name)
+
+
+NATIVE = ContainerInfo("side", "side", True, {}, {"cpu": Quantity.of(2), "memory": Quantity.of(GIB)}, False)
+SIDE = f"{POD}/side"
+
+
+def test_a_native_quota_is_worth_what_the_nodes_cpus_are(build: Any, node: Any) -> None:
+    notes = NodeNotes(cpu_normalization=1.25)
+    kubelet = {SIDE: Cgroup(quota_us=200_000, values={"cpu.shares": 2, "memory.limit": GIB})}
+    seen = node(container(), NATIVE, notes=notes)
+    seen = dataclasses.replace(seen, cgroups={**seen.cgroups, **kubelet})
+    changes = build.changes(decide(seen))
+    side = {place: value for place, value in changes.items() if place.startswith(SIDE)}
+    assert side == {f"{SIDE}/cpu.quota": "160000"}
+    assert changes[f"{POD}/cpu.quota"] == "240000", "the sum of both"
+    assert "side native 2000m → quota 160000 µs" in decide(seen)[0].evidence["containers"]
+
+
+@pytest.mark.parametrize(("ratio", "policy"), [(None, "cpuset"), (1.0, "cpuset"), (1.25, "cfsQuota")])
+def test_a_native_quota_stays_where_it_is_right(build: Any, node: Any, ratio: float | None, policy: str) -> None:
+    slo = build.suppression(cpu_suppress_policy=policy)
+    seen = node(container(), NATIVE, notes=NodeNotes(cpu_normalization=ratio), slo=slo)
+    assert not [place for place in build.changes(decide(seen)) if place.startswith(SIDE)]
+
+
+def test_a_native_quota_comes_back_when_the_ratio_is_gone(build: Any, node: Any) -> None:
+    found = {cgroup.PLACE.place(SIDE, "cpu.quota"): Found(200_000, batch_resource.NAME)}
+    seen = node(container(), NATIVE, present=dataclasses.replace(WRITTEN, quota_us=160_000), found=found)
+    assert build.changes(decide(seen))[f"{SIDE}/cpu.quota"] == "200000"

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordlite.changes.container_kill import KillContainer
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
+from koordlite.model.picture.groups import Cgroup, Layout, PodGroups
 from koordlite.model.picture.usage import Usage, Use
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -170,3 +172,75 @@ def test_pods_without_a_priority_have_one_place_whatever_order_they_come_in(
         picture(build, tuple(pods), 74, used, threshold={"memory_evict_threshold_percent": 72}), "be_memory_evict"
     )
     assert {d.subject: d for d in first} == {d.subject: d for d in again}
+
+
+# ── the last resort ──
+
+
+def _rounds(build: Any, seconds: int, *, refused: bool, **more: Any) -> list[list[Decision]]:
+    """A round a second, in which the cluster refuses each eviction, or never answers."""
+    pods = (batch("a", 5000), batch("b", 5100), batch("c", 5200))
+    groups = {name: f"kubepods/besteffort/pod{name}" for name in "abc"}
+    places = {name: PodGroups(group, {"main": f"{group}/m"}) for name, group in groups.items()}
+    cgroups = {place.containers["main"]: Cgroup() for place in places.values()}
+    more = {"version": 2, "node": 80, "last": 10, **more}
+    layout = Layout(more["version"], "cgroupfs", "kubepods", "kubepods/burstable", "kubepods/besteffort")
+    remembered: dict[str, dict[str, float]] = {}
+    found = []
+    for second in range(seconds):
+        fixed = {"places": places, "cgroups": cgroups, "layout": layout}
+        seen = picture(build, pods, more["node"], dict.fromkeys("abc", 6), **fixed)
+        why = dict.fromkeys("abc", "the budget") if refused and second else {}
+        seen = dataclasses.replace(seen, time=float(second), remembered=remembered, refused_evictions=why)
+        config = {"mode": "enforce", "be_memory_last_resort_seconds": more["last"], **more.get("config", {})}
+        decisions = decide(seen, "be_memory_evict", **config)
+        remembered = {"memoryEvict": next(d.remember for d in reversed(decisions) if d.remember is not None)}
+        found.append(decisions)
+    return found
+
+
+def _killed(decisions: list[Decision]) -> list[str]:
+    return [c.uid for d in decisions for c in d.changes if isinstance(c, KillContainer)]
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "not answered"])
+def test_containers_die_when_evictions_have_failed_for_long_enough(build: Any, refused: bool) -> None:
+    rounds = _rounds(build, 13, refused=refused)
+    deaths = {second: _killed(decisions) for second, decisions in enumerate(rounds) if _killed(decisions)}
+    # The first failure is known a second after it was asked for; 10 GiB have to go, the candidates hold 6 each.
+    assert deaths == {11: ["a", "b"]}
+    decision = next(d for d in rounds[11] if d.reason == "LastResort")
+    assert decision.evidence["waited_seconds"] == 10
+    assert decision.evidence["why"] == ("the budget" if refused else "no answer")
+    assert sum(d.subject == "pod/ns/a" for d in rounds[11]) == 1
+
+
+def test_no_more_die_than_a_round_may_evict_and_nobody_twice_in_a_minute(build: Any) -> None:
+    rounds = _rounds(build, 30, refused=True, config={"max_evictions_per_round": 1})
+    deaths = {second: _killed(decisions) for second, decisions in enumerate(rounds) if _killed(decisions)}
+    assert deaths == {11: ["a"], 15: ["b"], 19: ["c"]}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"last": 0}, id="not switched on"),
+        pytest.param({"node": 60}, id="memory is below the threshold"),
+        pytest.param({"config": {"mode": "observe"}}, id="an agent that observes asks nobody"),
+        pytest.param({"version": 1}, id="cgroup v1 cannot"),
+    ],
+)
+def test_nobody_dies(build: Any, more: dict[str, Any]) -> None:
+    rounds = _rounds(build, 20, refused=True, **more)
+    assert [_killed(decisions) for decisions in rounds] == [[]] * 20
+    assert any(d.reason == "LastResortImpossible" for d in rounds[-1]) is (more.get("version") == 1)
+
+
+def test_a_pod_that_leaves_starts_the_wait_again(build: Any) -> None:
+    remembered = {"memoryEvict": {"stuck/BEMemoryEvict": 0.0}}
+    pods = (batch("a"), batch("b", deleting=True))
+    seen = picture(build, pods, 80, {"a": 6, "b": 1}, remembered=remembered, refused_evictions={"a": "x"}, time=100.0)
+    seen = dataclasses.replace(seen, layout=dataclasses.replace(seen.layout, version=2))
+    found = decide(seen, "be_memory_evict", mode="enforce", be_memory_last_resort_seconds=10)
+    assert _killed(found) == []
+    assert not any(name.startswith("stuck/") for d in found for name in d.remember or {})

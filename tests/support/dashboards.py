@@ -15,7 +15,7 @@ import yaml
 ROOT = pathlib.Path(__file__).parents[2]
 MONITORING = ROOT / "manifests" / "monitoring"
 BOARDS = sorted((MONITORING / "dashboards").glob("*.json"))
-_FUNCTIONS = re.compile(r"\b(?:koordlet|koordlite|descheduler)_[a-z0-9_]+\b|\bup\b")
+_FUNCTIONS = re.compile(r"\b(?:koordlet|koordlite|descheduler|numa)_[a-z0-9_]+\b|\bup\b")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,20 +18,24 @@ from descheduler.serve.metrics import Metrics as DeschedulerMetrics
 from koordlite import changes
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.watch import WatchState
+from koordlite.model.topology import Topology
+from koordlite.observe import numa_counters
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
+from koordlite.report.metrics.numa import NumaMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
+_OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")
 _SUFFIXES = {"counter": "_total", "histogram": ""}
 HEAD = """# Metrics
 
-What `/metrics` of the agent (port 9316) and of the descheduler (port 10258) shows. Names under `koordlet_`, and most
-under `descheduler_`, are Koordinator's and upstream's, with their labels, so that existing dashboards keep working;
-names under `koordlite_` are ours. A series whose subject is gone is missing from the next scrape. A histogram `x`
-is scraped as `x_bucket`, `x_sum` and `x_count`.
+What `/metrics` of the agent (port 9316), of the descheduler (port 10258) and of the NUMA exporter (port 9201) shows.
+Names under `koordlet_`, and most under `descheduler_`, are Koordinator's and upstream's, with their labels, so that
+existing dashboards keep working; names under `koordlite_` are ours. A series whose subject is gone is missing from the
+next scrape. A histogram `x` is scraped as `x_bucket`, `x_sum` and `x_count`.
 
-On loopback everyone may read them. On any other address a token is needed that may `get` the non-resource URL
-`/metrics` ([operate.md](operate.md)). Dashboards and alerts that use them are in
-[manifests/monitoring](../manifests/monitoring).
+On loopback everyone may read them. On any other address agent and descheduler want a token that may `get` the
+non-resource URL `/metrics` ([operate.md](operate.md)); the NUMA exporter wants none ([numa.md](numa.md)). Dashboards
+and alerts that use them are in [manifests/monitoring](../manifests/monitoring).
 
 This page is checked against the programs by the tests.
 """
@@ -68,6 +72,23 @@ def descheduler() -> tuple[Exported, ...]:
     return tuple(_exported(DeschedulerMetrics().registry))
 
 
+def numa_exporter() -> tuple[Exported, ...]:
+    """Of a NUMA exporter beside an agent on an emulated node, with the names of others."""
+    with tempfile.TemporaryDirectory() as folder:
+        node = Emulated("intel-2s-ht", pathlib.Path(folder))
+        node.node()
+        node.pod("web", "LS", "1")
+        metrics = NumaMetrics(lambda machine: numa_counters.read(node.host().files, machine), _no_machine, node="")
+        metrics.other_names = True
+        *_, tick = node.ticks(node.agent(None), 3)
+        metrics.picture = tick.picture
+        return tuple(_exported(metrics.registry))
+
+
+def _no_machine() -> Topology:
+    return Topology((), ())
+
+
 def _exported(registry: CollectorRegistry) -> Iterator[Exported]:
     found: dict[str, Exported] = {}
     for family in registry.collect():
@@ -87,7 +108,15 @@ def _labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
 
 def page() -> str:
     """docs/metrics.md."""
-    return "\n".join([HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler())])
+    return "\n".join([HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler()), *_numa()])
+
+
+def _numa() -> Iterator[str]:
+    names = numa_exporter()
+    own = [each for each in names if each.name.startswith(_OWN_NUMA)]
+    yield from _table("The NUMA exporter", own)
+    yield "With `numaExporter.otherNames` also these, which dashboards of other exporters ask for:\n"
+    yield from list(_table("", [each for each in names if each not in own]))[1:]
 
 
 def _table(title: str, metrics: Iterable[Exported]) -> Iterator[str]:

@@ -179,6 +179,12 @@ class Cgroups:
         self._written.add(group)
         self._files.write(path, raw)
 
+    def kill(self, group: str) -> None:
+        """Kill every process of the group and of those below it; ValueError on v1, which cannot do so at once."""
+        if self.layout.version == 1:
+            raise ValueError("cgroup v1 has no cgroup.kill")
+        self._files.write(f"{self._folder('', group)}/cgroup.kill", b"1")
+
     def take_written(self) -> frozenset[str]:
         """Groups written to since the last call."""
         written, self._written = frozenset(self._written), set()

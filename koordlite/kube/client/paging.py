@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -40,24 +43,54 @@ class _List(msgspec.Struct):
 
 
 def pages(ask: Callable[..., Answer], path: str, query: Sequence[tuple[str, str]], limit: int) -> Iterator[Page]:
-    """The parts of one list; `ask` is `Api.request`.
+    """The parts of one list; `ask` is `Api.request`. While one is worked on, the next one is on its way.
 
     A token expires after some minutes (410). Then the list begins again, which shows in another resource version.
     """
     restarts, token = 0, ""
-    while True:
+
+    def request() -> Callable[[], Answer]:
         asked = _asked(query, limit if restarts < RESTARTS else 0, token)
-        try:
-            page = decode(ask("GET", path, query=asked).body, path)
-        except ApiError as error:
-            if error.status != HTTPStatus.GONE or not token:
-                raise
-            restarts, token = restarts + 1, ""
-            continue
-        yield Page(page.metadata.resource_version, page.objects)
-        token = page.metadata.continue_ or ""
-        if not token:
-            return
+        return functools.partial(ask, "GET", path, query=asked)
+
+    with contextlib.closing(_Ahead()) as ahead:
+        while True:
+            try:
+                page = decode(ahead.answer(request()).body, path)
+            except ApiError as error:
+                if error.status != HTTPStatus.GONE or not token:
+                    raise
+                restarts, token = restarts + 1, ""
+                continue
+            token = page.metadata.continue_ or ""
+            if token:
+                ahead.begin(request())
+            yield Page(page.metadata.resource_version, page.objects)
+            if not token:
+                return
+
+
+class _Ahead:
+    """A request that is made before its answer is needed, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._coming: Future[Answer] | None = None
+
+    def begin(self, request: Callable[[], Answer]) -> None:
+        """Ask; the answer is that of the next `answer`."""
+        self._thread = self._thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="list")
+        self._coming = self._thread.submit(request)
+
+    def answer(self, request: Callable[[], Answer]) -> Answer:
+        """What `begin` asked for, or else `request` asks for now. Raises what the request raised."""
+        coming, self._coming = self._coming, None
+        return coming.result() if coming else request()
+
+    def close(self) -> None:
+        """Wait for nothing: who leaves a list does not need the rest of it."""
+        if self._thread:
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def collected(parts: Iterable[Page]) -> Page:

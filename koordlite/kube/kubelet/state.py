@@ -98,6 +98,7 @@ class KubeletState:
             {"kubelet pods": _Request(PODS_SECONDS)} if with_pods else {}
         )
         self._problems: dict[str, tuple[Problem, ...]] = {}
+        self._news = threading.Event()
         self._lock, self._stop, self._asked_once = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
 
@@ -123,8 +124,8 @@ class KubeletState:
     def round(self) -> None:
         """Ask for what is due. Only one thread may do so."""
         self._look_at_checkpoints()
-        if self._given:
-            self._given.round()
+        if self._given and self._given.round():
+            self._news.set()
         if self._http is None:
             self._http = self._connect()
         if self._http is None:
@@ -152,6 +153,12 @@ class KubeletState:
             states = tuple(self._shown(what, asked) for what, asked in self._asked.items())
             age = self._given.age if self._given else 0.0
             return KubeletView(seen, pods, states, (*problems, *self._pods.problems), age)
+
+    def take_news(self) -> bool:
+        """Whether what kubelet has given out is other than when this was asked last."""
+        found = self._news.is_set()
+        self._news.clear()
+        return found
 
     def pods_changed(self) -> None:
         """What kubelet has given out may have changed as well."""

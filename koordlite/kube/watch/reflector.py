@@ -104,7 +104,7 @@ class Reflector(Generic[T]):
     def __init__(self, source: Source[T], *, uniform: Uniform, store: Store[T] | None = None) -> None:
         """`store` keeps the objects; one of its own without."""
         self.source, self._uniform = source, uniform
-        self.store = store or Store(source.kind, source.shape)
+        self.store = Store(source.kind, source.shape) if store is None else store
         self._version, self._listed = "", False
         # A first state may come from the server's cache: with the agents of a whole cluster starting, that matters.
         self._list_from = "0"

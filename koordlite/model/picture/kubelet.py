@@ -47,6 +47,8 @@ class Kubelet:
 
 
 def with_promise(pods: Iterable[Pod], kubelet: Kubelet) -> frozenset[str]:
-    """Uids of the pods to which CPUs or NUMA nodes were promised: by the scheduler in an annotation, or by kubelet."""
-    promised = (pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes)
+    """Uids of the pods to which CPUs or NUMA nodes were promised: by a scheduler in an annotation, or by kubelet."""
+    promised = (
+        pod.uid for pod in pods if pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.zones
+    )
     return frozenset([*promised, *(held.uid for held in kubelet.pod_cpus), *(uid for uid, _ in kubelet.memory_nodes)])

@@ -31,6 +31,8 @@ class CraneSpec:
     """One of `POLICIES`; empty when the pod does not say, or says another word."""
     zones: tuple[tuple[int, int], ...] = ()
     """NUMA nodes of the topology result with the CPUs on each, in the order of their ids."""
+    nodes: tuple[int, ...] = ()
+    """NUMA nodes that the topology result names, with or without CPUs."""
     aware: bool | None = None
     """Whether all CPUs are to be of one NUMA node; None when the pod does not say."""
     excludes_reserved: bool = False
@@ -51,9 +53,11 @@ def parse(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Cran
     """
     if not any(key in notes for key in _READ):
         return NOTHING
+    counts = _result(notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), owner, problems)
     return CraneSpec(
         policy=_policy(notes.get(keys.CRANE_CPU_POLICY, ""), owner, problems),
-        zones=tuple(sorted(_result(notes.get(keys.CRANE_TOPOLOGY_RESULT, ""), owner, problems).items())),
+        zones=tuple((node, count) for node, count in sorted(counts.items()) if count),
+        nodes=tuple(sorted(counts)),
         aware=boolean(notes.get(keys.CRANE_TOPOLOGY_AWARENESS)),
         excludes_reserved=notes.get(keys.CRANE_EXCLUDE_RESERVED) == "true",
     )
@@ -65,25 +69,25 @@ def boolean(text: str | None) -> bool | None:
 
 
 def decode_result(text: str) -> dict[int, int]:
-    """CPUs by NUMA node of a topology result; ValueError when it cannot be read.
+    """CPUs by NUMA node of a topology result, 0 where it names none; ValueError when it cannot be read.
 
-    Zones of other types, and those without CPUs, do not count; amounts round up to whole CPUs; of two entries for one
-    NUMA node the last counts. Source: crane-agent `fromZoneListToTopologyResult`.
+    Zones of other types do not count; amounts round up to whole CPUs; of two entries for one NUMA node the last one
+    with CPUs counts. Source: crane-agent `fromZoneListToTopologyResult`.
     """
     try:
         zones = msgspec.json.decode(text, type=tuple[Zone, ...] | None) or ()
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     found: dict[int, int] = {}
     for zone in zones:
-        if zone.type not in ("", "Node") or zone.resources is None:
+        if zone.type not in ("", "Node"):
             continue
-        count = Quantity.parse((zone.resources.capacity or {}).get("cpu", "0")).value
+        amounts = (zone.resources.capacity if zone.resources else None) or {}
+        count = max(Quantity.parse(amounts.get("cpu", "0")).value, 0)
         if count > _MOST_CPUS:
             raise ValueError(f"{count} CPUs on {zone.name}: no machine has so many")
         node = node_of(zone.name)
-        if count > 0:
-            found[node] = count
+        found[node] = count or found.get(node, 0)
     return found
 
 

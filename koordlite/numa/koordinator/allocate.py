@@ -47,6 +47,8 @@ class Request:
     required: bool = False
     """The bind policy must be kept, or the pod does not fit."""
     policy: TakePolicy = NO_POLICY
+    must_reserve: bool = False
+    """It gets nothing without a reservation."""
 
     @property
     def whole_cores(self) -> bool:

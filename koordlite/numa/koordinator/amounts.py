@@ -34,6 +34,15 @@ def left(a: Amounts, b: Amounts) -> dict[str, Quantity]:
     return {**dict.fromkeys(b, ZERO), **{name: amount if amount.nano > 0 else ZERO for name, amount in rest.items()}}
 
 
+def zones_added(parts: Iterable[Zones]) -> dict[int, Amounts]:
+    """The sum of amounts by NUMA node."""
+    found: dict[int, Amounts] = {}
+    for part in parts:
+        for zone, amounts in part.items():
+            found[zone] = added(found.get(zone, {}), amounts)
+    return found
+
+
 def total(zones: Zones, chosen: Iterable[int]) -> dict[str, Quantity]:
     """The sum over the chosen NUMA nodes."""
     found: dict[str, Quantity] = {}

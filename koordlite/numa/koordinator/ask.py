@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from koordlite.model import keys
 from koordlite.model.pod.qos import PriorityClass, QoSClass
@@ -27,6 +28,8 @@ from koordlite.numa.koordinator.values import (
     Refusal,
     refuse,
 )
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,17 @@ class PodAsk:
     def count(self) -> int:
         """Whole CPUs in the request."""
         return self.cpu_milli // 1000
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, worked out once for this ask."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        found: T = self._memo[key]
+        return found
+
+    @functools.cached_property
+    def _memo(self) -> dict[Hashable, Any]:
+        return {}
 
     @functools.cached_property
     def key(self) -> Hashable:

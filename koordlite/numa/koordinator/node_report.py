@@ -22,7 +22,16 @@ from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator.amounts import Ratios, amplified
 from koordlite.numa.koordinator.held import NOTHING_HELD, Held
-from koordlite.numa.koordinator.values import BEST_EFFORT, NO_MACHINE, RESTRICTED, SINGLE_NUMA_NODE, Machine, Zones
+from koordlite.numa.koordinator.reservations import NO_RESERVATIONS, Reservations
+from koordlite.numa.koordinator.values import (
+    BEST_EFFORT,
+    NO_MACHINE,
+    RESTRICTED,
+    SINGLE_NUMA_NODE,
+    Allocation,
+    Machine,
+    Zones,
+)
 
 T = TypeVar("T")
 
@@ -65,6 +74,8 @@ class NodeState:
     held: Held = NOTHING_HELD
     amplification: Ratios | None = None
     """From the Node; None without the annotation."""
+    reservations: Reservations = NO_RESERVATIONS
+    """Those of which `held` counts something; for one pod, since they differ in who may take them."""
     bad_amplification: str = ""
     """Why the Node's annotation cannot be read."""
 
@@ -82,6 +93,11 @@ class NodeState:
             amplification=ratios,
             bad_amplification=why,
         )
+
+    def with_pod(self, allocation: Allocation) -> NodeState:
+        """After one more pod was allocated."""
+        pods = (*self.held.pods.values(), allocation)
+        return dataclasses.replace(self, held=Held.of(self.topology.machine, pods))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, worked out once for this node."""
@@ -135,8 +151,7 @@ def bind_policy(labels: Mapping[str, str], kubelet_policy: str, kubelet_options:
 def read(obj: objects.NRTObject, problems: list[Problem]) -> NodeTopology:
     """The topology that `obj` reports; a part that cannot be read counts as not there and is added to `problems`."""
     note = _Notes(obj, problems)
-    topology = note.get(keys.CPU_TOPOLOGY, nrt.decode_cpu_topology)
-    machine = Machine.of(topology.cpus) if topology else NO_MACHINE
+    machine = note.get(keys.CPU_TOPOLOGY, _machine) or NO_MACHINE
     manager, kubelet_reserved = note.get(keys.CPU_MANAGER_POLICY, _cpu_manager) or (_NO_CPU_MANAGER, "")
     written = note.get(keys.RESERVATION, parse_reservation)
     system = note.get(keys.SYSTEM_QOS, parse_system_qos)
@@ -205,6 +220,20 @@ class _Notes:
         except ValueError as error:
             self.problems.append(Problem(_owner(self.obj), key, text, str(error), _SKIPPED))
             return EMPTY
+
+
+def _machine(text: str, owner: str) -> Machine:
+    """The machine that annotation `text` of object `owner` describes; one for all nodes with the same text."""
+    try:
+        return _machine_of(text)
+    except InputError:
+        return Machine.of(nrt.decode_cpu_topology(text, owner).cpus)
+
+
+@functools.lru_cache(maxsize=1024)
+def _machine_of(text: str) -> Machine:
+    """Kept, because a cluster has few kinds of machines and many nodes of each."""
+    return Machine.of(nrt.decode_cpu_topology(text, "").cpus)
 
 
 def _owner(obj: objects.NRTObject) -> str:

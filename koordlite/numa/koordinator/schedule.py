@@ -15,15 +15,17 @@ import dataclasses
 from collections.abc import Mapping
 
 from koordlite.model import keys
+from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import Quantity
 from koordlite.numa.koordinator import amounts, held, score
-from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits, split
+from koordlite.numa.koordinator.allocate import Request, Supply, fits, split
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.hints import hints
 from koordlite.numa.koordinator.merge import merge
 from koordlite.numa.koordinator.node_report import FULL_PCPUS_ONLY, NodeState
 from koordlite.numa.koordinator.take import TakePolicy
+from koordlite.numa.koordinator.take_reserved import attempt, feasible, given_back, hint_supply, take
 from koordlite.numa.koordinator.values import (
     BAD_AMPLIFICATION,
     BEST_EFFORT,
@@ -35,6 +37,7 @@ from koordlite.numa.koordinator.values import (
     NEVER,
     NO_CPU_TOPOLOGY,
     NO_ZONES,
+    NOT_ENOUGH_CPUS,
     NOT_WHOLE_CORES,
     POLICY_MISMATCH,
     RESTRICTED,
@@ -44,6 +47,7 @@ from koordlite.numa.koordinator.values import (
     Allocation,
     Amounts,
     Refusal,
+    Zones,
     bits,
     refuse,
 )
@@ -126,7 +130,7 @@ def reserve(
     if not is_bound(ask, node) and not numa_policy(ask, node):
         return None
     request = request_on(ask, node, settings)
-    return allocate(Supply.of(node, request), request, chosen.mask, uid=uid)
+    return take(node, request, chosen.mask, uid=uid)
 
 
 def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
@@ -139,18 +143,30 @@ def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Setti
     if not numa_policy(ask, node):
         requested = _with_amplified_cpus(node) if ask.cpu_milli and node.cpu_ratio > 1 else requested
         return _score(settings, allocatable, requested, request)
-    supply = Supply.of(node, request)
-    if not fits(supply, request, affinity.mask):
+    chosen = _chosen_zones(node, request, affinity)
+    if isinstance(chosen, Refusal):
         return 0
-    zones, _ = ({}, ()) if affinity.mask is None else split(supply, request, affinity.nodes)
+    zones, own = chosen
+    back = given_back(node)
     if zones:
-        allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable={})
+        allocated = held.allocated_zones(node.held, node.zones, cpu_ratio=node.cpu_ratio, reusable=back.zones)
         allocatable = amounts.total(node.zones, zones)
         requested = amounts.total(allocated, zones)
     if bound and request.count:
-        milli = amounts.amplify(1000 * len(node.held.cpus), node.cpu_ratio)
-        requested = {**requested, "cpu": Quantity.of_milli(milli)}
+        used = len(held.returned(node.held.cpus, back.preferred - own))
+        requested = {**requested, "cpu": Quantity.of_milli(amounts.amplify(1000 * used, node.cpu_ratio))}
     return _score(settings, allocatable, requested, request)
+
+
+def _chosen_zones(node: NodeState, request: Request, affinity: Affinity) -> tuple[Zones, CPUSet] | Refusal:
+    """The NUMA nodes with a part of the pod, and those of its CPUs that matter: without reservations none do."""
+    if node.reservations:
+        found = take(node, request, affinity.mask, uid="")
+        return found if isinstance(found, Refusal) else (found.zones, found.cpus)
+    supply = Supply.of(node, request)
+    if not fits(supply, request, affinity.mask):
+        return refuse(NOT_ENOUGH_CPUS)
+    return ({} if affinity.mask is None else split(supply, request, affinity.nodes)[0]), EMPTY
 
 
 def numa_policy(ask: PodAsk, node: NodeState) -> str | Refusal:
@@ -211,14 +227,19 @@ def _bind_refusal(ask: PodAsk, node: NodeState) -> Refusal | None:
 
 
 def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> Request:
-    """The pod's ask in the node's terms."""
+    """The pod's ask in the node's terms; the same object for nodes that have the same terms."""
+    strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
+    terms = node.bind_policy, node.cpu_ratio, strategy, node.topology.most_holders
+    return ask.once(terms, lambda: _request(ask, node, strategy))
+
+
+def _request(ask: PodAsk, node: NodeState, strategy: str) -> Request:
     bound = is_bound(ask, node) is True
     bind, required = bind_policy(ask, node)
     cpu = ask.requests.get("cpu")
     requests: Mapping[str, Quantity] = ask.requests
     if bound and cpu and node.cpu_ratio > 1:
         requests = {**requests, **amounts.amplified({"cpu": cpu}, {"cpu": node.cpu_ratio})}
-    strategy = node.labels.get(keys.NUMA_ALLOCATE_STRATEGY, "") or settings.strategy
     return Request(
         requests=requests,
         original=ask.requests,
@@ -226,18 +247,15 @@ def request_on(ask: PodAsk, node: NodeState, settings: Settings = DEFAULTS) -> R
         bound=bound,
         required=required,
         policy=TakePolicy(bind, ask.exclusive, strategy, node.topology.most_holders),
+        must_reserve=ask.needs_reservation,
     )
 
 
 def _tried(ask: PodAsk, node: NodeState, settings: Settings, affinity: Affinity) -> Affinity | Refusal:
     request = request_on(ask, node, settings)
-    return _fitting(Supply.of(node, request), request, affinity)
-
-
-def _fitting(supply: Supply, request: Request, affinity: Affinity) -> Affinity | Refusal:
-    if fits(supply, request, affinity.mask):
+    if feasible(node, request, affinity.mask):
         return affinity
-    why = allocate(supply, request, affinity.mask)
+    why = attempt(node, request, affinity.mask)
     return why if isinstance(why, Refusal) else affinity
 
 
@@ -248,12 +266,11 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
     if not node.zones:
         return refuse(NO_ZONES, code=NEVER)
     request = request_on(ask, node, settings)
-    supply = Supply.of(node, request)
     found = hints(
         node.zones,
-        supply.zones,
+        hint_supply(node, request).zones,
         request,
-        lambda mask: fits(supply, request, mask),
+        lambda mask: feasible(node, request, mask),
         policy=policy,
         settings=settings,
     )
@@ -261,7 +278,7 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
     merged = merge(policy, tuple(node.zones), [found], exclusive=exclusive, states=node.held.states)
     if not merged.admitted:
         return Refusal(merged.reasons)
-    return _fitting(supply, request, Affinity(merged.hint.mask))
+    return _tried(ask, node, settings, Affinity(merged.hint.mask))
 
 
 def _with_amplified_cpus(node: NodeState) -> Amounts:

@@ -183,6 +183,8 @@ class Cgroups:
     """All hierarchies of the node: one on v2, one per controller on v1."""
 
     def __init__(self, version: int, hierarchies: tuple[Hierarchy, ...], allowed: Callable[[Group], CPUSet]) -> None:
+        self.on_kill: Callable[[Group], None] = lambda group: None
+        """What a write to `cgroup.kill` of a group ends; on v2."""
         self.version = version
         self.hierarchies = hierarchies
         self.allowed = allowed

@@ -22,9 +22,17 @@ CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
 def build(machine: Machine, processes: Processes) -> Cgroups:
     """The hierarchy of a fresh machine, every controller switched on all the way down."""
 
+    made: list[Cgroups] = []
+
+    def kill(group: Group, data: bytes) -> None:
+        """`cgroup_kill_write`: ERANGE for a number other than 1."""
+        kernel_text.integer(data, low=1, high=1, outside=errno.ERANGE)
+        made[0].on_kill(group)
+
     def furnish(hierarchy: Hierarchy, group: Group) -> dict[str, File]:
         table = {
             **_core(hierarchy, processes),
+            "cgroup.kill": Attribute(_write_only, kill, root=False),
             **_cpu(),
             **_cpuset(hierarchy, machine),
             **_memory(machine),
@@ -36,7 +44,12 @@ def build(machine: Machine, processes: Processes) -> Cgroups:
     def allowed(group: Group) -> CPUSet:
         return effective(group, "cpus", machine.cpuset)
 
-    return Cgroups(2, (Hierarchy(point="", controllers=CONTROLLERS, weight=100, files=furnish),), allowed)
+    made.append(Cgroups(2, (Hierarchy(point="", controllers=CONTROLLERS, weight=100, files=furnish),), allowed))
+    return made[0]
+
+
+def _write_only(_group: Group) -> str:
+    raise refusal(errno.EINVAL)
 
 
 def effective(group: Group, field: str, everything: CPUSet) -> CPUSet:

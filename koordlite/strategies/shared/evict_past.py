@@ -91,5 +91,10 @@ def _accepted(seen: Snapshot, before: Mapping[str, float]) -> dict[str, float]:
     return {uid: seen.evicted[uid] for uid, at in _asked(before).items() if seen.evicted.get(uid, -1.0) >= at}
 
 
+def unanswered(seen: Snapshot, before: Mapping[str, float]) -> frozenset[str]:
+    """Pods asked for in the round before that the cluster has not let go."""
+    return frozenset(_asked(before)) - frozenset(_accepted(seen, before))
+
+
 def _asked(before: Mapping[str, float]) -> dict[str, float]:
     return {key.removeprefix(_ASKED): at for key, at in before.items() if key.startswith(_ASKED)}

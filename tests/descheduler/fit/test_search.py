@@ -169,7 +169,8 @@ def test_pinned_cpus_of_others_are_not_free(cluster: Any, others: list[str], zon
     found = search(cluster)
     assert [zone for place in found.places if place.node == "b" for zone, _ in place.bookings] == zones
     if not zones:
-        assert found.by_node["b"] == "no single NUMA node is free: cannot align pod"
+        why = found.by_node["b"]
+        assert why.startswith("Koordinator's scheduler would refuse it: Unaligned NUMA Hint cause cpu prefer [11]")
 
 
 def test_reserved_cpus_are_not_free(cluster: Any) -> None:
@@ -205,6 +206,16 @@ def test_promised_memory_of_others_is_not_free(cluster: Any) -> None:
     cluster.pinned("q", "b", "0-1", single=True, memory="20Gi")
     place = next(place for place in search(cluster).places if place.node == "b")
     assert [zone for zone, _ in place.bookings] == [1]
+
+
+def test_a_bind_policy_is_kept_elsewhere_or_the_pod_does_not_fit(cluster: Any) -> None:
+    pinned_pair(cluster)
+    b = next(each for each in cluster.objects if each["kind"] == "Node" and each["metadata"]["name"] == "b")
+    b["metadata"]["labels"] = {"node.koordinator.sh/cpu-bind-policy": "SpreadByPCPUs"}
+    notes = next(each for each in cluster.objects if each["metadata"]["name"] == "p")["metadata"]["annotations"]
+    notes["scheduling.koordinator.sh/resource-spec"] = '{"requiredCPUBindPolicy":"FullPCPUs"}'
+    why = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
+    assert search(cluster).by_node["b"] == f"Koordinator's scheduler would refuse it: {why}"
 
 
 def test_ten_pods_never_count_on_one_free_place(cluster: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from apiserver import Fault
 
 from descheduler.cycle import planner
-from descheduler.evictors import cordons, dry_run
+from descheduler.evictors import cordons, deletion_costs, dry_run
 from descheduler.evictors.executor import PlanExecutor
 from descheduler.evictors.leader_api import LeaderApi
 from descheduler.evictors.migration import Progress
@@ -309,3 +309,70 @@ def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: lis
     world.server.faults.add(Fault(verb="list", resource="podmigrationjobs", status=500, times=1))
     assert one.moving() == frozenset()
     assert "cannot be read" in told[-1].text
+
+
+COSTS = """
+kind: DeschedulerConfiguration
+profiles:
+- name: order
+  plugins:
+    balance: {enabled: [{name: ScaleDownBinPack}], disabled: [{name: "*"}]}
+    evict: {enabled: [{name: DefaultEvictor}], disabled: [{name: MigrationController}]}
+    filter: {enabled: [{name: DefaultEvictor}], disabled: [{name: "*"}]}
+  pluginConfig:
+  - {name: ScaleDownBinPack, args: {podSelectors: [{selector: {matchLabels: {app: web}}}]}}
+"""
+
+
+def ordered(world: World, policy: str = COSTS) -> EvictionPlan:
+    return planner.plan(assemble.view(cluster.read(world.api)), reader.setup(reader.parse(policy, "policy")))
+
+
+def notes(world: World, pod: str) -> dict[str, str]:
+    found: dict[str, str] = world.get("Pod", pod, "default")["metadata"].get("annotations") or {}
+    return {key: text for key, text in found.items() if key in (deletion_costs.COST, deletion_costs.MARK)}
+
+
+def test_the_order_of_scaling_down_is_written_once_and_taken_back(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 2)
+    world.around()
+    carrier(world, told)(ordered(world))
+    assert [notes(world, f"web-{n}")[deletion_costs.COST] for n in range(2)] == ["0", "1"]
+    before = len(world.server.requests)
+    carrier(world, told)(ordered(world))
+    assert not [asked for asked in list(world.server.requests)[before:] if asked.verb == "patch"], "nothing differs"
+    carrier(world, told)(dataclasses.replace(ordered(world), deletion_costs=()))
+    assert [notes(world, f"web-{n}") for n in range(2)] == [{}, {}]
+
+
+@pytest.mark.parametrize("mark", [{}, {deletion_costs.MARK: "7"}], ids=["never ours", "changed since"])
+def test_a_cost_that_somebody_else_has_set_stays(world: World, told: list[Progress], mark: dict[str, str]) -> None:
+    world.deployment("web", 2)
+    world.around()
+    foreign = {deletion_costs.COST: "-5", **mark}
+    path = "/api/v1/namespaces/default/pods/web-0"
+    world.api.request("PATCH", path, body={"metadata": {"annotations": foreign}}, content_type=MERGE)
+    carrier(world, told)(ordered(world))
+    assert notes(world, "web-0") == foreign
+    assert notes(world, "web-1")[deletion_costs.COST] == "1"
+
+
+def test_without_the_right_to_patch_pods_the_rest_waits(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 30)
+    world.around()
+    world.server.faults.add(Fault(verb="patch", resource="pods", status=403, times=None))
+    carrier(world, told)(ordered(world))
+    failed = [one.text for one in told if one.reason == "Failed"]
+    assert len(failed) == 21
+    assert failed[-1] == "deletion costs: 10 more pods wait for the next cycle"
+
+
+def test_a_pod_that_was_replaced_keeps_its_own_cost(world: World, told: list[Progress]) -> None:
+    world.deployment("web", 1)
+    world.around()
+    made = ordered(world)
+    other = dataclasses.replace(made.view.by_uid[made.deletion_costs[0].pod].pod, uid="another")
+    view = made.view.by_uid[made.deletion_costs[0].pod]
+    assert deletion_costs._patch(world.api, dataclasses.replace(view, pod=other), "3", told.append)
+    assert notes(world, "web-0") == {}
+    assert told == []

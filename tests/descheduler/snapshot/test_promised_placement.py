@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from descheduler.framework import Finding
@@ -64,6 +65,27 @@ def test_a_container_off_cranes_zone_is_the_agents_to_repair(cluster: Any, place
     cluster.pod("p", "a", annotations=result("node0"))
     found = {f.reason: f.severity for f in findings(cluster, numa_alignment)}
     assert found == {"CPUSpansNUMA": "fixable"}
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "fix_failed", "found"),
+    [
+        pytest.param("0-1", False, {}, id="as promised"),
+        pytest.param("0-3", False, {"CPUOutsideAssignment": "fixable"}, id="the agent puts it back"),
+        pytest.param("4-5", False, {"CPUOutsideAssignment": "fixable"}, id="another CPU of the NUMA node"),
+        pytest.param("0-15", True, {"CPUOutsideAssignment": "hard", "CPUSpansNUMA": "hard"}, id="only a move cures it"),
+    ],
+)
+def test_what_the_agent_reports_of_a_crane_promise_is_judged_and_not_the_promise_alone(
+    cluster: Any, placed: Place, cpuset: str, fix_failed: bool, found: dict[str, str]
+) -> None:
+    promise = {"source": "crane", "exclusive": True, "single_numa": True, "scope": "pod", "promised_nodes": (0,)}
+    container = placed("p", cpuset=cpuset, promised_cpus="0-1", fix_failed=fix_failed, **promise)
+    side = msgspec.structs.replace(placed("p", source="none", cpuset="0-15"), container="side")
+    cluster.node("a")
+    cluster.report("a", containers=[container, side])
+    cluster.pod("p", "a", annotations=result("node0"))
+    assert {f.reason: f.severity for f in findings(cluster, numa_alignment)} == found, "and the side container is free"
 
 
 def test_a_promise_of_cranes_that_cannot_be_read_is_said(cluster: Any) -> None:

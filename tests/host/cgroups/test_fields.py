@@ -57,6 +57,15 @@ def test_v1_has_no_limit_on_page_cache() -> None:
         V1.encode("memory.pagecache_limit.size", 1)
 
 
+LARGEST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+def test_v1_prints_no_limit_in_whole_pages(page: int) -> None:
+    assert V1.integer("memory.limit", b"%d\n" % (LARGEST // page * page)) == UNLIMITED
+    assert V1.integer("memory.limit", b"%d\n" % (LARGEST // 65536 * 65536 - 1)) != UNLIMITED
+
+
 @pytest.mark.parametrize("raw", [b"max\n", b"9223372036854771712\n", b"9223372036854775807\n", b"-1\n"])
 def test_no_limit_is_read_in_every_form(raw: bytes) -> None:
     assert V1.integer("memory.high", raw) == V2.integer("memory.high", raw) == UNLIMITED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import tempfile
@@ -22,6 +23,7 @@ from koordlite.host.journal.journal import Journal
 from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.ports import Files
 
+_NUMBERS = itertools.count()
 KINDS = (("BestEffort", "BE"), ("Burstable", "LS"))
 
 
@@ -80,9 +82,12 @@ Step = Callable[[], object]
 
 
 @contextlib.contextmanager
-def real(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Counting, Step]]:
-    """An agent on this machine's cgroups; `Step` passes a little time."""
-    built = tree.Tree(f"{tree.PREFIX}perf-{os.getpid()}")
+def real(
+    pods: int, mode: config.Mode = "enforce", *, off: str = "", batch: bool = False
+) -> Iterator[tuple[Agent, Counting, Step]]:
+    """An agent on this machine's cgroups; `Step` passes a little time. The strategy `off` is off; with `batch`, the
+    containers of best-effort pods ask for batch resources."""
+    built = tree.Tree(f"{tree.PREFIX}perf-{os.getpid()}-{next(_NUMBERS)}")
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder, RealFiles() as files:
         manifests = Manifests(pathlib.Path(folder) / "cluster")
         manifests.node(reservation={"reservedCPUs": "0"})
@@ -91,12 +96,15 @@ def real(pods: int, mode: config.Mode = "enforce") -> Iterator[tuple[Agent, Coun
             built.build()
             for number in range(pods):
                 kube, koord = KINDS[number % 2]
-                pod = Pod(f"p{number}", kube, koord, ("one", "two"))
+                asked = (100, 64 * 2**20) if batch and koord == "BE" else None
+                pod = Pod(f"p{number}", kube, koord, ("one", "two"), batch=asked)
                 manifests.pod(pod)
                 built.add(pod)
             counting, clock = Counting(files), Ahead()
             host = bundle.bind(counting, clock, kubepods=built.top)
             settings = config.with_modes(config.default(), mode)
+            if off:
+                settings = config.with_modes(settings, "off", frozenset({off}))
             with Journal.open(pathlib.Path(folder) / "state") as journal:
                 agent = Agent(host, ManifestCluster(manifests.folder, clock=clock), settings, journal)
                 yield agent, counting, lambda: clock.wait(1.0)

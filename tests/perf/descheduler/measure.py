@@ -4,7 +4,8 @@
 
 Each row comes from a process of its own, so that its memory is that cycle's alone: `read` makes the picture, `decide`
 is plugins, guards, fit and limits on the finished picture, `cycle` is everything from the process' start to the plan.
-CPU seconds are what the work costs; seconds of life depend on what else the machine does. Clusters are those of
+CPU seconds are what the work costs, `loops` is the same as a multiple of a loop that is timed beside it; seconds of
+life depend on what else the machine does. Clusters are those of
 `clusters.py`, 30 pods a node, and the policy is `policy.yaml` without any limit, so that nothing ends early.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "support")]
 POLICY = HERE / "policy.yaml"
-COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "decide", "cycle", "MiB")
+COLUMNS = ("pods", "evict", "spare", "read cpu", "decide cpu", "cycle cpu", "loops", "decide", "cycle", "MiB")
 
 
 def one(where: list[str], only: str) -> dict[str, float]:
@@ -47,10 +48,24 @@ def one(where: list[str], only: str) -> dict[str, float]:
         "read cpu": cpu_read,
         "decide cpu": cpu_done - cpu_read,
         "cycle cpu": cpu_done,
+        "loops": cpu_done / reference(),
         "decide": done - read,
         "cycle": done - began,
         "MiB": _peak_mib(),
     }
+
+
+def reference() -> float:
+    """CPU seconds of a loop of twenty million steps, here and now: what a figure is a multiple of."""
+    began, total = time.process_time(), 0
+    for number in range(20_000_000):
+        total += number & 7
+    return time.process_time() - began
+
+
+def headings() -> None:
+    """Print the first line of a table."""
+    print(f"{'':45}{''.join(f'{c:>11}' for c in COLUMNS)}")
 
 
 def _peak_mib() -> float:
@@ -89,7 +104,7 @@ def measured(source: list[str], only: str = "") -> dict[str, float]:
 
 def row(name: str, found: dict[str, float]) -> None:
     """Print one line of a table."""
-    shown = [f"{found[c]:10.0f}" if c in ("pods", "evict", "spare", "MiB") else f"{found[c]:10.2f}" for c in COLUMNS]
+    shown = [f"{found[c]:11.0f}" if c in ("pods", "evict", "spare", "MiB") else f"{found[c]:11.2f}" for c in COLUMNS]
     print(f"{name:45}{''.join(shown)}", flush=True)
 
 
@@ -97,7 +112,7 @@ def from_files(sizes: list[int], folder: pathlib.Path, *, by_plugin: bool) -> No
     """The growth table, and below each size every plugin alone."""
     import clusters
 
-    print(f"{'':45}{''.join(f'{c:>10}' for c in COLUMNS)}")
+    headings()
     for nodes in sizes:
         where = folder / str(nodes)
         clusters.write(where, nodes)
@@ -118,7 +133,7 @@ def from_http(nodes: int, folder: pathlib.Path) -> None:
             server.objects.load(*json.loads((where / f"{name}.json").read_text())["items"])
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(server.kubeconfig())
-        row(f"{nodes} nodes over HTTP", measured(["--kubeconfig", str(kubeconfig)]))
+        row(f"{nodes} nodes over HTTP", measured(["--kubeconfig", str(kubeconfig), "--now", clusters.NOW]))
 
 
 def main() -> None:

@@ -1,0 +1,181 @@
+"""Pods get an order in which they should go when their owner is scaled down, so that whole nodes become empty.
+
+Koordinator's plugin: the nodes that are nearest to being empty of everything else come first, and their largest pods
+before small ones. `CalculateOnly` writes the order into the annotation that ReplicaSets obey when they shrink;
+`EvictDirectly` evicts in this order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from descheduler.arguments.common import LabelSelector, Namespaces, PodSelector, selected
+from descheduler.framework import Conversation, DeletionCost, Finding, Handle, NodeView, Note, PodView, View
+from koordlite.model import times
+from koordlite.model.settings import bounded
+
+NAME = "ScaleDownBinPack"
+POINT = "balance"
+LAST = 2**31 - 1
+"""Cost of a pod that may not be evicted: its owner should remove it after all others."""
+
+_ANYWHERE = Namespaces()
+_USUAL = {"cpu": 1.0, "memory": 1.0}
+
+
+def _weights(given: Mapping[str, float]) -> None:
+    wrong = [f"{name}: {weight:g}" for name, weight in given.items() if not 0 <= weight < math.inf]
+    if wrong:
+        raise ValueError(f"weights are numbers from 0, not {', '.join(wrong)}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Arguments of `ScaleDownBinPack`."""
+
+    paused: bool = False
+    """Judge nothing."""
+    strategy: Literal["CalculateOnly", "EvictDirectly"] = "CalculateOnly"
+    """CalculateOnly: write the order as `controller.kubernetes.io/pod-deletion-cost`. EvictDirectly: evict."""
+    max_pods_to_evict: int | None = bounded(None, ge=0)
+    """With EvictDirectly: so many pods at most in one cycle; null or 0: no limit of its own."""
+    node_selector: LabelSelector | None = None
+    """Only these nodes are looked at; null: all."""
+    pod_selectors: tuple[PodSelector, ...] = ()
+    """Pods that are to be scaled down; without any selector: all."""
+    evictable_namespaces: Namespaces = _ANYWHERE
+    """Whose pods may go; those of the others count as pods that stay."""
+    resources: tuple[str, ...] = ()
+    """Accepted and not read, as in Koordinator: `resourceWeights` says which resources count."""
+    resource_weights: Mapping[str, float] = dataclasses.field(
+        default_factory=lambda: dict(_USUAL), metadata={"check": _weights}
+    )
+    """How much each resource counts; empty: cpu and memory alike."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weights that count."""
+        return self.resource_weights or _USUAL
+
+
+def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+    """The order of the chosen pods: as deletion costs, or as findings."""
+    if config.paused:
+        yield Note(node="", reason="Paused", text="ScaleDownBinPack is paused")
+        return
+    nodes = ranked(handle.nodes, config, handle)
+    if config.strategy == "EvictDirectly":
+        yield from _evict(nodes, config)
+        return
+    rank = 0
+    for node in nodes:
+        for pod in node.order:
+            yield DeletionCost(pod=pod.uid, cost=rank, why=node.why)
+            rank += 1
+        for pod in node.kept:
+            yield DeletionCost(pod=pod.uid, cost=LAST, why="it may not be evicted, so it should go after all others")
+
+
+@dataclasses.dataclass(frozen=True)
+class RankedNode:
+    """A node with its pods in the order in which they should go."""
+
+    node: NodeView
+    order: tuple[PodView, ...]
+    kept: tuple[PodView, ...]
+    """Chosen pods that may not be evicted."""
+    score: float
+    """Weighted requests of the pods that stay, per weighted request of those that may go; 0: it becomes empty."""
+
+    @property
+    def why(self) -> str:
+        """Its place in the order, for people."""
+        stay = "nothing else stays there" if not self.score else f"for each unit that goes {self.score:.2f} stay there"
+        return f"{self.node.name}: {len(self.order)} pods may go, {stay}"
+
+
+def ranked(nodes: tuple[NodeView, ...], config: Config, handle: Handle) -> list[RankedNode]:
+    """Nodes with pods that may go, those that become empty most easily first.
+
+    Ties go to the node with fewer such pods, then by name. Source: Koordinator `ScaleDownBinPack`, ranker.go.
+    """
+    chosen = config.node_selector
+    found = (_node(each, config, handle) for each in nodes if chosen is None or chosen.matches(each.node.labels))
+    return sorted((one for one in found if one.order), key=lambda one: (one.score, len(one.order), one.node.name))
+
+
+def _node(node: NodeView, config: Config, handle: Handle) -> RankedNode:
+    pods = [pod for pod in node.pods if pod.pod.active]
+    order = [pod for pod in pods if _may_go(pod, config, handle)]
+    going = {pod.uid for pod in order}
+    rest = [pod for pod in pods if pod.uid not in going]
+    return RankedNode(
+        node=node,
+        order=tuple(sorted(order, key=lambda pod: _first(pod, config.weights))),
+        kept=tuple(pod for pod in rest if _chosen(pod, config)),
+        score=_score(node, order, rest, config.weights),
+    )
+
+
+def _may_go(pod: PodView, config: Config, handle: Handle) -> bool:
+    chosen = selected(config.pod_selectors, pod.pod.labels) and config.evictable_namespaces.chosen(pod.pod.namespace)
+    return chosen and not handle.going(pod) and handle.evictable(pod)
+
+
+def _chosen(pod: PodView, config: Config) -> bool:
+    """Selected, whatever its namespace. An entry without a selector chooses all, unlike in `_may_go`, as in
+    Koordinator."""
+    if any(entry.selector is None for entry in config.pod_selectors):
+        return True
+    return selected(config.pod_selectors, pod.pod.labels)
+
+
+def _score(node: NodeView, going: list[PodView], rest: list[PodView], weights: Mapping[str, float]) -> float:
+    stays = leaves = 0.0
+    for name, weight in weights.items():
+        capacity = node.node.capacity[name].nano if name in node.node.capacity else 0
+        if capacity > 0:
+            stays += weight * sum(_nano(pod, name) for pod in rest) / capacity
+            leaves += weight * sum(_nano(pod, name) for pod in going) / capacity
+    if leaves:
+        return stays / leaves
+    return math.inf if stays else 0.0
+
+
+def _first(pod: PodView, weights: Mapping[str, float]) -> tuple[float, float, str, str]:
+    """Sort key: the largest, then the newest, then by name."""
+    size = sum(weight * _nano(pod, name) for name, weight in weights.items())
+    return -size, -_created(pod), pod.pod.namespace, pod.pod.name
+
+
+def _created(pod: PodView) -> float:
+    return times.parse_or_none(pod.object.metadata.creation_timestamp) or 0.0
+
+
+def _nano(pod: PodView, resource: str) -> int:
+    amount = pod.pod.requests.get(resource)
+    return amount.nano if amount else 0
+
+
+def _evict(nodes: list[RankedNode], config: Config) -> Conversation:
+    left = config.max_pods_to_evict or math.inf
+    for rank, (node, pod) in enumerate(_in_order(nodes)):
+        if left <= 0:
+            return
+        verdict = yield Finding(
+            pod=pod.uid,
+            reason="ScaledDownFirst",
+            fact=f"scale-down binpack: number {rank + 1} of those that should go; {node.why}",
+            cure="its owner makes it again elsewhere, or is scaled down",
+            evidence={"node": node.node.name, "rank": rank, "score": round(node.score, 4)},
+        )
+        if verdict is not None and verdict.stop == "total":
+            return
+        left -= verdict is not None and verdict.evicted
+
+
+def _in_order(nodes: list[RankedNode]) -> Iterator[tuple[RankedNode, PodView]]:
+    return ((node, pod) for node in nodes for pod in node.order)

@@ -1,0 +1,171 @@
+"""`crane assign`: the topology result that Crane's scheduler would have written for a pod that is bound already."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from koordlite.kube.client import access
+from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.folder import manifest_files
+from koordlite.kube.publish.crane_topology import MERGE, PATH
+from koordlite.model import keys, printable
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.pod.pod_reader import from_wire
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire import crane as wire
+from koordlite.model.wire import objects
+from koordlite.model.wire.crane import TopologyObject
+from koordlite.numa.crane import scheduling
+from koordlite.numa.crane.scheduling import Verdict
+
+T = TypeVar("T")
+_GONE = ("Succeeded", "Failed")
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scene:
+    """The pod, the others on its node, and Crane's object of the node."""
+
+    pod: objects.PodObject
+    others: tuple[objects.PodObject, ...]
+    topology: TopologyObject | None
+
+
+def assign(args: argparse.Namespace) -> int:
+    """`crane assign NS/POD`: print the result, and with --write put it on the pod. 1: there is none for this pod."""
+    namespace, _, name = args.pod.partition("/")
+    if not (namespace and name):
+        raise InputError(Problem("command line", "NS/POD", args.pod, "not a pod", "write namespace/name"))
+    api = None
+    if args.cluster:
+        scene = of_folder(Path(args.cluster), namespace, name)
+    else:
+        api = access.connect(args.kubeconfig or None, args.context or None, user_agent="koordlite-crane")
+        scene = of_api(api, namespace, name)
+    found, pod = judge(scene), from_wire(scene.pod)
+    print(printable.lines("\n".join(told(pod, scene.pod.spec.node_name, found))))
+    if keys.CRANE_TOPOLOGY_RESULT in pod.annotations:
+        return 0
+    if not found.annotation:
+        return 1
+    if args.write:
+        if api is None:
+            why = "a folder of manifests is only read"
+            raise InputError(Problem("command line", "--write", args.cluster, why, "leave --cluster out"))
+        write(api, scene.pod, found.annotation)
+        print(f"written to {namespace}/{name}")
+    return 0
+
+
+def judge(scene: Scene) -> Verdict:
+    """What Crane's scheduler answers about the pod on its own node."""
+    pod = from_wire(scene.pod)
+    there = (from_wire(other) for other in scene.others if other.status.phase not in _GONE)
+    given = [{wire.zone_name(node): {"cpu": Quantity.of(cpus)} for node, cpus in other.crane.zones} for other in there]
+    asked = scheduling.PodAsked(
+        containers=[(c.name, c.requests, c.limits) for c in pod.containers if not c.init],
+        policy=pod.crane.policy,
+        aware=pod.crane.aware,
+        of_daemon_set=any(owner.kind == "DaemonSet" for owner in scene.pod.metadata.owner_references or ()),
+    )
+    return scheduling.verdict(asked, scene.topology, given)
+
+
+def told(pod: Pod, node: str, found: Verdict) -> Sequence[str]:
+    """The answer in lines."""
+    present = pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
+    if present is not None:
+        return (f"{pod.key} has a topology result, which stays: {present}",)
+    if found.text:
+        return (f"{pod.key} gets no CPUs on {node}: {found.text}", found.detail)
+    if not found.annotation:
+        return (f"{pod.key} gets no CPUs on {node}: {found.detail}",)
+    return (f"{pod.key} on {node}: {found.detail}", f"{keys.CRANE_TOPOLOGY_RESULT}: {found.annotation}")
+
+
+def write(api: Api, pod: objects.PodObject, annotation: str) -> None:
+    """Put the result on the pod, if it is still the same one. InputError when the server refuses."""
+    meta = pod.metadata
+    body = {"metadata": {"uid": meta.uid, "annotations": {keys.CRANE_TOPOLOGY_RESULT: annotation}}}
+    try:
+        api.request("PATCH", f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", body=body, content_type=MERGE)
+    except ApiError as error:
+        do = "allow this identity to patch pods; where tenant-guard is applied, its trust.yaml has to name it"
+        where = f"pod/{meta.namespace}/{meta.name}"
+        raise InputError(Problem(where, keys.CRANE_TOPOLOGY_RESULT, annotation, str(error), do)) from error
+
+
+def of_api(api: Api, namespace: str, name: str) -> Scene:
+    """The scene as the API server has it. InputError when the pod is not there, or not bound."""
+    try:
+        raw = api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
+        pod = _bound(msgspec.json.decode(raw, type=objects.PodObject))
+        page = api.collect("/api/v1/pods", query=(("fieldSelector", f"spec.nodeName={pod.spec.node_name}"),))
+        found = [msgspec.json.decode(item, type=objects.PodObject) for item in page.items]
+        return Scene(pod, _others(pod, found), _topology(api, pod.spec.node_name))
+    except (ApiError, msgspec.DecodeError) as error:
+        kind = "noderesourcetopologies.topology.crane.io"
+        do = f"check the name, and that this identity may get and list pods and get {kind}"
+        raise InputError(Problem(f"pod/{namespace}/{name}", "$", "", str(error), do)) from error
+
+
+def _topology(api: Api, node: str) -> TopologyObject | None:
+    try:
+        return msgspec.json.decode(api.request("GET", f"{PATH}/{node}").body, type=TopologyObject)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+def of_folder(folder: Path, namespace: str, name: str) -> Scene:
+    """The scene as a folder of manifests has it. InputError when the pod is not there, or not bound."""
+    if not folder.is_dir():
+        raise InputError(Problem(str(folder), "folder", "", "there is no such folder", "name a folder of manifests"))
+    pods: list[objects.PodObject] = []
+    topologies: dict[str, TopologyObject] = {}
+    for path in sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES):
+        for place, content in manifest_files.contents(path):
+            if content["kind"] == "Pod":
+                pods.append(_converted(content, objects.PodObject, place))
+            elif content["kind"] == wire.KIND and content.get("apiVersion") == wire.API_VERSION:
+                topology = _converted(content, TopologyObject, place)
+                topologies[topology.metadata.name] = topology
+    found = [each for each in pods if (each.metadata.namespace, each.metadata.name) == (namespace, name)]
+    if not found:
+        do = "check the name"
+        raise InputError(Problem(str(folder), "Pod", f"{namespace}/{name}", "there is no such pod", do))
+    pod = _bound(found[0])
+    return Scene(pod, _others(pod, pods), topologies.get(pod.spec.node_name))
+
+
+def _converted(content: object, shape: type[T], place: str) -> T:
+    try:
+        return msgspec.convert(content, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(Problem(place, "$", "", str(error), "correct the manifest")) from error
+
+
+def _bound(pod: objects.PodObject) -> objects.PodObject:
+    if pod.spec.node_name:
+        return pod
+    why, do = "it is on no node yet", "let the scheduler bind it: the extender writes the result with the Binding"
+    raise InputError(Problem(f"pod/{pod.metadata.namespace}/{pod.metadata.name}", "spec.nodeName", "", why, do))
+
+
+def _others(pod: objects.PodObject, pods: Iterable[objects.PodObject]) -> tuple[objects.PodObject, ...]:
+    key = pod.metadata.namespace, pod.metadata.name
+    return tuple(
+        each
+        for each in pods
+        if each.spec.node_name == pod.spec.node_name and (each.metadata.namespace, each.metadata.name) != key
+    )

@@ -1,0 +1,167 @@
+"""The NUMA exporter: a part of `koordlite run`, and `koordlite numa-exporter` alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from koordlite.cli import machine as machines
+from koordlite.cli.serving import Listener, News
+from koordlite.clock import SignalEvent
+from koordlite.config import NumaExporter, Settings
+from koordlite.host import sysfs
+from koordlite.http.answers import Answer, Plain
+from koordlite.model.errors import ConfigError, InputError, Problem
+from koordlite.model.topology import Topology
+from koordlite.ports import Files
+from koordlite.report.tick import Tick
+
+if TYPE_CHECKING:
+    from koordlite.http.server import Server
+    from koordlite.report.metrics.numa import NumaMetrics
+
+LOG = logging.getLogger(__name__)
+PORT = 9201
+_ALONE_SECONDS = 5.0
+"""Between two pictures of the exporter alone; the counters of the kernel are read with each scrape."""
+_WAIT_SECONDS = 3600.0
+
+
+def numa_exporter(args: argparse.Namespace) -> int:
+    """Serve until stopped. Nothing is decided and nothing is written."""
+    from koordlite.report.log_format import LineFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    stop = SignalEvent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    settings = _observing(machines.settings(args), args)
+    if args.node_only:
+        with served(machines.files(args), settings.numa_exporter, node=_node_name(settings)):
+            stop.wait(args.seconds)
+        return 0
+    from koordlite.agent import Agent
+
+    machine = machines.machine(args, settings, stop)
+    with contextlib.closing(machine):
+        machines.need_node(args, machine.cluster)
+        with served(machine.host.files, settings.numa_exporter, node=_node_name(settings)) as listen:
+            Agent(machine.host, machine.cluster, settings).run(lambda tick: listen(tick, ()), seconds=args.seconds)
+    return 0
+
+
+def _observing(chosen: Settings, args: argparse.Namespace) -> Settings:
+    """No strategy, no other server, nothing published or recorded."""
+    from koordlite import config
+
+    listen = args.listen or chosen.numa_exporter.listen or f":{PORT}"
+    other_names = args.other_names or chosen.numa_exporter.other_names
+    return dataclasses.replace(
+        config.with_modes(chosen, "off", frozenset(chosen.strategies)),
+        agent=dataclasses.replace(chosen.agent, interval_seconds=_ALONE_SECONDS, reaction="off"),
+        publish=dataclasses.replace(chosen.publish, events=False, node_metric="off", numatopology="off"),
+        numa_exporter=dataclasses.replace(chosen.numa_exporter, listen=listen, other_names=other_names),
+    )
+
+
+def _node_name(settings: Settings) -> str:
+    """For series before the first picture; the Node's own name counts afterwards."""
+    return settings.agent.node or os.environ.get("NODE_NAME", "") or socket.gethostname()
+
+
+@contextlib.contextmanager
+def of_agent(files: Files, settings: Settings) -> Iterator[Listener]:
+    """The exporter beside an agent, where its settings name an address."""
+    if not settings.numa_exporter.listen:
+        yield lambda tick, news: None
+        return
+    with served(files, settings.numa_exporter, node=_node_name(settings)) as listen:
+        yield listen
+
+
+@contextlib.contextmanager
+def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Listener]:
+    """Serve /metrics to everyone; what is yielded takes each tick. ConfigError when that address cannot be had."""
+    from koordlite.observe import numa_counters
+    from koordlite.report.metrics.numa import NumaMetrics
+
+    read = lambda topology: numa_counters.read(files, topology)  # noqa: E731
+    metrics = NumaMetrics(read, _last_good(lambda: sysfs.topology(files)), node=node)
+    metrics.other_names = settings.other_names
+    server = _server(settings.listen, _Pages(metrics))
+    server.start()
+    LOG.info("NUMA exporter: listening on %s", server.url)
+
+    def listen(tick: Tick, news: News) -> None:
+        if tick.picture is not None:
+            metrics.picture = tick.picture
+
+    try:
+        yield listen
+    finally:
+        server.close()
+
+
+def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
+    """The machine as it can be read; a reading that fails leaves the last one."""
+    last = read()
+
+    def topology() -> Topology:
+        nonlocal last
+        with contextlib.suppress(OSError, ValueError):
+            last = read()
+        return last
+
+    return topology
+
+
+class _Pages:
+    """What the exporter answers."""
+
+    def __init__(self, metrics: NumaMetrics) -> None:
+        self._metrics = metrics
+
+    def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
+        """/metrics, and /healthz for probes."""
+        from prometheus_client import exposition
+
+        if path == "/healthz":
+            return Plain(200, "ok")
+        if path != "/metrics":
+            return Plain(404, "the NUMA exporter answers /metrics and /healthz")
+        encode, content_type = exposition.choose_encoder(accept)
+        return _Metrics(200, content_type, encode(self._metrics.registry))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Metrics:
+    status: int
+    content_type: str
+    body: bytes
+
+
+def _server(listen: str, pages: _Pages) -> Server:
+    from koordlite.http.server import Server
+
+    address, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        do = "write ADDRESS:PORT, or :9201 for all addresses"
+        raise InputError(Problem("numaExporter", "listen", listen, "there is no port", do))
+    last: ConfigError | None = None
+    # Without an address: IPv6, which takes IPv4 as well, and IPv4 alone where the machine has no IPv6.
+    for each in (address.strip("[]"),) if address else ("::", "0.0.0.0"):
+        try:
+            return Server(each, int(port), pages.answer)
+        except ConfigError as error:
+            last = error
+    why = last.problems[0].why if last else ""
+    raise InputError(Problem("numaExporter", "listen", listen, why, "choose another address or port"))

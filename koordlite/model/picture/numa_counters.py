@@ -1,0 +1,30 @@
+"""Counters of one NUMA node, as the kernel shows them at one moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NumaCounters:
+    """What is None or missing could not be read."""
+
+    node: int
+    used_seconds: float | None = None
+    """CPU time used since boot: user, nice, system and interrupts, over the CPUs that are online."""
+    idle_seconds: float | None = None
+    """CPU time not used since boot: idle, and waiting for disks."""
+    memory_total: int | None = None
+    """Bytes."""
+    memory_used: int | None = None
+    """Bytes in use, without page cache and what else the kernel can take back."""
+    huge_pages_used: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    """Pages in use by the size of one in bytes."""
+
+    @property
+    def memory_free(self) -> int | None:
+        """Bytes that are not in use, page cache included."""
+        if self.memory_total is None or self.memory_used is None:
+            return None
+        return max(0, self.memory_total - self.memory_used)

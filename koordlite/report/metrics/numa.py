@@ -1,0 +1,147 @@
+"""NUMA nodes as Prometheus metrics: what each has and uses, who has CPUs of it alone, and which pods are misplaced.
+
+`numa_node_cpus_count` is the name of openFuyao's exporter; the others are ours, or on request those of other exporters.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+
+import prometheus_client
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from koordlite.model.cpuset import CPUSet, union
+from koordlite.model.picture.numa_counters import NumaCounters
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.topology import NUMANode, Topology
+from koordlite.report.metrics import numa_names
+from koordlite.report.metrics.families import Sample, gauge
+from koordlite.strategies.shared import placements
+
+_NODE = ("node", "numa_node")
+
+
+class NumaMetrics(Collector):
+    """Reads the counters when it is scraped; all else is of the last picture. May be scraped from many threads."""
+
+    def __init__(
+        self, read: Callable[[Topology], Sequence[NumaCounters]], topology: Callable[[], Topology], *, node: str
+    ) -> None:
+        """`topology` gives the machine as long as there is no picture; `node` is its name until a picture has one."""
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._read, self._topology, self._node = read, topology, node
+        self.other_names = False
+        """Whether the names of other exporters are used besides."""
+        self.picture: Snapshot | None = None
+        """The last one; None where no cluster is asked."""
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, `numa_node_cpus_count` first."""
+        seen = self.picture
+        topology = seen.topology if seen else self._topology()
+        node = seen.node.name if seen and seen.node else self._node
+        counters = self._read(topology)
+        yield from _machine(node, topology, counters)
+        if seen:
+            yield from _shares(node, seen)
+            yield from _containers(node, seen)
+            yield _violations(node, seen)
+        if self.other_names:
+            yield from numa_names.families(node, topology, counters, exclusive=exclusive_cpus(seen), seen=seen)
+
+
+def exclusive_cpus(seen: Snapshot | None) -> CPUSet:
+    """CPUs that one container has alone: by kubelet, or by a scheduler's annotation for LSE, LSR and Crane's pods."""
+    if seen is None:
+        return CPUSet()
+    assigned = (p.resource_status.cpuset for p in seen.pods if p.active and p.qos_class in (QoSClass.LSE, QoSClass.LSR))
+    return union([*(held.cpus for held in seen.kubelet.pod_cpus), seen.crane.owned, *assigned])
+
+
+def reserved_cpus(seen: Snapshot) -> CPUSet:
+    """CPUs kept by the Node's annotation and by kubelet's static policy."""
+    return seen.reserved.cpus | seen.kubelet.reserved_cpus
+
+
+def shared_cpus(seen: Snapshot) -> CPUSet:
+    """CPUs for pods without any of their own. Kubelet's reserved CPUs are among them unless the Node reserves them."""
+    return seen.topology.cpuset - exclusive_cpus(seen) - seen.reserved.cpus
+
+
+def _machine(node: str, topology: Topology, counters: Sequence[NumaCounters]) -> Iterator[Metric]:
+    yield gauge(
+        "numa_node_cpus_count", "Logical CPUs of a NUMA node", _NODE, _counted(node, topology.nodes, topology.cpuset)
+    )
+    for name, meaning, field in (
+        ("numa_node_cpu_used_seconds", "CPU time used on a NUMA node since boot", "used_seconds"),
+        ("numa_node_cpu_idle_seconds", "CPU time not used on a NUMA node since boot", "idle_seconds"),
+    ):
+        counter = CounterMetricFamily(name, meaning, labels=_NODE)
+        for labels, value in _read_out(node, counters, field):
+            counter.add_metric(labels, value)
+        yield counter
+    for name, meaning, field in (
+        ("numa_node_memory_total_bytes", "Memory of a NUMA node", "memory_total"),
+        ("numa_node_memory_used_bytes", "Memory in use on a NUMA node, without page cache", "memory_used"),
+        ("numa_node_memory_free_bytes", "Memory not in use on a NUMA node, page cache included", "memory_free"),
+    ):
+        yield gauge(name, meaning, _NODE, _read_out(node, counters, field))
+    distances = (((node, str(each.id), str(to)), far) for each in topology.nodes for to, far in each.distances)
+    yield gauge(
+        "numa_node_distance",
+        "Distance of NUMA nodes as firmware tells it, 10 within one",
+        ("node", "from", "to"),
+        distances,
+    )
+
+
+def _read_out(node: str, counters: Sequence[NumaCounters], field: str) -> Iterator[Sample]:
+    for each in counters:
+        value = getattr(each, field)
+        if value is not None:
+            yield (node, str(each.node)), value
+
+
+def _shares(node: str, seen: Snapshot) -> Iterator[Metric]:
+    for name, meaning, cpus in (
+        ("numa_node_reserved_cpus_count", "CPUs of a NUMA node kept for the system", reserved_cpus(seen)),
+        ("numa_node_shared_pool_cpus_count", "CPUs of a NUMA node for pods without own CPUs", shared_cpus(seen)),
+        ("numa_node_exclusive_cpus_count", "CPUs of a NUMA node that one container has alone", exclusive_cpus(seen)),
+    ):
+        yield gauge(name, meaning, _NODE, _counted(node, seen.topology.nodes, cpus))
+
+
+def _counted(node: str, nodes: Sequence[NUMANode], cpus: CPUSet) -> Iterator[Sample]:
+    for each in nodes:
+        yield (node, str(each.id)), len(each.cpus & cpus)
+
+
+def _containers(node: str, seen: Snapshot) -> Iterator[Metric]:
+    cpus: list[Sample] = []
+    memory: list[Sample] = []
+    for pod in seen.pods:
+        place = seen.places.get(pod.uid) if pod.active else None
+        for name, group in place.containers.items() if place else ():
+            labels = (node, pod.namespace, pod.name, name)
+            cgroup, held = seen.cgroups.get(group), seen.memory_places.get(group)
+            if cgroup is not None and cgroup.effective is not None:
+                cpus += [((*labels, str(at.id)), len(at.cpus & cgroup.effective)) for at in seen.topology.nodes]
+            memory += [((*labels, str(at)), used) for at, used in held.used.items()] if held else []
+    names = ("node", "namespace", "pod", "container", "numa_node")
+    yield gauge("numa_container_cpus_count", "CPUs of a NUMA node that a container may use", names, cpus)
+    meaning = "Memory of a NUMA node that a container with a promised placement has"
+    yield gauge("numa_container_memory_bytes", meaning, names, memory)
+
+
+def _violations(node: str, seen: Snapshot) -> Metric:
+    found = collections.Counter(
+        (node, pod.namespace, pod.name, wrong.reason) for pod, wrong in placements.violations(seen)
+    )
+    names = ("node", "namespace", "pod", "code")
+    return gauge("numa_pod_violation", "Promises about a pod's placement that do not hold", names, found.items())

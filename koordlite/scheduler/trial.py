@@ -1,0 +1,145 @@
+"""A question to the extender without a cluster: nodes, reports and pods come from a folder of manifests.
+
+Beside the extender's answer stands what happens without it: the node that kube-scheduler would choose by the sums of
+each node, and what kubelet would say there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from koordlite.kube.folder import manifest_files
+from koordlite.model import keys, nrt
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.wire import objects
+from koordlite.numa.kubelet import admit as kubelet
+from koordlite.numa.kubelet import requests
+from koordlite.numa.kubelet.merge import Policy
+from koordlite.numa.kubelet.node import NodeState, empty_node
+from koordlite.numa.nrt.filter import Amounts, add
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.judgement import pods
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.settings import Settings
+
+_POLICIES: tuple[Policy, ...] = ("none", "best-effort", "restricted", "single-numa-node")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A cluster from files, and one pod of it that is not bound."""
+
+    extender: Extender
+    pod: objects.PodObject
+    bound: tuple[objects.PodObject, ...]
+    """In the order in which kubelet met them."""
+
+    @property
+    def feasible(self) -> list[Row]:
+        """Nodes that have enough in all, which is what the scheduler asks the extender about."""
+        shape = self.extender.cluster.shape(self.pod)
+        names = sorted(self.extender.cluster.nodes)
+        rows = [row for name in names if (row := self.extender.cluster.row(name)) is not None]
+        return [row for row in rows if all(free(row).get(name, 0) >= asked for name, asked in shape.total.items())]
+
+    def by_sums(self) -> Row | None:
+        """The node that kube-scheduler rates best by itself: most of CPU and memory left, in parts of the node."""
+        return max(self.feasible, key=_left, default=None)
+
+    def by_extender(self) -> str:
+        """The node with the extender; empty when none is left."""
+        passed, _ = self.extender.filter(self.pod, [row.name for row in self.feasible])
+        if len(passed) < 2:
+            return passed[0] if passed else ""
+        best: dict[str, float] = dict(self.extender.prioritize(self.pod, passed))
+        left = {row.name: _left(row) for row in self.feasible}
+        return max(passed, key=lambda name: (best[name], left[name]))
+
+    def kubelet(self, node: str) -> Iterator[str]:
+        """What kubelet says there, with its numbers."""
+        row = self.extender.cluster.row(node)
+        state = self._state(row) if row is not None else None
+        if state is None:
+            yield "unknown: no report says which CPUs the node has"
+            return
+        found = kubelet.admit(state, requests.of_pod(self.pod))
+        if not found.admitted:
+            yield f"{found.reason}: {found.message}"
+            yield ", ".join(f"{name} {value}" for name, value in found.evidence.items() if value != "")
+            return
+        for given in found.given:
+            nodes = ", ".join(map(str, given.nodes)) or "any"
+            yield f"admitted: container {given.container} on NUMA node {nodes}, CPUs {given.cpus or 'shared'}"
+
+    def _state(self, row: Row) -> NodeState | None:
+        report = row.report
+        text = report.annotations.get(keys.CPU_TOPOLOGY) if report else None
+        if report is None or text is None:
+            return None
+        topology = nrt.decode_cpu_topology(text, f"noderesourcetopology/{row.name}")
+        policy = next(word for word in _POLICIES if word == report.policy)
+        state = empty_node(topology, policy=policy, scope="pod" if report.scope == "pod" else "container")
+        for pod in self.bound:
+            if pod.spec.node_name == row.name:
+                state = kubelet.admit(state, requests.of_pod(pod)).node
+        return state
+
+
+def of_folder(folder: str, key: str, settings: Settings) -> Trial:
+    """The objects of all manifests in `folder`. InputError for mistakes in them, and when the pod is not there."""
+    cluster = Cluster(settings, monotonic=lambda: 0.0)
+    found = [obj for path in sorted(Path(folder).glob("*.yaml")) for obj in manifest_files.read(path)]
+    all_pods = [obj for obj in found if isinstance(obj, objects.PodObject)]
+    for obj in found:
+        if isinstance(obj, objects.NodeObject):
+            cluster.put_node(obj)
+        elif isinstance(obj, objects.NRTObject):
+            cluster.put_report(obj)
+        elif isinstance(obj, objects.PodObject):
+            # What the reports have counted already: kubelet has taken it.
+            taken = dataclasses.replace(pods.known(obj, cluster.shape(obj)), started=True)
+            cluster.put_known(taken)
+    cluster.synced()
+    asked = next((pod for pod in all_pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
+    if asked is None or asked.spec.node_name:
+        why = "it is bound already" if asked else "no manifest there has it"
+        raise InputError(Problem("command line", "pod", key, why, f"name a Pod of {folder} without spec.nodeName"))
+    bound = sorted(
+        (pod for pod in all_pods if pod.spec.node_name), key=lambda pod: pod.metadata.creation_timestamp or ""
+    )
+    return Trial(Extender(cluster, wall=time.time), asked, tuple(bound))
+
+
+def lines(trial: Trial) -> Iterator[str]:
+    """Both ways, and what kubelet says to each."""
+    sums = trial.by_sums()
+    if sums is None:
+        yield "no node has enough in all: kube-scheduler asks no extender then"
+        return
+    yield f"without the extender: {sums.name}, which has most left in all"
+    yield from (f"  kubelet there: {line}" for line in trial.kubelet(sums.name))
+    chosen = trial.by_extender()
+    yield f"with the extender: {chosen or 'no node'}"
+    if chosen:
+        yield from (f"  kubelet there: {line}" for line in trial.kubelet(chosen))
+
+
+def free(row: Row) -> dict[str, int]:
+    """What the node as a whole has left, in nano-units."""
+    used: dict[str, int] = {}
+    for pod in row.pods:
+        add(used, pod.shape.total)
+    return {name: amount - used.get(name, 0) for name, amount in row.allocatable.items()}
+
+
+def _left(row: Row) -> float:
+    left = free(row)
+    return sum(_part(left, row.allocatable, name) for name in ("cpu", "memory"))
+
+
+def _part(left: Amounts, most: Amounts, name: str) -> float:
+    return left.get(name, 0) / most[name] if most.get(name) else 0.0

@@ -1,0 +1,162 @@
+"""Which container was promised which CPUs and NUMA nodes, where it really runs, and what is wrong with that."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from koordlite.changes import cgroup
+from koordlite.formulas.topology import numa
+from koordlite.formulas.topology.numa import Violation
+from koordlite.model import cpuset, nrt
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.picture.groups import MemoryPlace
+from koordlite.model.picture.kubelet import with_promise
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.snapshot import Snapshot
+
+VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
+
+
+def containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
+    """Those with a promise, and those without one that were put on CPUs nobody may use."""
+    promised = with_promise(seen.pods, seen.kubelet)
+    misplaced = _misplaced(seen)
+    for pod in seen.pods:
+        if not pod.active or pod.uid not in seen.places:
+            continue
+        kept = pod.uid in promised
+        for name, group in seen.places[pod.uid].containers.items():
+            cgroup = seen.cgroups.get(group)
+            stands = cgroup.effective if cgroup else None
+            if stands is not None and (kept or misplaced(stands)):
+                yield _container(seen, pod, name, stands)
+
+
+def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
+    """Does who stands there stand on CPUs that nobody may use? Asked once for each set: most containers share one."""
+    forbidden = _forbidden(seen)
+    machine = CPUSet(cpu.id for cpu in seen.topology.cpus)
+
+    @functools.cache
+    def asked(stands: CPUSet) -> bool:
+        # One that may run everywhere was never placed.
+        return bool(stands & forbidden) and not machine <= stands
+
+    return asked
+
+
+def _forbidden(seen: Snapshot) -> CPUSet:
+    """CPUs of nobody, or of one container alone: reserved ones, those of LSE pods, and those given away by kubelet or
+    by Crane's annotations."""
+    owned = [pod.resource_status.cpuset for pod in seen.pods if pod.active and pod.raw_qos is QoSClass.LSE]
+    given = [held.cpus for held in seen.kubelet.pod_cpus]
+    return cpuset.union([seen.reserved.cpus, seen.crane.owned, *owned, *given])
+
+
+def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
+    status, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
+    held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
+    by_kubelet = held is not None or key in seen.kubelet.memory_nodes
+    promised = held.containers.get(name, cpuset.EMPTY) if held else status.cpuset
+    memory = seen.memory_places.get(group, _UNKNOWN)
+    found = nrt.ContainerPlacement(
+        namespace=pod.namespace,
+        pod=pod.name,
+        uid=pod.uid,
+        container=name,
+        source="kubelet" if by_kubelet else "koordinator" if status.cpuset or status.numa_nodes else "none",
+        exclusive=bool(held or status.cpuset),
+        single_numa=_single_numa(seen, pod, by_kubelet=by_kubelet),
+        scope=seen.kubelet.topology_manager_scope or "container",
+        promised_cpus=promised,
+        promised_nodes=seen.kubelet.memory_nodes.get(key, ()) if by_kubelet else status.numa_nodes,
+        cpuset=stands,
+        mems=memory.mems,
+        cpus_by_numa=dict(nrt.by_numa_node(seen.topology, stands)),
+        memory_by_numa=dict(memory.used),
+        devices=seen.kubelet.devices.get(key, ()),
+        fix_failed=_fix_failed(seen, group, stands, promised),
+    )
+    return _by_crane(seen, pod, found, group) if found.source == "none" and pod.crane.zones else found
+
+
+def _by_crane(seen: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
+    """With what Crane's annotations promise, as far as this agent carries them out: a container that is given no CPUs
+    has no promise, and a promise that was refused is cured by a move only."""
+    promise, refused = seen.crane.promises.get(pod.uid), pod.uid in seen.crane.refused
+    cpus = promise.containers.get(found.container) if promise else cpuset.EMPTY
+    if cpus is None or not (promise or refused):
+        return found
+    nodes = tuple(node for node, _ in pod.crane.zones)
+    return msgspec.structs.replace(
+        found,
+        source="crane",
+        exclusive=promise is not None and promise.policy == "exclusive",
+        single_numa=len(nodes) == 1,
+        scope="pod",
+        promised_cpus=cpus,
+        promised_nodes=nodes,
+        fix_failed=refused or _fix_failed(seen, group, found.cpuset, cpus),
+    )
+
+
+_UNKNOWN = MemoryPlace(cpuset.EMPTY, {})
+
+
+def _fix_failed(seen: Snapshot, group: str, effective: CPUSet, promised: CPUSet) -> bool:
+    """It stands elsewhere than promised, and the kernel refused the write that was to put it right, or took it without
+    effect: on version 2 a set holds as far as the group above allows."""
+    refused = cgroup.PLACE.place(group, "cpuset.cpus") in seen.refused_writes or seen.cgroups[group].cpuset == promised
+    return bool(promised) and not effective <= promised and refused
+
+
+def _single_numa(seen: Snapshot, pod: Pod, *, by_kubelet: bool) -> bool:
+    if by_kubelet:
+        return seen.kubelet.topology_manager_policy == "single-numa-node"
+    return pod.numa_policy == "SingleNUMANode"
+
+
+def violations(seen: Snapshot) -> Iterator[tuple[Pod, Violation]]:
+    """What is wrong with the pods of the node, by the rules by which the descheduler judges them.
+
+    A pod that has ended, or is being deleted, is not judged.
+    """
+    placed: dict[str, list[ContainerPlacement]] = {}
+    for container in containers(seen):
+        placed.setdefault(container.uid, []).append(container)
+    for pod in seen.pods:
+        if pod.active and not pod.deleting:
+            for wrong in of_pod(seen, pod, placed.get(pod.uid, ())):
+                yield pod, wrong
+
+
+def of_pod(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Violation]:
+    """What is wrong with one pod, of which `placed` are the containers."""
+    owners = [("kubelet", seen.kubelet.reserved_cpus, _is_strict(seen))]
+    if pod.qos_class is not QoSClass.SYSTEM:
+        owners.append(("koordinator", seen.reserved.cpus, True))
+    if pod.crane.excludes_reserved:
+        owners.append(("crane", seen.crane.reserved, True))
+    for container in placed:
+        yield from numa.container_violations(container, seen.topology, numa.MemoryThresholds())
+        for owner, reserved, strict in owners:
+            wrong = numa.reserved_use(container, owner=owner, reserved=reserved, strict=strict)
+            if wrong:
+                yield wrong
+    together = numa.pod_spans(placed, seen.topology)
+    mismatch = numa.policy_mismatch(
+        wanted=pod.annotations.get(VOLCANO_POLICY, ""),
+        node_policy=seen.kubelet.topology_manager_policy,
+        cpu_manager_policy=seen.kubelet.cpu_manager_policy,
+    )
+    yield from filter(None, (together, mismatch))
+
+
+def _is_strict(seen: Snapshot) -> bool:
+    """Whether kubelet keeps its reserved CPUs out of the shared pool as well."""
+    return seen.kubelet.cpu_manager_options.get("strict-cpu-reservation", "").lower() in ("true", "1", "t")

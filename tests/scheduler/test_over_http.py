@@ -1,0 +1,141 @@
+"""The command against an emulated API server: lists, watches, and a Binding that carries what was promised."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from apibench import CRD, until
+from apiserver import ApiServer
+
+from koordlite.kube.client import access
+from koordlite.model import keys
+from koordlite.scheduler.binder import ApiBinder
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.extender import BindError, Extender
+from koordlite.scheduler.judgement import pods
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.watches import Watches
+from tests.scheduler import builders
+from tests.scheduler.builders import as_object, pod
+
+FREE = {"cpu": "8", "memory": "32Gi"}
+CPUS = {"detail": [{"id": n, "core": n // 2, "socket": 0, "node": n // 8} for n in range(16)]}
+API = "topology.node.k8s.io/v1alpha2"
+
+
+class Api:
+    """An API server with one node that our agent reports, and an extender that watches it."""
+
+    def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
+        self.server = server
+        (folder / "kubeconfig").write_text(server.kubeconfig("admin"))
+        self.api = access.connect(str(folder / "kubeconfig"), None, user_agent="test")
+        self.cluster = Cluster(Settings(), monotonic=time.monotonic)
+        self.watches = Watches(self.api, self.cluster, monotonic=time.monotonic)
+        self.binder = ApiBinder(self.api)
+        self.extender = Extender(self.cluster, wall=time.time, binder=self.binder, age=self.watches.age)
+
+    def post(self, path: str, made: Any) -> Any:
+        return json.loads(self.api.request("POST", path, body=made).body)
+
+    def pod(self, name: str, **given: Any) -> Any:
+        made = pod(name, "4", "1Gi", **given)
+        made["spec"]["containers"][0]["image"] = "x"
+        labels = {"koordinator.sh/qosClass": "LSR", "koordinator.sh/priority-class": "koord-prod"}
+        made["metadata"] = {"name": name, "namespace": "default", "labels": labels if given.get("lsr") else {}}
+        return self.post("/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", **made})
+
+    def get(self, name: str) -> Any:
+        return json.loads(self.api.request("GET", f"/api/v1/namespaces/default/pods/{name}").body)
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> Iterator[Api]:
+    with ApiServer(seed=1) as server:
+        made = Api(server, tmp_path)
+        made.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
+        node = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"}}}
+        made.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+        report = builders.report("a", FREE, FREE, policy="none", annotations={keys.CPU_TOPOLOGY: json.dumps(CPUS)})
+        del report["metadata"]["resourceVersion"]
+        until(lambda: _served(made))
+        made.post(f"/apis/{API}/noderesourcetopologies", {"apiVersion": API, "kind": "NodeResourceTopology", **report})
+        made.watches.start()
+        until(lambda: made.watches.age() is not None)
+        until(lambda: made.cluster.row("a") is not None)
+        yield made
+        made.watches.stop()
+
+
+def _served(made: Api) -> bool:
+    try:
+        made.api.request("GET", f"/apis/{API}/noderesourcetopologies")
+    except access.ApiError:
+        return False
+    return True
+
+
+def bind(world: Api, made: Any, node: str) -> str:
+    meta = made["metadata"]
+    return world.extender.bind(meta["namespace"], meta["name"], meta["uid"], node)
+
+
+def test_the_binding_carries_the_cpus_that_were_promised(world: Api) -> None:
+    first, second = world.pod("first", lsr=True), world.pod("second", lsr=True)
+    for made in (first, second):
+        assert world.extender.filter(as_object(made), ["a"]) == (["a"], {})
+        assert bind(world, made, "a") == ""
+    promised = [
+        json.loads(world.get(name)["metadata"]["annotations"][keys.RESOURCE_STATUS]) for name in ("first", "second")
+    ]
+    assert [each["cpuset"] for each in promised] == ["0-3", "8-11"], "the emptier NUMA node, as Koordinator's default"
+    until(lambda: (found := world.cluster.pod_of("default/second")) is not None and found.node == "a")
+    assert len(world.cluster.reservations) == 0, "the watch has seen both"
+    row = world.cluster.row("a")
+    assert row is not None
+    assert sorted(each.resource_status for each in row.pods) == sorted(
+        json.dumps(p, separators=(",", ":")) for p in promised
+    )
+
+
+def test_a_pod_made_again_is_not_bound_by_the_old_request(world: Api) -> None:
+    old = world.pod("p")
+    world.api.request("DELETE", "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0")
+    until(lambda: world.cluster.pod_of("default/p") is None)
+    assert "not found" in bind(world, old, "a")
+    new = world.pod("p")
+    until(lambda: world.cluster.pod_of("default/p") is not None)
+    assert "is another pod now" in bind(world, old, "a")
+    assert "nodeName" not in world.get("p")["spec"]
+    assert bind(world, new, "a") == ""
+    until(lambda: (found := world.cluster.pod_of("default/p")) is not None and found.node == "a")
+    assert bind(world, new, "a") == "", "a late answer is asked for again"
+
+
+def test_the_binder_takes_a_conflict_on_the_same_node_for_success(world: Api) -> None:
+    made = world.pod("p")
+    known = builders.as_object(made)
+    shape = world.cluster.shape(known)
+    pod_known = pods.known(known, shape)
+    world.binder.bind(pod_known, "a", {})
+    world.binder.bind(pod_known, "a", {})
+    with pytest.raises(BindError) as error:
+        world.binder.bind(pod_known, "elsewhere", {})
+    assert error.value.is_certain
+
+
+def test_a_server_that_went_away_leaves_the_reservation_until_more_is_known(world: Api) -> None:
+    made = world.pod("p", lsr=True)
+    until(lambda: world.cluster.pod_of("default/p") is not None)
+    world.server.stop()
+    assert "the API server did not answer the binding" in bind(world, made, "a")
+    held = world.cluster.reservations.of_pod(made["metadata"]["uid"])
+    assert held is not None
+    assert (held.stage, held.node) == ("binding", "a")
+    assert world.extender.filter(as_object(made), ["a"])[0] == ["a"], "it goes on answering from what it knows"
