@@ -23,7 +23,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import FreshUse
-from koordlite.observe import Observer, glance, wants
+from koordlite.observe import Observer, glance, prediction, wants
 from koordlite.observe.pauses import Pauses
 from koordlite.ports import Cluster, News
 from koordlite.record.moment import Moment
@@ -53,6 +53,7 @@ class Agent:
             wanted=wants.of(asked),
             state=journal.folder if journal else None,
             node_metric=settings.publish.node_metric != "off",
+            predictor=prediction.wanted(settings.strategies, journal.folder if journal else None),
             crane=wants.crane(settings.strategies),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()

@@ -19,6 +19,7 @@ from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, Me
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.node_windows import NodeWindow, NumaUse
+from koordlite.model.picture.prediction import Prediction
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.picture.published import Published
 from koordlite.model.picture.usage import Usage, Use
@@ -79,6 +80,8 @@ class Snapshot:
     """Use over the durations of `metricAggregatePolicy`, some seconds old; empty unless a NodeMetric is reported."""
     numa_use: Mapping[int, NumaUse] = dataclasses.field(default_factory=dict)
     """By NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported."""
+    prediction: Prediction | None = None
+    """What pods will need at most; None unless a strategy predicts (`midAllocatable.predict`)."""
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
     """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
     be some seconds old."""

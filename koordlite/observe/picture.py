@@ -48,6 +48,7 @@ from koordlite.observe.inputs import Inputs, Known
 from koordlite.observe.node_windows import NodeWindows
 from koordlite.observe.numa_use import NumaUseReader
 from koordlite.observe.places import Places
+from koordlite.observe.prediction import Predictor
 from koordlite.observe.usage import Sampler, Spans, Subjects
 from koordlite.ports import Cluster, ClusterView
 from koordlite.resctrl.values import Resctrl
@@ -109,11 +110,13 @@ class Observer:
         wanted: wants.Asked = wants.nothing,
         state: pathlib.Path | None = None,
         node_metric: bool = False,
+        predictor: Predictor | None = None,
         crane: crane_promises.Wanted | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
-        needs use over longer times. `crane` says how `craneCPUManager` is configured, None that it is off."""
+        needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
+        `craneCPUManager` is configured, None that it is off."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -126,7 +129,7 @@ class Observer:
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
-        self._node_metric = node_metric
+        self._node_metric, self._predictor = node_metric, predictor
         self._node_windows, self._numa_use = NodeWindows(), NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
@@ -198,6 +201,8 @@ class Observer:
             watches=view.watches,
             problems=(*known.problems, *self._sampler.problems, *self._good.problems),
         )
+        if self._predictor is not None:
+            seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
         return self._with_memory_held(self._with_node_metric(seen), wanted)
 
     def _with_node_metric(self, seen: Snapshot) -> Snapshot:

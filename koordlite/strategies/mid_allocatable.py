@@ -1,7 +1,8 @@
 """What pods of priority mid may request on this node: mid-cpu and mid-memory, worked out and published.
 
-The formula is `formulas.allocatable.mid.mid`. Nothing on the node predicts what prod pods will leave unused of their
-requests, so that term is 0: outside static mode a share of what prod pods did not request is offered.
+The formula is `formulas.allocatable.mid.mid`. What prod pods will leave unused of their requests is predicted where
+`predict` says so (`formulas.allocatable.prediction`); elsewhere that term is 0, and outside static mode only a share of
+what prod pods did not request is offered.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import dataclasses
 from collections.abc import Iterator
 
 from koordlite.changes.node_resource import NodeResourceChange
-from koordlite.formulas.allocatable import allocatable, mid
+from koordlite.formulas.allocatable import allocatable, mid, prediction
 from koordlite.formulas.allocatable.mid import Terms
+from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import keys
 from koordlite.model.decision import Decision
 from koordlite.model.picture.usage import Use
-from koordlite.model.settings import StrategySettings
+from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
@@ -27,6 +29,18 @@ PUBLISHES = RESOURCES
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):
     """Section `midAllocatable`. Mode and percentages come from the ConfigMap key `colocation-config`."""
+
+    predict: bool = False
+    """Whether what prod pods requested and are not expected to use is offered as well, as Koordinator does. Peaks are
+    the 95th percentile of CPU and the 98th of memory of a pod's past, in which older samples weigh less."""
+    safety_margin_percent: int = bounded(10, ge=0, le=1000)
+    """What is added to a peak."""
+    cold_start_seconds: float = bounded(86_400.0, ge=60, le=2_592_000)
+    """A pod that is younger, or has been observed for less, releases nothing; nor does a node observed for less."""
+    cpu_half_life_seconds: float = bounded(43_200.0, ge=600, le=2_592_000)
+    """A sample of CPU that is so old weighs half as much as a new one."""
+    memory_half_life_seconds: float = bounded(86_400.0, ge=600, le=2_592_000)
+    """The same for memory."""
 
 
 def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
@@ -40,20 +54,42 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     yield from nothing
     if nothing or seen.average.node is None:
         return
-    found = dict(zip(RESOURCES, _terms(seen, seen.average.node), strict=True))
+    spare = reclaimable(seen) if config.predict else None
+    found = dict(zip(RESOURCES, _terms(seen, seen.average.node, spare), strict=True))
     why = offer.why_due(seen, {resource: terms.result for resource, terms in found.items()})
     for resource, terms in found.items():
         changes = (NodeResourceChange(resource, terms.result),) if why else ()
-        evidence = _evidence(terms) | ({"sync": why} if why else {})
+        evidence = _evidence(terms) | _predicted(seen, config, spare, resource) | ({"sync": why} if why else {})
         yield Decision(f"node/{resource}", "set" if changes else "hold", "MidAllocatable", evidence, changes)
 
 
-def _terms(seen: NodeSnapshot, used: Use) -> tuple[Terms, Terms]:
+def reclaimable(seen: NodeSnapshot) -> Reclaimable | None:
+    """What prod pods requested and are not expected to use; None while too little is known."""
+    offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
+    return prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+
+
+def _predicted(seen: Snapshot, config: Config, spare: Reclaimable | None, resource: str) -> Evidence:
+    """What both predictors say, or how long it takes until they say anything."""
+    if not config.predict:
+        return {}
+    if spare is None:
+        known = seen.prediction.known_seconds if seen.prediction else 0.0
+        return {"cold_seconds": round(max(config.cold_start_seconds - known, 0))}
+    by_pod, by_priority = spare.by_pod.reclaimable, spare.by_priority.reclaimable
+    of_cpu = resource == keys.MID_CPU
+    return {
+        "by_pod": by_pod.cpu if of_cpu else by_pod.memory,
+        "by_priority": by_priority.cpu if of_cpu else by_priority.memory,
+    }
+
+
+def _terms(seen: NodeSnapshot, used: Use, spare: Reclaimable | None) -> tuple[Terms, Terms]:
     average, node = seen.average, seen.node
     return mid.mid(
         capacity=allocatable.amounts(node.capacity),
         colocation=seen.slo.colocation,
-        reclaimable=allocatable.NOTHING,
+        reclaimable=spare.least if spare else allocatable.NOTHING,
         used=used,
         kept=mid.kept(
             system=allocatable.system_use(node=used, pods=average.pods.values(), host_apps=average.host_apps.values()),

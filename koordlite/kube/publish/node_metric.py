@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from koordlite.formulas import measured
+from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client import micro_time
 from koordlite.kube.folder.published import MADE_BY
 from koordlite.model import duration
@@ -17,12 +18,11 @@ from koordlite.model.picture.node_windows import Spread
 from koordlite.model.picture.usage import Use
 from koordlite.model.slo import settings
 from koordlite.model.slo.settings import Colocation
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.wire import objects
 
 API_VERSION = "slo.koordinator.sh/v1alpha1"
-_NOT_OURS = ("prodReclaimableMetric", "prodPeakMetric")
-"""What koordlet may have left; null takes it away, since nobody would keep it up to date."""
+_PREDICTED = ("prodReclaimableMetric", "prodPeakMetric")
 
 
 def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
@@ -42,8 +42,19 @@ def status(seen: Snapshot, *, wall: float) -> dict[str, Any] | None:
         },
         "podsMetric": list(_pods(seen)),
         "hostApplicationMetric": list(_hosts(seen)),
-        **dict.fromkeys(_NOT_OURS),
+        **_predicted(seen),
     }
+
+
+def _predicted(seen: Snapshot) -> dict[str, Any]:
+    """What prod pods are not expected to use, and what they are expected to; null takes away what koordlet left."""
+    if not has_node(seen):
+        return dict.fromkeys(_PREDICTED)
+    offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
+    found = prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+    if found is None:
+        return dict.fromkeys(_PREDICTED)
+    return dict(zip(_PREDICTED, ({"resource": _resources(use)} for use in (found.least, found.peak)), strict=True))
 
 
 def spec(colocation: Colocation) -> dict[str, Any]:

@@ -94,6 +94,7 @@ class _LastTick(Collector):
         yield node.offer(tick)
         if tick.picture is not None:
             yield from node.families(tick.picture, tick)
+            yield from node.predicted(tick.picture, tick.node)
             yield from pods.families(tick.picture, tick.node)
         if self._per_cpu:
             yield from node.single_cpus(tick)

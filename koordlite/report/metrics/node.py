@@ -5,20 +5,24 @@ Names and labels are Koordinator's (`pkg/koordlet/metrics`: node_metric, host_ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import Metric
 
-from koordlite.formulas.allocatable import allocatable
+from koordlite.formulas.allocatable import allocatable, prediction
+from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import cpuset, keys
 from koordlite.model.picture.usage import Use
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.report.metrics.families import Sample, gauge
 from koordlite.report.tick import Tick
 
 _USE = ("node", "resource", "unit")
 _NUMA_USE = ("node", "numa_node_id", "resource", "unit")
 _HOST = ("node", "host_application_name", "resource", "priority_class", "qos")
+_PREDICTOR = ("node", "predictor", "resource", "unit")
+_PRIORITY = ("node", "priority", "resource", "unit")
 _OFFERED = {
     keys.BATCH_CPU: (1000, "core"),
     keys.BATCH_MEMORY: (1, "byte"),
@@ -47,6 +51,40 @@ def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
 def offer(tick: Tick) -> Metric:
     """Batch as it is after the tick, mid as the Node holds it. Koordinator gives CPU in cores, memory in bytes."""
     return gauge("koordlet_node_resource_allocatable", "What pods may request", _USE, _offered(tick))
+
+
+def predicted(seen: Snapshot, node: str) -> Iterator[Metric]:
+    """What prod pods requested and are not expected to use; without series while nothing is predicted."""
+    found = None
+    if has_node(seen):
+        offered = allocatable.amounts(seen.notes.kubelet_allocatable(seen.node))
+        found = prediction.reclaimable(prediction=seen.prediction, pods=seen.pods, offered=offered)
+    by_name = {} if found is None else _predictors(found)
+    spare, peaks = ([(name, each[which]) for name, each in by_name.items()] for which in (0, 1))
+    meaning = "What prod pods requested and are not expected to use: cores, bytes"
+    yield gauge("koordlet_node_predicted_resource_reclaimable", meaning, _PREDICTOR, _each(node, spare))
+    meaning = "What prod pods and the system are expected to need: cores, bytes"
+    yield gauge("koordlet_node_predicted_resource_peak", meaning, _PREDICTOR, _each(node, peaks))
+    known = [] if seen.prediction is None else [([node, str(PriorityClass.PROD)], float(found is None))]
+    meaning = "1 while too little is known to predict, else 0"
+    yield gauge("koordlet_node_resource_priority_reclaimable_status", meaning, ("node", "priority"), known)
+    offered_again = [] if found is None else [(str(PriorityClass.PROD), found.least)]
+    meaning = "What pods of a priority requested and can be offered again: cores, bytes"
+    yield gauge("koordlet_node_priority_resource_reclaimable", meaning, _PRIORITY, _each(node, offered_again))
+
+
+def _predictors(found: Reclaimable) -> dict[str, tuple[Use, Use]]:
+    return {
+        prediction.POD: (found.by_pod.reclaimable, found.by_pod.peak),
+        prediction.PRIORITY: (found.by_priority.reclaimable, found.by_priority.peak),
+        prediction.LEAST: (found.least, found.peak),
+    }
+
+
+def _each(node: str, uses: Iterable[tuple[str, Use]]) -> Iterator[Sample]:
+    for name, use in uses:
+        yield [node, name, "cpu", "core"], use.cpu / 1000
+        yield [node, name, "memory", "byte"], use.memory
 
 
 def single_cpus(tick: Tick) -> Iterator[Metric]:

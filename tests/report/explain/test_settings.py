@@ -55,7 +55,7 @@ def tick() -> Tick:
         ("config.colocation.metricAggregatePolicy", ["5m0s", "10m0s", "30m0s"], "default"),
         ("config.threshold.cpuSuppressThresholdPercent", 50, "cluster"),
         ("config.resourceQOS.beClass.cpuQOS.groupIdentity", 0, "off: enable is false"),
-        ("config.system.totalNetworkBandwidth", "10G", f"annotation {keys.NETWORK_BANDWIDTH}"),
+        ("config.system.totalNetworkBandwidth", "10G", f"annotation {keys.NETWORK_BANDWIDTH}; no effect here"),
         ("config.system.schedFeatures.A", False, "cluster"),
         ("config.hostApplications", {"name": "logs", "qos": "LS"}, "cluster"),
     ],

@@ -17,6 +17,7 @@ from koordlite import changes
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.model.picture.groups import Process
+from koordlite.model.picture.prediction import Prediction
 from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.picture.usage import Use
 from koordlite.model.pod.qos import PriorityClass, QoSClass
@@ -51,6 +52,10 @@ NAMES = {
     "resource_update_duration_milliseconds": {"type", "status"},
     "kubelet_request_duration_seconds": {"verb", "path", "code"},
     "node_resource_allocatable": {"node", "resource", "unit"},
+    "node_predicted_resource_reclaimable": {"node", "predictor", "resource", "unit"},
+    "node_predicted_resource_peak": {"node", "predictor", "resource", "unit"},
+    "node_priority_resource_reclaimable": {"node", "priority", "resource", "unit"},
+    "node_resource_priority_reclaimable_status": {"node", "priority"},
     "container_resource_requests": {
         "node",
         "resource",
@@ -88,10 +93,6 @@ NAMES = {
 NOT_HERE = {
     "collect_node_local_storage_info_status": "disks are looked at only while settings name them",
     "node_metric_numa_system_usage": "memory of pods by NUMA node is not added up",
-    "node_predicted_resource_reclaimable": "nobody on the node predicts",
-    "node_predicted_resource_peak": "nobody on the node predicts",
-    "node_priority_resource_reclaimable": "nobody on the node predicts",
-    "node_resource_priority_reclaimable_status": "nobody on the node predicts",
     "container_core_sched_cookie": "core scheduling is not managed",
     "core_sched_cookie_manage_status": "core scheduling is not managed",
     "runtime_hook_invoked_duration_milliseconds": "there are no runtime hooks",
@@ -135,6 +136,7 @@ def _with_all_that_happens(tick: Tick) -> Tick:
     picture = dataclasses.replace(
         seen,
         pods=pods,
+        prediction=Prediction(pods={}, prod=Use(1, 1), system=Use(1, 1), known_seconds=1.0, margin_percent=10),
         slo=dataclasses.replace(seen.slo, host_applications=(APP,)),
         usage=host,
         ours=seen.ours | {changes.parse(f"{group}/cpu.quota"), changes.parse(f"{group}/cpu.burst")},

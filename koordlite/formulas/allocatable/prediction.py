@@ -1,0 +1,104 @@
+"""What prod pods requested and are not expected to use, by the peaks that are predicted for them.
+
+Two predictors, and the smaller of their results: the sum over pods of request − peak, and the requests of all prod pods
+less the peak of prod and system together. Source: Koordinator `pkg/koordlet/prediction`, `peak_predictor.go`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from koordlite.formulas.allocatable import allocatable
+from koordlite.model.picture.prediction import Prediction
+from koordlite.model.picture.usage import Use
+from koordlite.model.pod.qos import PriorityClass
+from koordlite.model.pod.values import Pod
+
+PROD = (PriorityClass.PROD, PriorityClass.NONE)
+"""The bands whose unused requests are offered to mid pods."""
+POD, PRIORITY, LEAST = "podReclaimablePredictor", "priorityReclaimablePredictor", "minPredictor"
+"""What Koordinator calls them in metrics."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What one predictor says."""
+
+    reclaimable: Use
+    peak: Use
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaimable:
+    """Both predictors, and what comes of them."""
+
+    by_pod: Predicted
+    by_priority: Predicted
+
+    @property
+    def least(self) -> Use:
+        """The smaller of both, for CPU and memory each by itself."""
+        pod, priority = self.by_pod.reclaimable, self.by_priority.reclaimable
+        return Use(min(pod.cpu, priority.cpu), min(pod.memory, priority.memory))
+
+    @property
+    def peak(self) -> Use:
+        """The larger of both peaks."""
+        pod, priority = self.by_pod.peak, self.by_priority.peak
+        return Use(max(pod.cpu, priority.cpu), max(pod.memory, priority.memory))
+
+
+def reclaimable(*, prediction: Prediction | None, pods: Iterable[Pod], offered: Use) -> Reclaimable | None:
+    """What can be offered again; None while too little is known. `offered` is the node's allocatable without
+    amplification."""
+    if prediction is None or prediction.prod is None or prediction.system is None:
+        return None
+    ratio = (100 + prediction.margin_percent) / 100
+    together = _with_margin(allocatable.plus(prediction.prod, prediction.system), ratio)
+    prod = [pod for pod in pods if pod.priority_class in PROD and not pod.deleting and not pod.finished]
+    asked = [(prediction.pods.get(pod.uid), pod.request_milli(), pod.request_value("memory")) for pod in prod]
+    return Reclaimable(by_pod=_by_pod(asked, offered, ratio), by_priority=_by_priority(asked, together, offered))
+
+
+_Asked = Sequence[tuple[Use | None, int, int]]
+"""Peak and requests of each prod pod."""
+
+
+def _by_pod(asked: _Asked, offered: Use, ratio: float) -> Predicted:
+    """A pod that is not known for long enough gives nothing, and its request counts as its peak.
+
+    In plain numbers: a full node has hundreds of pods, and this is asked in each tick.
+    """
+    peak_cpu = peak_memory = spare_cpu = spare_memory = unknown_cpu = unknown_memory = 0
+    for found, cpu, memory in asked:
+        if found is None:
+            unknown_cpu, unknown_memory = unknown_cpu + cpu, unknown_memory + memory
+            continue
+        needs_cpu, needs_memory = int(found.cpu * ratio), int(found.memory * ratio)
+        peak_cpu, peak_memory = peak_cpu + needs_cpu, peak_memory + needs_memory
+        spare_cpu += max(cpu - needs_cpu, 0)
+        spare_memory += max(memory - needs_memory, 0)
+    peaks = Use(peak_cpu, peak_memory)
+    return Predicted(
+        reclaimable=_within(Use(spare_cpu, spare_memory), _less(offered, peaks)),
+        peak=allocatable.plus(peaks, Use(unknown_cpu, unknown_memory)),
+    )
+
+
+def _by_priority(asked: _Asked, peak: Use, offered: Use) -> Predicted:
+    requested = Use(sum(cpu for _, cpu, _ in asked), sum(memory for _, _, memory in asked))
+    return Predicted(reclaimable=_within(_less(requested, peak), _less(offered, peak)), peak=peak)
+
+
+def _with_margin(use: Use, ratio: float) -> Use:
+    """Truncated, as a double."""
+    return Use(int(use.cpu * ratio), int(use.memory * ratio))
+
+
+def _less(of: Use, taken: Use) -> Use:
+    return Use(max(of.cpu - taken.cpu, 0), max(of.memory - taken.memory, 0))
+
+
+def _within(use: Use, most: Use) -> Use:
+    return Use(min(use.cpu, most.cpu), min(use.memory, most.memory))
