@@ -97,12 +97,18 @@ def _planned(args: argparse.Namespace) -> int:
 
 
 def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
-    from descheduler.evictors import dry_run
-    from descheduler.report import document, html, text
-
     if form == "json":
+        from descheduler.evictors import dry_run
+        from descheduler.report import document
+
         return document.pieces(plan, dry_run.evict(plan))
-    return (html.render(plan),) if form == "html" else text.pieces(plan)
+    if form == "html":
+        from descheduler.report import html
+
+        return (html.render(plan),)
+    from descheduler.report import text
+
+    return text.pieces(plan)
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:

@@ -95,6 +95,25 @@ def emulated_node(url: str = "") -> Folders | None:
     return found if mine else None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Screen:
+    """A screen that a running agent has drawn."""
+
+    status: str
+    """One word: enforcing, observing, paused, degraded."""
+    text: str
+
+
+def screen(url: str, **query: str | int) -> Screen:
+    """What /status answers, for a terminal of this size. KoordliteError when no agent of this version answers."""
+    asked = urllib.parse.urlencode({"output": "json", **query})
+    try:
+        said = json.loads(get(f"{url.rstrip('/')}/status?{asked}"))
+        return Screen(str(said["status"]), str(said["text"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
+
+
 def get(url: str, folder: str = "") -> str:
     """The answer as text. KoordliteError with the agent's words, or with what to do when none answers."""
     return _asked(_request(url), folder)

@@ -26,12 +26,15 @@ def status(args: argparse.Namespace) -> int:
         from koordlite.cli import snapshot
 
         return _show(snapshot.tick(args), args.output)
-    found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/state")
+    url = args.url or asking.default_url()
     if args.output == "json":
+        found = asking.get(f"{url.rstrip('/')}/state")
         code = _code(found)
         print(printable.in_json(found), end="")
         return code
-    return _show(_read(found), args.output)
+    said = asking.screen(url, width=_width(), color="standard" if colored() else "")
+    print(printable.lines(said.text, colors=colored()), end="")
+    return EXIT_CODES.get(said.status, 0)
 
 
 def colored() -> bool:
@@ -39,13 +42,8 @@ def colored() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _read(found: str) -> Tick:
-    from koordlite.report.json import recent
-
-    try:
-        return recent.tick(json.loads(found))
-    except ValueError as error:
-        raise KoordliteError(f"what answers there is no agent of this version: {error}") from error
+def _width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def _code(found: str) -> int:
@@ -64,6 +62,5 @@ def _show(tick: Tick, output: str) -> int:
     else:
         from koordlite.report.terminal import status as screens
 
-        width = shutil.get_terminal_size((100, 24)).columns
-        print(printable.lines(screens.screen(tick, width=width, color=colored()), colors=colored()), end="")
+        print(printable.lines(screens.screen(tick, width=_width(), color=colored()), colors=colored()), end="")
     return EXIT_CODES.get(tick.status, 0)

@@ -1,86 +1,84 @@
-"""`koordlite top`: a running agent, live, over its HTTP server."""
+"""`koordlite top`: a running agent, live. The agent draws each frame, so that this process loads next to nothing."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
-import json
+import os
+import shutil
+import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from koordlite.cli import asking
+from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
-from koordlite.report.history import DecisionEvent
-from koordlite.report.json import recent
-from koordlite.report.tick import Tick
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
 
 LEAST_SECONDS = 0.2
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
-    """What a frame is drawn from."""
-
-    tick: Tick
-    rows: tuple[Tick, ...]
-    events: tuple[DecisionEvent, ...]
+WHOLE_LINES = 48
+"""Height of a frame that is printed once: enough for all of it."""
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""The alternate screen, which gives the terminal back as it was, without a cursor; and back."""
+_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def top(args: argparse.Namespace) -> int:
     """Draw until Ctrl-C; one frame with `--once` or where the output is no terminal. 2 when no agent answers."""
-    from rich.console import Console
-
     if not args.interval >= LEAST_SECONDS:
         do = f"write {LEAST_SECONDS} or more"
         raise InputError(Problem("command line", "--interval", str(args.interval), "too often", do))
-    url, console = (args.url or asking.default_url()).rstrip("/"), Console()
-    first = ask(url)
-    if args.once or not console.is_terminal:
-        console.print(frame(first, console, whole=True))
+    url = args.url or asking.default_url()
+    width, height = shutil.get_terminal_size((100, 24))
+    once = args.once or not sys.stdout.isatty()
+    first = _frame(url, width, max(height, WHOLE_LINES) if once else height)
+    if once:
+        print(printable.lines(first, colors=True), end="")
         return 0
-    with contextlib.suppress(KeyboardInterrupt):  # That is how it ends.
-        _follow(url, first, console, args.interval)
+    with contextlib.suppress(KeyboardInterrupt), _whole_screen():  # That is how it ends.
+        _follow(url, first, args.interval)
     return 0
 
 
-def ask(url: str) -> Answer:
-    """The newest state and the last minutes. KoordliteError when no agent answers, or another server does."""
+def _frame(url: str, width: int, height: int) -> str:
+    """KoordliteError when no agent answers, or another server does."""
+    return asking.screen(url, view="live", width=width, height=height, color=_colors()).text
+
+
+def _colors() -> str:
+    """What the terminal can show, as `koordlite.report.terminal.frame` calls it."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown"):
+        return ""
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "truecolor"
+    return "256" if "256" in os.environ.get("TERM", "") else "standard"
+
+
+@contextlib.contextmanager
+def _whole_screen() -> Iterator[None]:
+    sys.stdout.write(_ENTER)
     try:
-        state, past = json.loads(asking.get(f"{url}/state")), json.loads(asking.get(f"{url}/recent"))
-        return Answer(recent.tick(state), tuple(recent.rows(past)), tuple(recent.events(past)))
-    except (ValueError, KeyError) as error:
-        raise KoordliteError(f"what answers at {url} is no agent of this version: {error}") from error
+        yield
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
 
 
-def frame(answer: Answer, console: Console, *, silent: str = "", whole: bool = False) -> RenderableType:
-    """One frame as large as the terminal; `silent` says why there is no newer one. `whole`: as high as it needs."""
-    from koordlite.report.terminal import screen
-
-    tick = dataclasses.replace(answer.tick, because=silent) if silent else answer.tick
-    earlier = (row for row in answer.rows if row.time < tick.time)
-    height = max(console.height, 48) if whole else console.height
-    return screen.render("", (*earlier, tick), answer.events, width=console.width, height=height)
-
-
-def _follow(url: str, first: Answer, console: Console, seconds: float) -> None:
-    """Draw over the last frame; the alternate screen gives the terminal back as it was."""
-    from rich.live import Live
-
-    with Live(console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
-        live.update(frame(first, console), refresh=True)
-        _repeat(url, first, seconds, lambda held, why: live.update(frame(held, console, silent=why), refresh=True))
-
-
-def _repeat(url: str, held: Answer, seconds: float, draw: Callable[[Answer, str], None]) -> None:
+def _follow(url: str, shown: str, seconds: float) -> None:
+    """The last frame stays while the agent does not answer, with the reason below it."""
+    why = ""
     while True:
+        width, height = shutil.get_terminal_size((100, 24))
+        _draw(shown, why, width, height)
         time.sleep(seconds)
         try:
-            held, why = ask(url), ""
+            shown, why = _frame(url, width, height), ""
         except KoordliteError as error:
-            why = str(error)
-        draw(held, why)
+            why = printable.one_line(str(error))
+
+
+def _draw(frame: str, why: str, width: int, height: int) -> None:
+    """Over the last one, which does not flicker."""
+    lines = printable.lines(frame, colors=True).split("\n")[: height - bool(why)]
+    lines += [why[:width]] if why else []
+    sys.stdout.write(_HOME + f"{_REST_OF_LINE}\r\n".join(lines) + _REST_OF_LINE + _REST_OF_SCREEN)
+    sys.stdout.flush()

@@ -84,7 +84,9 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("words", ["explain node", "explain besteffort -o json", "status -o json", "log-level"])
+@pytest.mark.parametrize(
+    "words", ["explain node", "explain besteffort -o json", "status", "status -o json", "top --once", "log-level"]
+)
 def test_to_ask_the_running_agent_imports_next_to_nothing(url: str, words: str) -> None:
     """On a small node the CPU of a question is taken from best effort: what judges and reads stays unloaded."""
     command = [sys.executable, "-c", LIGHT, *words.split(), "--url", url]

@@ -203,3 +203,20 @@ def test_a_closed_server_frees_its_port_and_close_before_start_is_fine(agent: Ag
     second.start()
     assert second.url == f"http://127.0.0.1:{first.port}"
     second.close()
+
+
+def test_a_screen_is_as_large_as_it_was_asked_for(agent: Agent, ticks: tuple[Tick, ...]) -> None:
+    agent.tell(ticks[0])
+    wide, narrow = (agent.ask(f"/status?view=live&width={width}&height=30")[2] for width in (140, 60))
+    assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines())) <= 140
+    assert "\x1b[" not in wide
+    assert "\x1b[" in agent.ask("/status?view=live&color=256")[2]
+    found = json.loads(agent.ask("/status?output=json")[2])
+    assert (found["status"], found["text"]) == ("enforcing", agent.ask("/status")[2])
+
+
+@pytest.mark.parametrize("query", ["width=9", "width=1001", "width=-5", "width=a", "view=live&color=pink"])
+def test_a_screen_of_no_terminal_is_refused_in_words(agent: Agent, ticks: tuple[Tick, ...], query: str) -> None:
+    agent.tell(ticks[0])
+    status, _, words = agent.ask(f"/status?{query}")
+    assert (status, words.split()[0]) == (400, query.rpartition("&")[2].partition("=")[0])

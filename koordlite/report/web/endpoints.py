@@ -6,7 +6,8 @@
 /metrics   Prometheus text or OpenMetrics, as the caller asks
 /state     the last tick as JSON; ?picture=true adds all that it judged
 /recent    numbers and decisions of the last minutes as JSON
-/status    the last tick on one screen, as text
+/status    the last tick on one screen, as text; &view=live: a frame of `koordlite top`. &width=, &height=, &color= are
+           those of the terminal; &output=json adds the status as one word
 /explain   /explain/besteffort or ?subject=besteffort: the decisions about it; config: the settings in force;
            /explain/pod/NAME: all that concerns a pod. &output=json for programs
 /folders   where this agent keeps its record and its state on its machine, and whether that machine is emulated
@@ -174,7 +175,35 @@ def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
 
 
 def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
-    return Answer(200, PLAIN, status.screen(tick).encode(errors="replace"))
+    try:
+        shown = _screen(query, tick, past)
+    except ValueError as error:
+        return _plain(400, str(error))
+    if query.get("output") == "json":
+        about = {"version": run_report.VERSION, "kind": "koordlite-screen", "status": tick.status, "text": shown}
+        return Answer(200, JSON, run_report.encode(about))
+    return Answer(200, PLAIN, shown.encode(errors="replace"))
+
+
+def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
+    """ValueError when a parameter is wrong."""
+    width, color = _size(query, "width", 100), query.get("color", "")
+    if query.get("view") != "live":
+        return status.screen(tick, width=width, color=bool(color))
+    from koordlite.report.terminal import frame  # Not loaded until somebody wants to look.
+
+    return frame.text(tick, past, width=width, height=_size(query, "height", 48), colors=color)
+
+
+def _size(query: Mapping[str, str], name: str, default: int) -> int:
+    """Columns or lines of a terminal."""
+    text = query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and _LEAST_SIZE <= int(text) <= _MOST_SIZE):
+        raise ValueError(f"{name} is {text[:20]!r}; write a number from {_LEAST_SIZE} to {_MOST_SIZE}")
+    return int(text)
+
+
+_LEAST_SIZE, _MOST_SIZE = 10, 1000
 
 
 def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
