@@ -94,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     scheduler_options.scheduler(
         commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
     )
+    _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
     _numa_exporter(
         commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
     )
@@ -186,7 +187,8 @@ def _explain(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "subject",
         nargs="+",
-        help="node, pod NAME, cpu N, file PATH, allocatable, config, resctrl, besteffort, pools, a strategy, a reason",
+        help="node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config, resctrl, besteffort, pools, "
+        "a strategy, a reason",
     )
     command.add_argument(
         "--record", metavar="PATH", help="ask a flight record instead of the agent (a folder or a file)"
@@ -340,6 +342,13 @@ def _pause(command: argparse.ArgumentParser) -> None:
     _state(command)
 
 
+def _numa(command: argparse.ArgumentParser) -> None:
+    """`numa explain NS/POD` is `explain numa NS/POD`."""
+    command.add_argument("action", choices=("explain",), help="is the pod aligned, and which causes keep it from that")
+    command.add_argument("pod", metavar="NAMESPACE/POD", help="a pod of this node")
+    _ask(command)
+
+
 def _numa_exporter(command: argparse.ArgumentParser) -> None:
     _machine(command)
     command.add_argument("--listen", metavar="ADDRESS:PORT", help="where to serve /metrics (default: :9201)")
@@ -358,6 +367,7 @@ def _state(command: argparse.ArgumentParser) -> None:
 _PLACES = {
     "run": "run:run",
     "status": "status:status",
+    "numa": "explain:numa",
     "numa-exporter": "numa_exporter:numa_exporter",
     "explain": "explain:explain",
     "top": "top:top",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from koordlite.report.tick import Tick
 
 SUBJECTS = (
-    "node, pod NAME, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
+    "node, pod NAME, numa NAMESPACE/POD, cpu N, file PATH, allocatable, config[.KEY], resctrl, besteffort, pools, "
     "a strategy, a reason, or part of a file name"
 )
 
@@ -47,6 +47,12 @@ def explain(args: argparse.Namespace) -> int:
         found = asking.get(f"{(args.url or asking.default_url()).rstrip('/')}/explain?{query}")
         print(printable.in_json(found) if args.output == "json" else printable.lines(found), end="")
     return 0
+
+
+def numa(args: argparse.Namespace) -> int:
+    """`numa explain POD`. 2 when there is no such pod."""
+    args.subject, args.record, args.at, args.since = ["numa", args.pod], None, None, None
+    return explain(args)
 
 
 def _of_record(subject: str, args: argparse.Namespace) -> str:

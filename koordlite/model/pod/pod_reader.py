@@ -57,8 +57,26 @@ def from_wire(obj: objects.PodObject, machine: CPUSet | None = None) -> Pod:
         numa_policy=_numa_policy(name, notes.get(keys.NUMA_TOPOLOGY_SPEC), problems),
         crane=crane.parse(notes, name, problems),
         deleting=obj.metadata.deletion_timestamp is not None,
+        constraints=_constraints(obj.spec),
         problems=_listed(problems, name),
     )
+
+
+def _constraints(spec: objects.PodSpec) -> tuple[str, ...]:
+    """Fields that must hold for a node, not those that would rather."""
+    if not (spec.affinity or spec.node_selector or spec.topology_spread_constraints):
+        return ()
+    affinity = spec.affinity or objects.Affinity()
+    found = {
+        "nodeSelector": spec.node_selector,
+        "nodeAffinity": affinity.node_affinity and affinity.node_affinity.required,
+        "podAffinity": affinity.pod_affinity and affinity.pod_affinity.required,
+        "podAntiAffinity": affinity.pod_anti_affinity and affinity.pod_anti_affinity.required,
+        "topologySpreadConstraints": any(
+            each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()
+        ),
+    }
+    return tuple(name for name, given in found.items() if given)
 
 
 def _bounded(notes: Mapping[str, str], owner: str, problems: list[Problem]) -> Mapping[str, str]:

@@ -81,6 +81,8 @@ class Pod:
     """numaTopologyPolicy of `scheduling.koordinator.sh/numa-topology-spec`: BestEffort, Restricted, SingleNUMANode."""
     crane: crane.CraneSpec = crane.NOTHING
     """Crane's annotations."""
+    constraints: tuple[str, ...] = ()
+    """What of its spec narrows the choice of nodes, by the field's name: `podAntiAffinity`, `nodeSelector`."""
     deleting: bool = False
     problems: tuple[Problem, ...] = ()
 

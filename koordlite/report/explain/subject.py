@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from koordlite.model import printable
-from koordlite.report.explain import allocatable, cpu, decided, file, node, pod, resctrl_groups, settings
+from koordlite.report.explain import allocatable, cpu, decided, file, node, numa, pod, resctrl_groups, settings
 from koordlite.report.json import run_report
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.tick import Tick
@@ -18,9 +18,10 @@ JsonAnswer = Callable[[str, Tick, Remembered], dict[str, Any]]
 def explain(subject: str, tick: Tick, past: Remembered = NOTHING, *, output: str = "text") -> str:
     """What holds for `subject` and why. ValueError says what can be asked when there is nothing of that name.
 
-    `node` is everything in sentences, `pod NAME` all that concerns one pod, `cpu N` whose a CPU is, `file PATH` who
-    writes a file, `allocatable` every term of what the node promises, `config` and `config.KEY` the settings of the
-    ConfigMap, `resctrl` cache and bandwidth, everything else the decisions (`decided`).
+    `node` is everything in sentences, `pod NAME` all that concerns one pod, `numa NAMESPACE/POD` whether a pod is
+    aligned and what keeps it from that, `cpu N` whose a CPU is, `file PATH` who writes a file, `allocatable` every term
+    of what the node promises, `config` and `config.KEY` the settings of the ConfigMap, `resctrl` cache and bandwidth,
+    everything else the decisions (`decided`).
     `output` is text or json.
     """
     asked = " ".join(subject.split())
@@ -74,6 +75,14 @@ def _file(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
     return {"kind": "koordlite-file", "files": files}
 
 
+def _numa_text(subject: str, tick: Tick, past: Remembered) -> str:
+    return numa.text(_rest(numa.SUBJECT, subject), tick)
+
+
+def _numa(subject: str, tick: Tick, past: Remembered) -> dict[str, Any]:
+    return {"kind": "koordlite-numa", **numa.document(_rest(numa.SUBJECT, subject), tick)}
+
+
 def _promised_text(subject: str, tick: Tick, _past: Remembered) -> str:
     found = allocatable.tables(tick.decisions)
     return allocatable.text(found) if found else decided.text(subject, tick)
@@ -97,6 +106,7 @@ _OF_ONE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {
     pod.SUBJECT: (_pod_text, _pod),
     cpu.SUBJECT: (_cpu_text, _cpu),
     file.SUBJECT: (_file_text, _file),
+    numa.SUBJECT: (_numa_text, _numa),
 }
 """By how the question begins."""
 _WHOLE: Mapping[str, tuple[TextAnswer, JsonAnswer]] = {

@@ -51,7 +51,7 @@ PATHS = (
     "/loglevel",
 )
 _EXPLAIN = "/explain/"
-_OF_ONE = ("pod/", "cpu/", "file/")
+_OF_ONE = ("pod/", "cpu/", "file/", "numa/")
 """What is asked for by kind and name: `/explain/pod/NAME` is `explain pod NAME`."""
 
 

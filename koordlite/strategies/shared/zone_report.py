@@ -10,6 +10,8 @@ from koordlite.formulas.topology import given_zones, topology_diff, zones
 from koordlite.formulas.topology.given_zones import Amounts
 from koordlite.model import keys
 from koordlite.model.picture.pod_resources import Given, KubeletResources, PodGiven
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.model.topology import Topology
@@ -66,6 +68,26 @@ def of(seen: NodeSnapshot, *, huge_pages: bool, numa_placement: bool) -> Iterato
             costs=tuple({"name": f"node-{other}", "value": far} for other, far in node.distances) or None,
             attributes=({"name": placement.VECTOR_ATTRIBUTE, "value": vector},) if vector else None,
         )
+
+
+def without_pod(seen: Snapshot, pod: Pod) -> dict[int, dict[str, Amounts]]:
+    """By NUMA node: its resources as if `pod` were not there. Where kubelet does not say what it gave out, CPUs that
+    other pods have alone and reserved ones are taken off what the machine has."""
+    nodes, resources = seen.topology.nodes, seen.kubelet.resources
+    has = [zones.capacity(node) for node in nodes]
+    if resources is None:
+        given = [held.cpus for held in seen.kubelet.pod_cpus if held.uid != pod.uid]
+        others = [each for each in seen.pods if each.active and each.uid != pod.uid]
+        owned = [each.resource_status.cpuset for each in others if each.qos_class in (QoSClass.LSE, QoSClass.LSR)]
+        reserved = seen.reserved.cpus | seen.kubelet.reserved_cpus
+        may, held = Given(seen.topology.cpuset - reserved), [Given(cpus) for cpus in (*given, *owned)]
+    else:
+        others_of = (
+            each for each in running(seen, resources) if (each.namespace, each.name) != (pod.namespace, pod.name)
+        )
+        may, held = resources.allocatable, [given for each in others_of for given in each.containers.values()]
+    found = given_zones.amounts(nodes, has, unmanaged=has, allocatable=may, held=held)
+    return {node.id: zone for node, zone in zip(nodes, found, strict=True)}
 
 
 def gone(seen: Snapshot, report: Sequence[Zone]) -> frozenset[str]:

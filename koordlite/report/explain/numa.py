@@ -1,0 +1,199 @@
+"""`koordlite numa explain NAMESPACE/POD`: is the pod aligned to NUMA nodes, and if not, which cause it has, in numbers.
+
+The usual causes come first: nothing on the node aligns, the scheduler had to choose this node, no NUMA node has what
+the pod asks for. Then what the pod asks, where it runs, and which promises do not hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from koordlite.formulas.topology.given_zones import Amounts
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.quantity import Quantity
+from koordlite.model.snapshot import Snapshot
+from koordlite.report import units
+from koordlite.report.tick import Tick
+from koordlite.strategies.shared import placements, zone_report
+
+SUBJECT = "numa "
+"""How such a question begins."""
+_ALIGNS = ("single-numa-node", "restricted", "best-effort")
+_NODES_WANTED = ("SingleNUMANode", "single-numa-node")
+_MOST_PODS = 20
+Verdict = Literal["ok", "cause", "note"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `cause`: it keeps the pod from being aligned."""
+
+    verdict: Verdict
+    about: str
+    sentence: str
+
+
+def text(name: str, tick: Tick) -> str:
+    """All checks, the causes counted; ValueError when the name is no pod's, or nothing was seen yet."""
+    pod, found = _checks(name, tick)
+    causes = [check for check in found if check.verdict == "cause"]
+    count = "1 cause, marked" if len(causes) == 1 else f"{len(causes)} causes, marked"
+    end = f"{count} with !" if causes else "nothing here keeps it from being aligned"
+    marks = {"ok": " ", "cause": "!", "note": "-"}
+    rows = [f"  {marks[check.verdict]} {check.about:<11} {check.sentence}" for check in found]
+    return "\n".join([f"pod {pod.key} on {tick.node or 'this node'}", *rows, f"  {end}", ""])
+
+
+def document(name: str, tick: Tick) -> dict[str, Any]:
+    """The same for programs."""
+    pod, found = _checks(name, tick)
+    return {"pod": pod.key, "checks": [dataclasses.asdict(check) for check in found]}
+
+
+def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
+    seen = tick.picture
+    if seen is None:
+        raise ValueError("there is no picture of the node yet")
+    found = [pod for pod in seen.pods if name in (pod.key, pod.name)]
+    if len(found) != 1:
+        raise ValueError(_which(name, seen, found))
+    (pod,) = found
+    placed = [each for each in placements.containers(seen) if each.uid == pod.uid]
+    checks = [*_asks(pod), *_policy(seen, pod, tick.modes), *_constraints(pod), *_space(seen, pod)]
+    return pod, [*checks, *_stands(seen, pod, placed), *_broken(seen, pod, placed)]
+
+
+def _which(name: str, seen: Snapshot, found: Sequence[Pod]) -> str:
+    if len(found) > 1:
+        return f"{len(found)} pods here are called {name!r}: {', '.join(pod.key for pod in found)}"
+    present = sorted(pod.key for pod in seen.pods)
+    more = f" and {len(present) - _MOST_PODS} more" if len(present) > _MOST_PODS else ""
+    return f"there is no pod {name!r} on this node; its pods: {', '.join(present[:_MOST_PODS]) or 'none'}{more}"
+
+
+def _asks(pod: Pod) -> Iterator[Check]:
+    """What the pod asks for, and whether kubelet would give it CPUs of its own."""
+    words = {
+        "Koordinator's numa-topology-spec": pod.numa_policy,
+        "Volcano's annotation": pod.annotations.get(placements.VOLCANO_POLICY, ""),
+        "Crane's topology-awareness": "" if pod.crane.aware is None else str(pod.crane.aware).lower(),
+    }
+    asked = [f"{who} asks for {word}" for who, word in words.items() if word]
+    yield Check("note", "asks", "; ".join(asked) or "no annotation asks for NUMA alignment")
+    if pod.kube_qos is not KubeQoS.GUARANTEED:
+        why = f"it is {pod.kube_qos}: kubelet aligns CPUs and memory of Guaranteed pods only, requests equal to limits"
+        yield Check("note" if _by_scheduler(pod) else "cause", "class", why)
+        return
+    broken = [f"{each.name} {each.requests['cpu']}" for each in pod.containers if not _is_whole(each.requests)]
+    if broken:
+        yield Check("cause", "class", f"Guaranteed, but not whole CPUs: {', '.join(broken)}; they share CPUs")
+    else:
+        yield Check("ok", "class", "Guaranteed, with whole CPUs in every container")
+
+
+def _is_whole(requests: Mapping[str, Quantity]) -> bool:
+    return "cpu" not in requests or requests["cpu"].milli % 1000 == 0
+
+
+def _by_scheduler(pod: Pod) -> bool:
+    """Whether a scheduler's annotation assigned it CPUs or NUMA nodes, which the agent applies."""
+    return bool(pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.nodes)
+
+
+def _policy(seen: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[Check]:
+    """First cause: nothing on this node aligns."""
+    kubelet = seen.kubelet
+    manager, topology = kubelet.cpu_manager_policy or "unknown", kubelet.topology_manager_policy or "unknown"
+    said = f"kubelet's CPU manager is {manager}, its topology manager {topology} ({kubelet.topology_manager_scope})"
+    if _by_scheduler(pod):
+        strategy = "craneCPUManager" if pod.crane.nodes and not pod.resource_status.cpuset else "cpusetPools"
+        mode = modes.get(strategy, "off")
+        verdict: Verdict = "ok" if mode == "enforce" else "cause"
+        yield Check(
+            verdict,
+            "policy",
+            f"a scheduler assigned it CPUs; the strategy {strategy}, which applies them, is in mode {mode}",
+        )
+        yield Check("note", "kubelet", said)
+    elif manager == "static" and topology in _ALIGNS:
+        loose = "; a pod that does not fit one node is admitted all the same" if topology == "best-effort" else ""
+        yield Check("ok", "policy", said + loose)
+    else:
+        do = "set cpuManagerPolicy: static and topologyManagerPolicy: single-numa-node in kubelet's configuration"
+        yield Check("cause", "policy", f"{said}: kubelet aligns nothing; {do}, or let a scheduler assign CPUs")
+    if pod.resource_status.refused:
+        yield Check(
+            "cause", "assignment", f"the CPUs {pod.resource_status.refused} are not given: {pod.resource_status.why}"
+        )
+
+
+def _constraints(pod: Pod) -> Iterator[Check]:
+    """Second cause: the pod's own rules left the scheduler this node."""
+    if pod.constraints:
+        why = f"its spec narrows the choice of nodes by {', '.join(pod.constraints)}"
+        yield Check("note", "placement", f"{why}: `koordlite scheduler explain {pod.key}` shows every node")
+    else:
+        yield Check(
+            "ok", "placement", "no required affinity, node selector or spread constraint narrows the choice of nodes"
+        )
+
+
+def _space(seen: Snapshot, pod: Pod) -> Iterator[Check]:
+    """Third cause: no NUMA node has what it asks for."""
+    wanted = {name: amount for name, amount in pod.requests.items() if amount.nano and name in ("cpu", "memory")}
+    if not wanted:
+        return
+    zones = zone_report.without_pod(seen, pod)
+    fits = [at for at, zone in zones.items() if all(_left(zone, name) >= amount for name, amount in wanted.items())]
+    asked = ", ".join(_amount(name, amount) for name, amount in wanted.items())
+    have = "; ".join(
+        f"NUMA {at}: {', '.join(_amount(name, _left(zone, name)) for name in wanted)}" for at, zone in zones.items()
+    )
+    if fits:
+        nodes = ", ".join(map(str, fits))
+        yield Check("ok", "space", f"it asks for {asked}; without it NUMA {nodes} would have that ({have})")
+    else:
+        yield Check("cause", "space", f"it asks for {asked}; without it no single NUMA node has that ({have})")
+
+
+def _left(zone: Mapping[str, Amounts], name: str) -> Quantity:
+    return zone[name].available if name in zone else Quantity(0)
+
+
+def _amount(name: str, amount: Quantity) -> str:
+    return f"{units.cores(amount.milli)} CPU" if name == "cpu" else units.size(amount.value)
+
+
+def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+    """Where it runs."""
+    if not pod.active:
+        why = f"it is {pod.phase}; a pod that kubelet could not align is Failed with reason TopologyAffinityError"
+        yield Check("note", "runs", why)
+        return
+    groups = seen.places.get(pod.uid)
+    for name, group in groups.containers.items() if groups else ():
+        cgroup = seen.cgroups.get(group)
+        cpus = cgroup.effective if cgroup else None
+        if cpus is None:
+            continue
+        nodes = ", ".join(map(str, sorted(seen.topology.numa_of(cpus))))
+        used = seen.memory_places.get(group)
+        memory = "; memory " + ", ".join(f"NUMA {at} {units.size(n)}" for at, n in used.used.items()) if used else ""
+        promised = next((each for each in placed if each.container == name and each.source != "none"), None)
+        by = f", promised by {promised.source}: {promised.promised_cpus or 'no CPUs'}" if promised else ", no promise"
+        yield Check("note", "runs", f"{name} may run on CPUs {cpus} (NUMA {nodes}{by}){memory}")
+
+
+def _broken(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:
+    """Promises that do not hold."""
+    wrong = list(placements.of_pod(seen, pod, placed)) if pod.active and not pod.deleting else []
+    for each in wrong:
+        facts = ", ".join(f"{name} {value}" for name, value in each.evidence.items())
+        yield Check("cause", "violation", f"{each.container}: {each.reason} ({each.severity}): {facts}")
+    asked = pod.numa_policy in _NODES_WANTED or pod.annotations.get(placements.VOLCANO_POLICY, "") in _NODES_WANTED
+    if not wrong and pod.active and (placed or asked or pod.raw_qos in (QoSClass.LSE, QoSClass.LSR)):
+        yield Check("ok", "promises", "every promise about its placement holds")
