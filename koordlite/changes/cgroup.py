@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, get_args
 
-from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.cgroup_fields import MAX_SHARES, MIN_SHARES, CgroupField, shares_of_weight, weight_of_shares
 from koordlite.model.change import Change, KernelChange, Standing
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.picture.groups import Cgroup
@@ -72,9 +72,15 @@ class CgroupChange(KernelChange):
         if cgroup is None:
             return Standing.GONE
         stands = present(cgroup, self.field)
-        if stands is None or stands == self.value:
+        if stands is None or stands in (self.value, self._kept(seen)):
             return Standing.OURS
         return ForeignWrite(self.place, str(self.value), str(stands))
+
+    def _kept(self, seen: Snapshot) -> CPUSet | int:
+        """What is read after it was written: v2 keeps shares as a coarser weight."""
+        if self.field != "cpu.shares" or seen.layout.version == 1 or not isinstance(self.value, int):
+            return self.value
+        return shares_of_weight(weight_of_shares(min(max(self.value, MIN_SHARES), MAX_SHARES)))
 
     @classmethod
     def in_order(cls, changes: Sequence[Change], cgroups: Mapping[str, Cgroup]) -> Iterable[Change]:

@@ -316,7 +316,7 @@ def _profile(command: argparse.ArgumentParser) -> None:
         required=True,
         help="manifests of ClusterColocationProfiles, and of the Namespaces and PriorityClasses they need; repeatable",
     )
-    command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several")
+    command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several; of a workload, its first pod")
 
 
 def _crane(command: argparse.ArgumentParser) -> None:

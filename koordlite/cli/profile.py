@@ -21,6 +21,7 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod.qos import DEFAULT_PRIORITY
 from koordlite.model.wire import objects
 
+_WORKLOADS = ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet")
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -31,6 +32,8 @@ class Manifests:
     profiles: list[Profile] = dataclasses.field(default_factory=list)
     pods: list[tuple[str, dict[str, Any]]] = dataclasses.field(default_factory=list)
     """Where each pod is written, and the pod."""
+    templates: list[tuple[str, dict[str, Any]]] = dataclasses.field(default_factory=list)
+    """Where each workload is written, and the first pod that it makes."""
     namespaces: dict[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     priority_classes: dict[str, PriorityClassValue] = dataclasses.field(default_factory=dict)
     problems: list[Problem] = dataclasses.field(default_factory=list)
@@ -48,15 +51,16 @@ class _Namespace(msgspec.Struct):
 
 def profile(args: argparse.Namespace) -> int:
     """`profile apply`: print each pod as it would be admitted, after comments that say why. InputError for bad ones."""
-    found = read([*map(pathlib.Path, args.profile), pathlib.Path(args.pod)])
+    found = read(dict.fromkeys(map(pathlib.Path, (*args.profile, args.pod))))
     if not found.profiles:
         found.problems.append(_missing(args.profile, colocation_profile.KIND))
-    if not found.pods:
+    pods = [*found.pods, *found.templates]
+    if not pods:
         found.problems.append(_missing([args.pod], "Pod"))
     if found.problems:
         raise InputError(found.problems)
     assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
-    texts = [_admitted(place, pod, found, assumed) for place, pod in found.pods]
+    texts = [_admitted(place, pod, found, assumed) for place, pod in pods]
     print(printable.lines("---\n".join(texts)), end="")
     return 0
 
@@ -102,6 +106,10 @@ def _take(place: str, content: dict[str, Any], found: Manifests) -> None:
         elif kind == "Pod":
             msgspec.convert(content, objects.PodObject)
             found.pods.append((owner, content))
+        elif kind in _WORKLOADS:
+            pod = _first_pod(content)
+            msgspec.convert(pod, objects.PodObject)
+            found.templates.append((owner, pod))
         elif kind == "Namespace":
             found.namespaces[name] = msgspec.convert(content, _Namespace).metadata.labels or {}
         elif kind == "PriorityClass":
@@ -112,6 +120,17 @@ def _take(place: str, content: dict[str, Any], found: Manifests) -> None:
         found.problems.append(Problem(owner, path or "$", "", why, "correct the manifest"))
     except InputError as error:
         found.problems.extend(error.problems)
+
+
+def _first_pod(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod of the template, in the namespace of the workload; msgspec.ValidationError where it has none."""
+    template = (workload.get("spec") or {}).get("template")
+    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
+        raise msgspec.ValidationError("Object missing required field `template` - at `$.spec`")
+    owner, meta = workload.get("metadata") or {}, template.get("metadata") or {}
+    space = {"namespace": owner["namespace"]} if owner.get("namespace") else {}
+    made = {"name": f"{owner.get('name', '')}-1", **space, **meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template["spec"]}
 
 
 def _missing(paths: Iterable[str], kind: str) -> Problem:

@@ -131,3 +131,36 @@ def test_a_profile_that_cannot_be_read_is_a_problem_for_check_config(folder, cap
     assert code == 1
     assert "profile.yaml:" in text
     assert "spec.probability = 'often'" in text
+
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_the_tour_holds_the_pod_of_its_deployment_as_admitted(capsys):
+    colocated = str(CONFIGS / "colocated.yaml")
+    assert cli.main(["profile", "apply", "--profile", colocated, colocated]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    held = yaml.safe_load((CONFIGS / "tour/7-admitted.yaml").read_text())
+    for placed in ("uid", "creationTimestamp"):
+        del held["metadata"][placed]
+    assert held.pop("status") == {"phase": "Running"}
+    assert held["spec"].pop("nodeName") == "tour-a"
+    assert made == held
+
+
+def test_a_workload_without_a_template_is_named(folder, capsys):
+    (folder / "pod.yaml").write_text("kind: Deployment\nmetadata: {name: d}\nspec: {replicas: 1}\n")
+    code, _, err = apply(folder, capsys)
+    assert code == 2
+    assert "Deployment d" in err and "template" in err
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"])
+def test_the_pod_of_a_workload_is_admitted(folder, capsys, kind):
+    pod = yaml.safe_load(POD)
+    owner = {"kind": kind, "metadata": {"name": "d", "namespace": "night"}, "spec": {"template": {"spec": pod["spec"]}}}
+    (folder / "pod.yaml").write_text(yaml.safe_dump(owner))
+    code, out, _ = apply(folder, capsys)
+    made = yaml.safe_load(out)
+    assert code == 0
+    assert (made["metadata"]["name"], made["metadata"]["labels"]) == ("d-1", {"koordinator.sh/qosClass": "BE"})

@@ -15,6 +15,7 @@ from koordlite.changes.cgroup import CgroupChange
 from koordlite.formulas import batch_resource as formula
 from koordlite.formulas.batch_resource import UNLIMITED, Asked
 from koordlite.model import keys
+from koordlite.model.change import Standing
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
 from koordlite.model.picture.groups import Cgroup, Found, MemoryHeld, PodGroups
@@ -356,3 +357,12 @@ def test_a_native_quota_comes_back_when_the_ratio_is_gone(build: Any, node: Any)
     found = {cgroup.PLACE.place(SIDE, "cpu.quota"): Found(200_000, batch_resource.NAME)}
     seen = node(container(), NATIVE, present=dataclasses.replace(WRITTEN, quota_us=160_000), found=found)
     assert build.changes(decide(seen))[f"{SIDE}/cpu.quota"] == "200000"
+
+
+@pytest.mark.parametrize(("version", "held"), [(1, 512), (2, 500)])
+def test_what_the_kernel_makes_of_our_shares_is_no_foreign_write(
+    build: Any, node: Any, version: int, held: int
+) -> None:
+    seen = node(present=dataclasses.replace(WRITTEN, values={"cpu.shares": held}), layout=build.layout(version))
+    assert CgroupChange(MAIN, "cpu.shares", 512).compare(seen) is Standing.OURS
+    assert CgroupChange(MAIN, "cpu.shares", 2000).compare(seen) is not Standing.OURS
