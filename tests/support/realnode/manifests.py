@@ -52,7 +52,10 @@ class Manifests:
 
     def pod(self, pod: Pod, *, named: bool = True) -> None:
         """A running pod; unless `named`, its status has no ids of containers yet."""
-        notes = {}
+        notes = dict(pod.notes)
+        if pod.crane:
+            zones = [{"name": f"node{n}", "type": "Node", "resources": {"capacity": {"cpu": c}}} for n, c in pod.crane]
+            notes["topology.crane.io/topology-result"] = json.dumps(zones)
         if pod.pinned:
             notes["scheduling.koordinator.sh/resource-status"] = json.dumps({"cpuset": pod.pinned})
         metadata = {
@@ -62,10 +65,11 @@ class Manifests:
             "labels": {"koordinator.sh/qosClass": pod.koord_qos},
             "annotations": notes,
         }
-        cpu = str(len(parse_list(pod.pinned))) if pod.pinned else "100m"
+        whole = len(parse_list(pod.pinned)) or sum(count for _, count in pod.crane)
+        cpu = str(whole) if whole else "100m"
         asked = {"cpu": cpu, "memory": "16Mi"}
         amounts = {"requests": asked} if pod.kube_qos != "BestEffort" else {}
-        amounts |= {"limits": asked} if pod.pinned else {}
+        amounts |= {"limits": asked} if whole else {}
         if pod.batch:
             cpu_memory = zip(("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"), pod.batch, strict=True)
             batch = {name: str(value) for name, value in cpu_memory}
@@ -83,6 +87,11 @@ class Manifests:
     def cpu_manager(self, default: str, **exclusive: Mapping[str, str]) -> None:
         """Kubelet's checkpoint under the static policy: its default set, and the sets of containers by pod uid."""
         self._write("cpu_manager_state", {"policyName": "static", "defaultCpuSet": default, "entries": exclusive})
+
+    def kubelet(self, **settings: object) -> None:
+        """Kubelet's configuration."""
+        head = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+        self._write("kubelet.yaml", {**head, **settings})
 
     def remove(self, pod: Pod) -> None:
         """The pod is deleted."""

@@ -23,6 +23,12 @@ class Pod:
     batch: tuple[int, int] | None = None
     """batch-cpu and batch-memory that each container requests and is limited to."""
 
+    crane: tuple[tuple[int, int], ...] = ()
+    """CPUs by NUMA node of Crane's topology result: each container requests and is limited to all of them."""
+
+    notes: tuple[tuple[str, str], ...] = ()
+    """Other annotations."""
+
     @property
     def uid(self) -> str:
         """A uid with dashes, as the API server makes them."""
