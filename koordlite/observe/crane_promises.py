@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from koordlite.host import crane_promises
+from koordlite.host.bundle import Host
+from koordlite.kube.kubelet.configz import CPUManagerState, decode_cpu_manager_state
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
-from koordlite.model.errors import Problem
+from koordlite.model.errors import InputError, Problem
 from koordlite.model.picture.crane import CranePromise, CraneState
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.qos import QoSClass
@@ -23,6 +25,8 @@ from koordlite.numa.kubelet.machine import Machine
 from koordlite.unchanged import Unchanged
 
 STATIC, UNKNOWN = "static", "unknown"
+_CRANES_OWN = "/var/lib/kubelet/crane_cpu_manager_state"
+"""Crane-agent's checkpoint. It has the form of kubelet's."""
 _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
@@ -52,9 +56,9 @@ class Around:
 class CranePromises:
     """Remembers what was given. Without `wanted` the strategy is off: nothing is given, and nothing is read."""
 
-    def __init__(self, wanted: Wanted | None, folder: Path | None, usable: Callable[[Topology], CPUSet]) -> None:
-        """`usable` says which CPUs pods may have; `folder` is the state folder."""
-        self._wanted, self._folder, self._usable = wanted, folder, usable
+    def __init__(self, wanted: Wanted | None, folder: Path | None, host: Host | None) -> None:
+        """`folder` is the state folder; `host` is this machine, whose top group says which CPUs pods may have."""
+        self._wanted, self._folder, self._host = wanted, folder, host
         self._entries: Entries | None = None
         self._unchanged = Unchanged()
         self.problems: tuple[Problem, ...] = ()
@@ -79,7 +83,11 @@ class CranePromises:
         if self._replaced:
             self.problems, self._replaced = (), False
         same = self._unchanged.same
-        usable, around, known = same("usable", self._usable(around.topology)), same("around", around), self._known()
+        usable, around, known = (
+            same("usable", _usable(self._host, around.topology)),
+            same("around", around),
+            self._known(),
+        )
         return self._unchanged.of(
             "state",
             (pods, usable, around, known, self.problems),
@@ -97,6 +105,7 @@ class CranePromises:
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
+            held = promises.adopted(_left(self._host), held, claims) if not known else held
             after, refused = promises.renewed(held, claims)
             held = self._keep(held, after)
         assert self._wanted is not None
@@ -171,3 +180,21 @@ def _promise(held: Assignments, uid: str) -> CranePromise:
     # With every CPU of its NUMA nodes exclusive by now, a container shares those of the others.
     sets = {name: held.of(uid, name) or held.shared or held.default for name in theirs}
     return CranePromise(first.policy, tuple(node for node, _ in first.zones), sets)
+
+
+def _usable(host: Host | None, topology: Topology) -> CPUSet:
+    """The online CPUs that kubelet's top group has; all where that group does not say."""
+    try:
+        allowed = host.cgroups.state(host.cgroups.layout.kubepods).effective if host else None
+    except (OSError, ValueError):
+        allowed = None
+    return topology.cpuset & allowed if allowed else topology.cpuset
+
+
+def _left(host: Host | None) -> Mapping[str, Mapping[str, CPUSet]]:
+    """What crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
+    try:
+        found = decode_cpu_manager_state(host.files.read(_CRANES_OWN)) if host else CPUManagerState()
+    except (OSError, InputError):
+        return {}
+    return {held.uid: held.containers for held in found.pod_cpus}

@@ -52,7 +52,7 @@ class Inputs:
 
     def __init__(self, earlier: SLO | None = None, crane: CranePromises | None = None) -> None:
         """`earlier` are settings of an earlier run, whose good documents count until there are newer ones."""
-        self._crane = crane or CranePromises(None, None, lambda topology: topology.cpuset)
+        self._crane = crane or CranePromises(None, None, None)
         self._unchanged = Unchanged()
         self._slo = earlier
         self._reservation: nodes.Reservation | None = None

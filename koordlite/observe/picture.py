@@ -16,7 +16,6 @@ from koordlite.formulas.topology import other_writer
 from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
-from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
@@ -123,7 +122,7 @@ class Observer:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")  # One object: what is worked out of it stays.
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
-        promised = crane_promises.CranePromises(crane, state, self._usable)
+        promised = crane_promises.CranePromises(crane, state, host)
         self._inputs, self._unchanged = Inputs(self._good.earlier, promised), Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
@@ -290,14 +289,6 @@ class Observer:
             ),
             Spans(main=_main_seconds(known.slo), windows=wanted.windows, percentiles=wanted.percentiles),
         )
-
-    def _usable(self, topology: Topology) -> CPUSet:
-        """The online CPUs that kubelet's top group has; all where that group does not say."""
-        try:
-            allowed = self._cgroups.state(self._cgroups.layout.kubepods).effective
-        except (OSError, ValueError):
-            allowed = None
-        return topology.cpuset & allowed if allowed else topology.cpuset
 
     def _look_at_topology(self) -> Topology:
         online = self._unchanged.same("online", self._files.read(ONLINE))

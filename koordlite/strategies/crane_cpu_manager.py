@@ -111,10 +111,7 @@ def _other(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
     wanted = _shared(seen, pod)
     changes: tuple[CgroupChange, ...] = ()
     if not _placed_elsewhere(seen, pod):
-        groups = (*place.containers.values(), *place.sandboxes)
-        sets = {group: _beside_exclusive(seen, group) if _is_placed(seen, pod) else wanted for group in groups}
-        whole = [group for group, cpus in sets.items() if cpus == usable_cpus.pod_cpuset(seen)]
-        changes = (*_given_back(seen, whole, SET), *_sets(seen, {g: sets[g] for g in sets if g not in whole}))
+        changes = tuple(_kept_off(seen, pod, place, wanted))
     if why:
         yield Decision(subject, "refuse", "CranePromiseRefused", {"why": why, "cpuset": str(wanted)}, changes)
     elif _placed_elsewhere(seen, pod) or (_is_placed(seen, pod) and not changes):
@@ -126,6 +123,30 @@ def _other(seen: Snapshot, pod: Pod, place: PodGroups) -> Iterator[Decision]:
         yield Decision(subject, "set" if changes else "hold", "ReservedCPUsExcluded", evidence, changes)
     elif crane.exclusive or changes:
         yield Decision(subject, "set" if changes else "hold", "CraneSharedCPUs", {"cpuset": str(wanted)}, changes)
+
+
+def _kept_off(seen: Snapshot, pod: Pod, place: PodGroups, wanted: CPUSet) -> Iterator[CgroupChange]:
+    """The shared CPUs, as far as the pod's group has them; where those are all, what was found comes back.
+
+    A set that was found narrower may be what crane-agent left: it gets the shared CPUs too, as crane-agent would do.
+    """
+    above = seen.cgroups.get(place.group)
+    allowed = (above.effective if above else None) or wanted
+    whole = wanted == usable_cpus.pod_cpuset(seen)
+    for group in (*place.containers.values(), *place.sandboxes):
+        found = _found(seen, group, SET)
+        if whole and found is not None and (not found or allowed <= found):
+            yield from _given_back(seen, (group,), SET)
+        else:
+            cpus = _beside_exclusive(seen, group) if _is_placed(seen, pod) else wanted
+            yield from _sets(seen, {group: cpus & allowed})
+
+
+def _found(seen: Snapshot, group: str, field: CgroupField) -> CPUSet | None:
+    """The set that stood there before this strategy's first write; None where it has not written."""
+    found = seen.found.get(cgroup_kind.PLACE.place(group, field))
+    ours = found is not None and found.strategy == NAME
+    return found.value if ours and found is not None and isinstance(found.value, CPUSet) else None
 
 
 def _shared(seen: Snapshot, pod: Pod) -> CPUSet:
@@ -149,10 +170,8 @@ def _is_placed(seen: Snapshot, pod: Pod) -> bool:
 
 def _beside_exclusive(seen: Snapshot, group: str) -> CPUSet:
     """What a group has, or had before this strategy wrote, without exclusive CPUs."""
-    found, cgroup = seen.found.get(cgroup_kind.PLACE.place(group, SET)), seen.cgroups.get(group)
-    held = cgroup.effective if cgroup else None
-    if found is not None and found.strategy == NAME and isinstance(found.value, CPUSet):
-        held = found.value
+    cgroup, found = seen.cgroups.get(group), _found(seen, group, SET)
+    held = found if found is not None else cgroup.effective if cgroup else None
     return (held or usable_cpus.pod_cpuset(seen)) - seen.crane.exclusive
 
 
@@ -161,8 +180,8 @@ def _sets(seen: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange
         cgroup = seen.cgroups.get(group)
         if not cpus or cgroup is None or cgroup.cpuset in (None, cpus):
             continue
-        inherits = seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective == cpus
-        if not inherits:
+        inherits = seen.layout.version == 2 and not cgroup.cpuset and cgroup.effective
+        if not (inherits and inherits <= cpus):
             yield CgroupChange(group, SET, cpus)
 
 

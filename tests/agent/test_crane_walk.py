@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import cranepods
 import pytest
@@ -16,6 +19,7 @@ from koordlite.host import crane_promises
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.ports import Files
 from koordlite.report.tick import Tick
 
 LAYOUTS = [pytest.param(1, id="cgroup v1"), pytest.param(2, id="cgroup v2")]
@@ -116,6 +120,72 @@ def test_a_restart_gives_every_container_the_cpus_it_had(tmp_path: Path) -> None
         agent.take_over()
         assert not [step for tick in node.ticks(agent, 3) for step in tick.applied]
         assert cranepods.sets(node, agent) == before
+
+
+def test_pods_stay_on_the_cpus_that_crane_agent_gave_them(tmp_path: Path) -> None:
+    node = start(tmp_path)
+    cranepods.pod(node, "here", 2, {0: 2})
+    cranepods.pod(node, "other", 2, {0: 2})
+    cranepods.pod(node, "wide")
+    node.host()
+    entries = {"uid-here": {"main": "3,11"}, "uid-other": {"main": "4,12"}, "uid-gone": {"main": "0,8"}}
+    left = {"policyName": "static", "defaultCpuSet": "0-2,4-10,12-15", "entries": entries, "checksum": 1}
+    files = Beside(node.sandbox.files, {"/var/lib/kubelet/crane_cpu_manager_state": json.dumps(left).encode()})
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal, files=files)
+        node.ticks(agent, 2)
+        assert cranepods.cpus(node, agent, "here") == "3,11"
+        assert cranepods.cpus(node, agent, "other") == "0,8", "what is not on the promised NUMA node is chosen again"
+        node.remove("here")
+        node.remove("other")
+        node.ticks(agent, 2)
+        assert cranepods.cpus(node, agent, "wide") == "0-15"
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_a_set_that_crane_agent_left_narrow_is_widened(tmp_path: Path, version: int) -> None:
+    node = start(tmp_path, version=version)
+    cranepods.pod(node, "web")
+    looking = cranepods.agent(node, None)
+    looking.tick()
+    assert looking.seen is not None
+    (group,) = looking.seen.places["uid-web"].containers.values()
+    node.host().cgroups.write(group, "cpuset.cpus", CPUSet.parse("1-7,9-15"))
+    found = node.programmed()
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal)
+        node.ticks(agent, 2)
+        assert cranepods.cpus(node, agent, "web") == "0-15"
+        assert not [step for tick in node.ticks(agent, 3) for step in tick.applied]
+        agent.put_back()
+    assert node.changed(found) == []
+
+
+class Beside:
+    """The files of a node, and some more."""
+
+    def __init__(self, files: Files, more: Mapping[str, bytes]) -> None:
+        self._files, self._more = files, more
+
+    def read(self, path: str) -> bytes:
+        return self._more[path] if path in self._more else self._files.read(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+def test_a_foreign_write_is_counted_and_put_right(tmp_path: Path) -> None:
+    node = start(tmp_path)
+    cranepods.pod(node, "nginx", 2, {0: 2})
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal)
+        node.ticks(agent, 3)
+        assert agent.seen is not None
+        (group,) = agent.seen.places["uid-nginx"].containers.values()
+        node.host().cgroups.write(group, "cpuset.cpus", CPUSet.parse("4-5"))
+        ticks = node.ticks(agent, 6)
+        assert [(w.ours, w.found) for tick in ticks for w in tick.foreign] == [("0,8", "4-5")]
+        assert cranepods.cpus(node, agent, "nginx") == "0,8"
 
 
 def test_broken_promises_of_an_earlier_run_are_reported_and_the_copy_counts(tmp_path: Path) -> None:

@@ -118,7 +118,9 @@ def _alone(seen: Snapshot) -> list[tuple[str, CPUSet, set[str]]]:
         written = "cpusetPools" in seen.crane.placed_by_others and seen.kubelet.cpu_manager_policy != "static"
         if assigned and written and pod.raw_qos in (QoSClass.LSE, QoSClass.LSR):
             found.append((pod.name, assigned, best_effort if pod.raw_qos is QoSClass.LSR else set()))
-    found += [(names[held.uid], held.cpus, set()) for held in seen.kubelet.pod_cpus if held.uid in names]
+    if union(held.cpus for held in seen.kubelet.pod_cpus) != seen.topology.cpuset:
+        # With nothing reserved the emulated kubelet gives away its last CPU, and leaves the others where they were.
+        found += [(names[held.uid], held.cpus, set()) for held in seen.kubelet.pod_cpus if held.uid in names]
     for uid, promise in seen.crane.promises.items():
         if promise.policy == "exclusive" and seen.crane.enforced:
             found.append((names[uid], promise.cpus, set()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.cpuset import EMPTY, CPUSet, union
 from koordlite.numa.crane.assignments import Assignments, Entry
 from koordlite.numa.kubelet.cpu_take import take_packed
 
@@ -35,6 +35,25 @@ def kept(before: Entries, claims: Iterable[Claim]) -> Entries:
     """What still holds of `before`: the assignments of pods that ask for the same as they did."""
     asked = {claim.uid: claim for claim in claims if not claim.barred}
     return {uid: theirs for uid, theirs in before.items() if uid in asked and _same(theirs, asked[uid])}
+
+
+def adopted(left: Mapping[str, Mapping[str, CPUSet]], held: Assignments, claims: Iterable[Claim]) -> Assignments:
+    """`held` with what crane-agent `left` in its checkpoint, by pod uid and container, as far as it is what the claims
+    ask for and nobody else has it: such pods stay on their CPUs."""
+    for claim in claims:
+        theirs = {name: cpus for name, cpus in left.get(claim.uid, {}).items() if name in claim.containers}
+        if theirs.keys() == claim.containers.keys() and _fits(union(theirs.values()), held, claim):
+            for name, each in theirs.items():
+                held = held.with_entry(claim.uid, name, Entry(claim.policy, claim.zones, each))
+    return held
+
+
+def _fits(cpus: CPUSet, held: Assignments, claim: Claim) -> bool:
+    """Whether these CPUs are what the claim asks for, and free."""
+    counts = tuple((node, len(cpus & CPUSet(held.machine.nodes.get(node, ())))) for node, _ in claim.zones)
+    asked = counts == claim.zones and len(cpus) == sum(count for _, count in claim.zones)
+    free = cpus <= held.shared - held.immovable and bool(held.default - cpus)
+    return asked and free and claim.policy in ("exclusive", "immovable") and not claim.barred
 
 
 def renewed(held: Assignments, claims: Sequence[Claim]) -> tuple[Assignments, Mapping[str, str]]:

@@ -26,10 +26,10 @@ class Walk:
         manifests: Manifests,
         begin: Callable[[], Command],
         state: pathlib.Path,
-        patience: float = 40.0,
+        seconds: float = 40.0,
     ) -> None:
-        """`begin` starts an agent that enforces craneCPUManager; `state` is its folder."""
-        self.tree, self.manifests, self._begin, self.state, self._patience = tree, manifests, begin, state, patience
+        """`begin` starts an agent that enforces craneCPUManager; `state` is its folder. Each step has `seconds`."""
+        self.tree, self.manifests, self._begin, self.state, self._seconds = tree, manifests, begin, state, seconds
 
     def steps(self, *, cpus: int, machine: set[int]) -> Iterator[str]:
         """All of them, with `cpus` exclusive CPUs on a machine with the CPUs `machine`."""
