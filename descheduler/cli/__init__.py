@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from descheduler.cli import run, source
+from descheduler.cli import run, source, upstream
 from koordlite import __version__
 from koordlite.model import printable
 from koordlite.model.errors import InputError, KoordliteError, Problem
@@ -27,7 +27,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 2: bad input, every problem on stderr; 3: findings, with `--fail-on-findings`;
     130: interrupted."""
-    args = parser().parse_args(argv)
+    args = parser().parse_args(upstream.as_run(sys.argv[1:] if argv is None else argv))
     try:
         code: int = args.run(args)
     except InputError as error:
@@ -64,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_run_check)
     listing = commands.add_parser("list-plugins", help="the plugins and what each is for")
     listing.set_defaults(run=_run_list)
+    version = commands.add_parser("version", help="the version, as upstream's command")
+    version.set_defaults(run=_run_version)
     default = commands.add_parser("default-config", help="the policy that holds without --policy, commented")
     default.set_defaults(run=_run_default)
     return top
@@ -123,6 +125,11 @@ def _run_explain(args: argparse.Namespace) -> int:
     from descheduler.report import explain
 
     print(printable.lines(explain.render(source.make(args, args.pod), args.pod)), end="")
+    return 0
+
+
+def _run_version(_args: argparse.Namespace) -> int:
+    print(f"descheduler {__version__}")
     return 0
 
 

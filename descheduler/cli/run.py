@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from descheduler.history.memory import CycleMemory
     from descheduler.policy.watched_file import PolicyFile
     from descheduler.serve.loop import CycleResult, Tell
-    from koordlite.http.certificate import Certificate
+    from koordlite.http.certificate import Certificate, SelfSigned
     from koordlite.kube.client.access import Api
 
 LOG = logging.getLogger("descheduler")
@@ -33,7 +33,7 @@ FAILED = 1
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Every option of `run`. Names are upstream's where upstream has one."""
-    from descheduler.cli import leader_election, source
+    from descheduler.cli import leader_election, source, upstream
 
     source.add_options(command)
     command.add_argument(
@@ -78,8 +78,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--state-dir", metavar="DIR", help="keep the last good policy there, for a restart while the file is broken"
     )
-    command.add_argument("--log-format", choices=("text", "json"), default="text", help="form of the log on stderr")
-    command.add_argument("-v", "--verbose", action="store_true", help="log decisions that stay the same, too")
+    command.add_argument(
+        "--log-format", "--logging-format", choices=("text", "json"), default="text", help="form of the log on stderr"
+    )
+    command.add_argument("--verbose", action="store_true", help="log decisions that stay the same, too")
     command.add_argument(
         "--memory-namespace",
         metavar="NAMESPACE",
@@ -88,6 +90,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--no-events", action="store_true", help="write no Events about evictions")
     leader_election.add_options(command)
+    upstream.add_options(command)
     command.set_defaults(run=run)
 
 
@@ -183,13 +186,17 @@ def _check(args: argparse.Namespace, interval: float) -> None:
 
 
 def _start_log(args: argparse.Namespace) -> None:
-    from descheduler.serve.log import JsonFormatter
+    from descheduler.cli import upstream
+    from descheduler.serve.log import JsonFormatter, line
     from koordlite.report.log_format import LineFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if args.log_format == "json" else LineFormatter())
-    logging.basicConfig(level=logging.DEBUG if args.verbose else logging.INFO, handlers=[handler], force=True)
+    verbose = args.verbose or args.v >= upstream.VERBOSE
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
     logging.getLogger("urllib3").setLevel(logging.INFO)
+    for notice in upstream.notices(args):
+        LOG.warning("%s", line(event="options", result="note", text=notice))
 
 
 def _log_notices(notices: list[Problem]) -> None:
@@ -227,6 +234,7 @@ def _evictor(
     if args.dry_run == "true":
         yield None
         return
+    from descheduler.cli import upstream
     from descheduler.evictors.executor import PlanExecutor
     from descheduler.evictors.leader_api import LeaderApi, waiting
     from descheduler.policy import reader
@@ -237,7 +245,15 @@ def _evictor(
     gate, wait = LeaderApi(pictures.api, leads), waiting(wakeable.stop.wait, leads)
     rules = reader.setup(policy.document).migration
     stopped = wakeable.stop.is_set
-    executor = PlanExecutor(gate, wait, wall=RealClock().wall, tell=JobLog().job, rules=rules, stopped=stopped)
+    executor = PlanExecutor(
+        gate,
+        wait,
+        wall=RealClock().wall,
+        tell=JobLog().job,
+        rules=rules,
+        stopped=stopped,
+        drop_claims=upstream.gates(args.feature_gates).get("DisablePVCReservation", False),
+    )
     if single:
         yield executor
         executor.settle()
@@ -260,7 +276,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
         if args.report:
             reports = folder.Folder(pathlib.Path(args.report))
             listeners.append(reports.tell_on if interval else reports.tell)
-        if interval and args.listen != "off":
+        if interval and _address(args):
             listeners.append(stack.enter_context(_served(args, interval, pictures.api)))
         if pictures.api is not None and not args.no_events:
             listeners.append(stack.enter_context(_events(pictures)))
@@ -275,6 +291,7 @@ def _listeners(args: argparse.Namespace, pictures: PictureSource, interval: floa
 @contextlib.contextmanager
 def _served(args: argparse.Namespace, interval: float, api: Api | None) -> Iterator[Tell]:
     """Beyond loopback a token is needed for all but health, and the API server is asked whose it is."""
+    from descheduler.cli import upstream
     from descheduler.serve.endpoints import Endpoints
     from descheduler.serve.metrics import Metrics
     from koordlite.clock import RealClock
@@ -282,22 +299,23 @@ def _served(args: argparse.Namespace, interval: float, api: Api | None) -> Itera
     from koordlite.http.guard import Guard, is_loopback
     from koordlite.http.server import Server
 
-    address, _, port = args.listen.rpartition(":")
-    address = address.strip("[]")
-    if not port.isdigit():
-        raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
+    place = _address(args)
+    assert place is not None
+    address, port = place
     certificate, exposed = _certificate(args), not is_loopback(address)
     if exposed and certificate is None:
         LOG.warning("tokens are sent to %s in the clear: name a certificate with --tls-cert-file", address)
     metrics = Metrics()
-    endpoints = Endpoints(metrics.registry, interval_seconds=interval, monotonic=RealClock().monotonic)
+    shown = metrics.registry if args.disable_metrics == "false" else None
+    endpoints = Endpoints(shown, interval_seconds=interval, monotonic=RealClock().monotonic)
     try:
         guard = Guard(exposed=exposed, review=by_cluster(api, args.token_audience) if api else None)
-        server = Server(address, int(port), endpoints.answer, guard=guard, certificate=certificate)
+        server = Server(address, port, endpoints.answer, guard=guard, certificate=certificate)
     except ConfigError as error:
         why = error.problems[0].why
         do = "choose another port, 0 for any free one, or off"
-        raise InputError(Problem("command line", "--listen", args.listen, why, do)) from error
+        option = "--secure-port" if upstream.address(args) else "--listen"
+        raise InputError(Problem("command line", option, f"{address}:{port}", why, do)) from error
 
     def tell(result: CycleResult) -> None:
         metrics.observe(result)
@@ -311,9 +329,25 @@ def _served(args: argparse.Namespace, interval: float, api: Api | None) -> Itera
         server.close()
 
 
-def _certificate(args: argparse.Namespace) -> Certificate | None:
+def _address(args: argparse.Namespace) -> tuple[str, int] | None:
+    """Where to listen; None: nowhere."""
+    from descheduler.cli import upstream
+
+    secure = upstream.address(args)
+    if secure:
+        return secure if secure[1] else None
+    if args.listen == "off":
+        return None
+    address, _, port = args.listen.rpartition(":")
+    if not port.isdigit():
+        raise InputError(Problem("command line", "--listen", args.listen, "no port", "write ADDRESS:PORT, or off"))
+    return address.strip("[]"), int(port)
+
+
+def _certificate(args: argparse.Namespace) -> Certificate | SelfSigned | None:
     """InputError when it cannot be used, or a key is named without it."""
-    from koordlite.http.certificate import Certificate
+    from descheduler.cli import upstream
+    from koordlite.http.certificate import Certificate, SelfSigned
 
     if args.tls_cert_file:
         return Certificate(args.tls_cert_file, args.tls_private_key_file, setting=("command line", "--tls-cert-file"))
@@ -321,7 +355,7 @@ def _certificate(args: argparse.Namespace) -> Certificate | None:
         do = "name the certificate with --tls-cert-file, or leave both out for plain HTTP"
         problem = Problem("command line", "--tls-private-key-file", args.tls_private_key_file, "no certificate", do)
         raise InputError(problem)
-    return None
+    return SelfSigned() if upstream.address(args) else None
 
 
 @contextlib.contextmanager

@@ -41,11 +41,13 @@ class PlanExecutor:
         tell: Callable[[Progress], None],
         rules: Rules,
         stopped: Callable[[], bool] = lambda: False,
+        drop_claims: bool = False,
     ) -> None:
         """`rules` are those of the policy at the start: jobs of the time before wait to be worked on. `stopped` says
-        that the process is to end: no further eviction is asked for."""
+        that the process is to end: no further eviction is asked for. `drop_claims` is of the reservations."""
         self._api, self._wait, self._wall, self._tell = api, wait, wall, tell
         self._stopping = stopped
+        self._drop_claims = drop_claims
         self._controllers: dict[str, Migrations] = {}
         self._lock = threading.Lock()
         self._woken, self._stopped = threading.Event(), False
@@ -77,7 +79,13 @@ class PlanExecutor:
         if {name: one.args for name, one in self._controllers.items()} == dict(rules):
             return
         self._controllers = {
-            name: Migrations(self._api, args, creator=job_requests.creator(name), adopts=number == 0)
+            name: Migrations(
+                self._api,
+                args,
+                creator=job_requests.creator(name),
+                adopts=number == 0,
+                drop_claims=self._drop_claims,
+            )
             for number, (name, args) in enumerate(rules.items())
         }
 

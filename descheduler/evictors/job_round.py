@@ -35,7 +35,18 @@ JobEvent = tuple[str, str, str, str]
 class Round:
     """One round at one moment."""
 
-    def __init__(self, cluster: Cluster, args: MigrationControllerArgs, pace: Pace, find: Find, now: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        args: MigrationControllerArgs,
+        pace: Pace,
+        find: Find,
+        now: float,
+        *,
+        drop_claims: bool = False,
+    ) -> None:
+        """`drop_claims`: reservations leave out volumes with claims."""
+        self._drop_claims = drop_claims
         self._cluster, self._args, self._pace, self._find, self._now = cluster, args, pace, find, now
         self._jobs: dict[str, MigrationJob] = {}
         self._pods: dict[str, PodView] = {}
@@ -167,6 +178,7 @@ class Round:
             limited=self._limited(job, pod),
             turn_seconds=self._pace.turn_seconds(job, self._now),
             default_mode=self._args.default_job_mode or "ReservationFirst",
+            drop_claims=self._drop_claims,
         )
 
     def _limited(self, job: MigrationJob, pod: wire.PodObject | None) -> str:

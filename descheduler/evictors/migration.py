@@ -41,10 +41,19 @@ class Migrations:
     """Jobs of one profile's MigrationController.
 
     `creator` tells them from those of others. `adopts`: jobs without a creator, which people make, are ours as well.
+    `drop_claims`: reservations leave out volumes with claims (Koordinator's gate DisablePVCReservation).
     """
 
-    def __init__(self, api: Api, args: MigrationControllerArgs, *, creator: str, adopts: bool = True) -> None:
-        self._api = api
+    def __init__(
+        self,
+        api: Api,
+        args: MigrationControllerArgs,
+        *,
+        creator: str,
+        adopts: bool = True,
+        drop_claims: bool = False,
+    ) -> None:
+        self._api, self._drop_claims = api, drop_claims
         self._cluster = Cluster(api)
         self._args = args
         self._creator, self._adopts = creator, adopts
@@ -67,7 +76,8 @@ class Migrations:
 
         ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is reported, and
         does not keep the others."""
-        one = Round(self._cluster, self._args, self._pace, Finder(self._api, now), now)
+        find = Finder(self._api, now)
+        one = Round(self._cluster, self._args, self._pace, find, now, drop_claims=self._drop_claims)
         ours = [job for job in self._cluster.jobs() if job_requests.ours(job, self._creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)
         return [Progress(*entry) for entry in one.run(ours)] if ours else []

@@ -29,7 +29,9 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 class Endpoints:
     """Answers from many threads; `publish` is called by the loop."""
 
-    def __init__(self, registry: CollectorRegistry, *, interval_seconds: float, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None, *, interval_seconds: float, monotonic: Callable[[], float]
+    ) -> None:
         self._registry, self._monotonic = registry, monotonic
         self._allowed_seconds = LATE_INTERVALS * interval_seconds + LATE_SECONDS
         self._lock = threading.Lock()
@@ -62,7 +64,7 @@ class Endpoints:
 
     def answer(self, path: str, query: Mapping[str, str], _accept: str) -> Answer:
         """`koordlite.http.Ask`. The front page lists what has `node` of the query in its name."""
-        if path == "/metrics":
+        if path == "/metrics" and self._registry is not None:
             return Answer(HTTPStatus.OK, _METRICS, generate_latest(self._registry))
         probes = {"/healthz": self._health, "/livez": self._health, "/readyz": self._ready}
         if path in probes:

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from koordlite.http.answers import Answer, Plain
-from koordlite.http.certificate import Certificate
+from koordlite.http.certificate import Certificate, SelfSigned
 from koordlite.http.connections import CONNECTIONS, PROBES, Connection, Connections, Limits
 from koordlite.http.guard import OPEN, Guard
 from koordlite.model.errors import ConfigError, Problem
@@ -45,7 +45,7 @@ class Server:
         change: Change | None = None,
         post: Change | None = None,
         guard: Guard | None = None,
-        certificate: Certificate | None = None,
+        certificate: Certificate | SelfSigned | None = None,
         limits: Limits | None = None,
     ) -> None:
         """ConfigError when the address or the port is taken. Without `guard` everyone may read, no one may change.
@@ -102,7 +102,7 @@ class _Listener(ThreadingHTTPServer):
     """One thread a connection; none of them outlives the process or holds up a stop."""
 
     request_queue_size = CONNECTIONS + PROBES
-    certificate: Certificate | None = None
+    certificate: Certificate | SelfSigned | None = None
 
     def __init__(self, *args: Any) -> None:
         self.connections = Connections()
