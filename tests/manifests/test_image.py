@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from koordlite import __version__
 
@@ -57,8 +58,8 @@ def test_its_labels_name_the_version_of_the_code():
 
 def test_the_manifests_name_the_version_of_the_code():
     for path in (ROOT / "manifests").glob("**/kustomization.yaml"):
-        tags = re.findall(r"newTag: (\S+)", path.read_text())
-        assert set(tags) <= {__version__}, path
+        images = (yaml.safe_load(path.read_text()) or {}).get("images", [])
+        assert {image["newTag"] for image in images if image["name"] == "koordlite"} <= {__version__}, path
 
 
 def test_all_that_is_copied_is_let_into_the_build():
