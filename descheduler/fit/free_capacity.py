@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import NodeView, PodView
 from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.topology import numa, numa_fit
+from koordlite.formulas.topology import numa
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState
 from koordlite.numa.koordinator.values import Allocation
+from koordlite.numa.nrt.filter import is_shared
 
 Booking = tuple[int, Mapping[str, Quantity]]
 """Amounts taken from a NUMA node."""
@@ -163,7 +164,7 @@ class FreeCapacity:
         zones: dict[int, Mapping[str, Quantity]] = {n: self._zone(n, by_id.get(n, EMPTY)) for n in numbers}
         for _, bookings in self.arrivals:
             for number, amounts in bookings:
-                zones = numa_fit.without(zones, number, amounts)
+                zones = {**zones, number: _without(zones[number], amounts)}
         return zones
 
     def _zone(self, number: int, cpus: CPUSet) -> dict[str, Quantity]:
@@ -189,9 +190,15 @@ class FreeCapacity:
         return sum(pod.pod.request_value("memory") for pod in bound) * NANO
 
 
+def _without(zone: Mapping[str, Quantity], taken: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """What is left of a zone, never below zero; resources it does not list are skipped."""
+    nothing = Quantity(0)
+    return {name: Quantity(max(0, q.nano - taken.get(name, nothing).nano), q.format) for name, q in zone.items()}
+
+
 def _of_zones(pod: PodView) -> dict[str, Quantity]:
     """What a pod takes from its NUMA node."""
-    return {name: amount for name, amount in pod.pod.requests.items() if numa_fit.is_shared(name)}
+    return {name: amount for name, amount in pod.pod.requests.items() if is_shared(name)}
 
 
 def schedulable_amounts(node: NodeView) -> Mapping[str, Quantity]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
 from descheduler.fit import koordinator
 from descheduler.fit.free_capacity import Booking, FreeCapacity
 from descheduler.framework import VOLCANO_POLICY, PodView
-from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
+from koordlite.numa.nrt import filter as nrt
 
 
-def answer(pod: PodView, capacity: FreeCapacity, wanted: numa_fit.Ask) -> tuple[str, tuple[Booking, ...]]:
+def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[str, tuple[Booking, ...]]:
     """Can the node keep the pod's promise, or pass kubelet's own admission? (why not, what it would take)."""
     unlike = _other_policy(pod, capacity)
     if unlike:
@@ -26,9 +29,16 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: numa_fit.Ask) -> tuple[
         return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:
         return _pieces_anywhere(pod, capacity)
-    scope = capacity.node.topology_scope if strict else _scope(pod)
-    found = numa_fit.align(wanted, zones=capacity.zones, allocatable=capacity.allocatable, scope=scope)
-    return (f"no single NUMA node is free: {found.why_not}", ()) if found.why_not else ("", found.parts)
+    return _on_single_nodes(capacity, wanted, capacity.node.topology_scope if strict else _scope(pod))
+
+
+def _on_single_nodes(capacity: FreeCapacity, wanted: nrt.Request, scope: str) -> tuple[str, tuple[Booking, ...]]:
+    """As kubelet's `single-numa-node` would admit it."""
+    zones = {number: _nano(amounts) for number, amounts in capacity.zones.items()}
+    found = nrt.align(wanted, zones=zones, allocatable=_nano(capacity.allocatable), scope=scope)
+    if found.why_not:
+        return f"no single NUMA node is free: {found.why_not}", ()
+    return "", tuple((node, _quantities(part.taken)) for part, nodes in found.placed for node in nodes)
 
 
 def concerned(pod: PodView) -> bool:
@@ -52,23 +62,40 @@ def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
     return f"kubelet runs topology policy {node.topology_policy}, CPU manager {node.cpu_manager.policy or 'unknown'}"
 
 
-def ask(pod: PodView) -> numa_fit.Ask:
+def ask(pod: PodView) -> nrt.Request:
     """The pod's requests as alignment counts them."""
     spec = pod.object.spec
     own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
-    overhead = parse_resources(spec.overhead, "", "", [])
-    return numa_fit.Ask(_amounts(spec.init_containers), _amounts(spec.containers), own, overhead)
+    overhead = _nano(parse_resources(spec.overhead, "", "", []))
+    return nrt.request(tuple(_containers(spec)), guaranteed=own, overhead=overhead)
 
 
-def _amounts(containers: tuple[objects.Container, ...] | None) -> list[dict[str, Quantity]]:
+def _containers(spec: objects.PodSpec) -> Iterator[tuple[Literal["init", "sidecar", "app"], str, nrt.Amounts]]:
+    """In the order in which they start."""
+    for one in spec.init_containers or ():
+        yield "sidecar" if one.restart_policy == "Always" else "init", one.name, _requests(one)
+    for one in spec.containers or ():
+        yield "app", one.name, _requests(one)
+
+
+def _requests(container: objects.Container) -> nrt.Amounts:
     """A limit without a request is the request; amounts that cannot be read are in the view's problems already."""
-    wanted = [container.resources or objects.Resources() for container in containers or ()]
-    return [{**parse_resources(r.limits, "", "", []), **parse_resources(r.requests, "", "", [])} for r in wanted]
+    wanted = container.resources or objects.Resources()
+    limits, requests = (parse_resources(each, "", "", []) for each in (wanted.limits, wanted.requests))
+    return _nano({**limits, **requests})
+
+
+def _nano(amounts: Mapping[str, Quantity]) -> dict[str, int]:
+    return {name: amount.nano for name, amount in amounts.items()}
+
+
+def _quantities(amounts: nrt.Amounts) -> dict[str, Quantity]:
+    return {name: Quantity(nano, "BinarySI" if name == "memory" else "DecimalSI") for name, nano in amounts.items()}
 
 
 def counted_by_admission(pod: PodView) -> bool:
     """Kubelet aligns devices for everybody, CPUs and memory for Guaranteed pods."""
-    return pod.pod.kube_qos is KubeQoS.GUARANTEED or any(not numa_fit.is_shared(name) for name in pod.pod.requests)
+    return pod.pod.kube_qos is KubeQoS.GUARANTEED or any(not nrt.is_shared(name) for name in pod.pod.requests)
 
 
 def _scope(pod: PodView) -> str:

@@ -15,9 +15,9 @@ from descheduler.fit.pod_affinity import PodAffinity
 from descheduler.fit.pod_anti_affinity import PodAntiAffinity
 from descheduler.fit.topology_spread import Spread
 from descheduler.framework import PodView, View
-from koordlite.formulas.topology import numa_fit
 from koordlite.model import label_selectors
 from koordlite.model.wire import objects
+from koordlite.numa.nrt import filter as nrt
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Question:
     wanted: pod_affinity.Wanted
     rules: list[topology_spread.Rule]
     ports: tuple[Port, ...]
-    numa: numa_fit.Ask | None
+    numa: nrt.Request | None
     key: object
     """Equal for pods that get the same answers from every node as far as resources are concerned."""
     plain: bool
@@ -63,7 +63,7 @@ class _Kind:
     eligible: EligibleNodes
     needs: tuple[tuple[str, int], ...]
     ports: tuple[Port, ...]
-    numa: numa_fit.Ask | None
+    numa: nrt.Request | None
     key: object
     has_affinity: bool
     spreads: bool

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from descheduler.framework import VOLCANO_POLICY, NodeView, PodView, ReservedCPUs
 from descheduler.snapshot import crane
 from descheduler.snapshot.report import Report
 from koordlite.formulas.allocatable import reservation
-from koordlite.formulas.topology import numa_fit
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.node import Reservation, SystemQoS
 from koordlite.model.nrt import ContainerPlacement, PodCPUAlloc
@@ -16,6 +17,7 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
 
+Amounts = Mapping[str, Quantity]
 _SINGLE = "single-numa-node"
 _NUMA_POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 
@@ -113,7 +115,18 @@ def _could_be_single(container: ContainerPlacement, one: PodView, home: NodeView
     kept = home.cpu_manager.reserved_cpus
     by_topology = {zone.id: {"cpu": Quantity.of(len(zone.cpus - kept))} for zone in home.topology.nodes}
     amounts = {"cpu": Quantity.of(len(container.promised_cpus)), **_memory(container, one)}
-    return numa_fit.one_node_could_hold(amounts, home.zone_totals or by_topology)
+    return _one_node_could_hold(amounts, home.zone_totals or by_topology)
+
+
+def _one_node_could_hold(amounts: Amounts, totals: Mapping[int, Amounts]) -> bool:
+    """Could one NUMA node hold all of it, were the machine empty? `totals`: what each may hand out at most.
+
+    Resources that no NUMA node lists are not asked. Source: kubelet prefers the fewest nodes that could hold a request
+    on an empty machine, and its policy `restricted` admits nothing else.
+    """
+    listed = {name for zone in totals.values() for name in zone}
+    wanted = {name: amount for name, amount in amounts.items() if name in listed}
+    return any(all(name in zone and zone[name] >= most for name, most in wanted.items()) for zone in totals.values())
 
 
 def _memory(container: ContainerPlacement, one: PodView) -> dict[str, Quantity]:

@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from koordlite.formulas.topology.numa_fit import Amounts, Zones, counted_by_zone, is_native, without
 from koordlite.model.quantity import NANO, Quantity
+from koordlite.numa.nrt.filter import is_native, is_shared
 
+Amounts = Mapping[str, Quantity]
+Zones = Mapping[int, Amounts]
 _ZERO = Quantity(0)
 T = TypeVar("T")
 
@@ -28,6 +30,20 @@ class Released:
 def take(zones: Zones, zone: int, amounts: Amounts, *, guaranteed: bool) -> Zones:
     """The zones after a container of such a pod was placed on NUMA node `zone`; unchanged where there is none."""
     return without(zones, zone, counted_by_zone(amounts, guaranteed=guaranteed)) if zone in zones else zones
+
+
+def counted_by_zone(amounts: Amounts, *, guaranteed: bool) -> dict[str, Quantity]:
+    """The part of `amounts` that is taken from a NUMA node: of a pod that is not Guaranteed, devices only."""
+    return {name: q for name, q in amounts.items() if guaranteed or not is_shared(name)}
+
+
+def without(zones: Zones, zone: int, amounts: Amounts) -> dict[int, Amounts]:
+    """The zones after `amounts` were taken from `zone`, never below zero; resources it does not list are skipped."""
+    left = {
+        name: Quantity(max(0, available.nano - amounts.get(name, _ZERO).nano), available.format)
+        for name, available in zones[zone].items()
+    }
+    return {**zones, zone: left}
 
 
 def take_from_several(zones: Zones, order: Iterable[int], amounts: Amounts) -> Zones:

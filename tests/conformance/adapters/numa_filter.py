@@ -7,7 +7,6 @@ from typing import Any
 
 from descheduler.fit import numa
 from descheduler.fit.free_capacity import FreeCapacity
-from koordlite.formulas.topology import numa_fit
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
@@ -35,7 +34,9 @@ def fits(given: Any, expect: Any) -> tuple[Any, Any]:
     if not why and pod.pod.kube_qos is KubeQoS.BURSTABLE and room.node.topology_policy == "single-numa-node":
         # The descheduler does not ask for these: only resources that nobody has could keep them off.
         scope = room.node.topology_scope
-        why = numa_fit.align(numa.ask(pod), zones=room.zones, allocatable=room.allocatable, scope=scope).why_not
+        zones = {number: {name: q.nano for name, q in zone.items()} for number, zone in room.zones.items()}
+        allocatable = {name: amount.nano for name, amount in room.allocatable.items()}
+        why = nrt_filter.align(numa.ask(pod), zones=zones, allocatable=allocatable, scope=scope).why_not
     found = {"code": "Unschedulable", "message": why.removeprefix(PREFIX)} if why else {"code": "Success"}
     extender = _asked_of_the_extender(given)
     return (found if found == extender else {"descheduler": found, "extender": extender}), expect
@@ -143,7 +144,7 @@ def _exclusive(pod: Any, listed: Any) -> bool:
 def _devices(pod: Any) -> bool:
     """Does any container, an init container too, ask for something that is not native?"""
     containers = (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
-    return any(not numa_fit.is_native(name) for container in containers for name in container.get("requests") or ())
+    return any(not nrt_filter.is_native(name) for container in containers for name in container.get("requests") or ())
 
 
 @adapter("nrt.after_eviction")

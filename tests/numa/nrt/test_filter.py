@@ -1,25 +1,28 @@
-"""Alignment arithmetic: zones with what is available, pods with what they ask."""
+"""Alignment to single NUMA nodes: zones with what is available, pods with what they ask."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from koordlite.formulas.topology import numa_fit
 from koordlite.model.quantity import Quantity
+from koordlite.numa.nrt import filter as nrt
+
+Amounts = dict[str, int]
 
 
-def amounts(**texts: str) -> dict[str, Quantity]:
-    return {name.replace("_", "/"): Quantity.parse(text) for name, text in texts.items()}
+def amounts(**texts: str) -> Amounts:
+    return {name.replace("_", "/"): Quantity.parse(text).nano for name, text in texts.items()}
 
 
 ALLOCATABLE = amounts(cpu="16", memory="32Gi", vendor_nic="8")
 ZONES = {0: amounts(cpu="4", memory="8Gi", vendor_nic="4"), 1: amounts(cpu="8", memory="8Gi")}
 
 
-def ask(*app: dict[str, Quantity], init: tuple[dict[str, Quantity], ...] = (), own: bool = True) -> numa_fit.Ask:
-    return numa_fit.Ask(init, app, own)
+def ask(
+    *app: Amounts, init: tuple[Amounts, ...] = (), own: bool = True, overhead: Amounts | None = None
+) -> nrt.Request:
+    listed = [*(("init", "", each) for each in init), *(("app", "", each) for each in app)]
+    return nrt.request(listed, guaranteed=own, overhead=overhead or {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -45,17 +48,11 @@ def ask(*app: dict[str, Quantity], init: tuple[dict[str, Quantity], ...] = (), o
         pytest.param(ask(amounts(cpu="0")), "pod", (0,), "", id="nothing asked fits anywhere"),
     ],
 )
-def test_align(wanted: numa_fit.Ask, scope: str, nodes: tuple[int, ...], why_not: str) -> None:
-    found = numa_fit.align(wanted, zones=ZONES, allocatable=ALLOCATABLE, scope=scope)
+def test_align(wanted: nrt.Request, scope: str, nodes: tuple[int, ...], why_not: str) -> None:
+    found = nrt.align(wanted, zones=ZONES, allocatable=ALLOCATABLE, scope=scope)
     assert (found.nodes, found.why_not) == (nodes, why_not)
 
 
 def test_the_whole_pod_is_the_larger_of_init_and_app_with_overhead() -> None:
-    wanted = numa_fit.Ask([amounts(cpu="5", memory="1")], [amounts(cpu="2"), amounts(cpu="2")], True, amounts(cpu="1"))
-    assert wanted.whole == amounts(cpu="6", memory="1")
-
-
-@given(st.integers(0, 8), st.integers(0, 8))
-def test_what_is_taken_from_a_zone_is_gone_and_never_below_zero(have: int, take: int) -> None:
-    left = numa_fit.without({0: {"cpu": Quantity.of(have)}}, 0, {"cpu": Quantity.of(take), "other": Quantity.of(1)})
-    assert left == {0: {"cpu": Quantity.of(max(0, have - take))}}
+    wanted = ask(amounts(cpu="2"), amounts(cpu="2"), init=(amounts(cpu="5", memory="1"),), overhead=amounts(cpu="1"))
+    assert wanted.whole.taken == amounts(cpu="6", memory="1")
