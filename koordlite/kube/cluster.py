@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from koordlite.kube.publish.events import Event, Events, Regarding
 from koordlite.kube.publish.evictions import EvictionApi
 from koordlite.kube.publish.node_metric_report import NodeMetricReport
 from koordlite.kube.publish.node_writers import NodeWriters
-from koordlite.kube.publish.publisher import Publisher
+from koordlite.kube.publish.publisher import AT_MOST_EVERY_SECONDS, Publisher
 from koordlite.kube.settings import ClusterSettings
 from koordlite.kube.watch import sources
 from koordlite.kube.watch.reflector import Reflector, Source, View
@@ -158,8 +159,8 @@ class KubeCluster:
         )
 
     def take_news(self) -> bool:
-        """Whether kubelet has given out something else since this was asked last."""
-        return self._kubelet.take_news()
+        """Whether kubelet has given out something else since this was asked last, and that may be written by now."""
+        return self._publisher.topology_age >= AT_MOST_EVERY_SECONDS and self._kubelet.take_news()
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs. Errors as of `Publisher.publish`; ApiUnreachable (EINPROGRESS) while there is no answer
@@ -263,6 +264,8 @@ class KubeCluster:
         named = {"kubelet pods": "pods"}
         found = {named.get(s.name, s.name): running if s.age_seconds is None else s.age_seconds for s in states}
         found |= {"pod resources": resources} if resources else {}
+        written = self._publisher.topology_age
+        found |= {"topology write": written} if math.isfinite(written) else {}
         asked = self._settings.kubelet != "off"
         return {name: age for name, age in found.items() if name != "topology" and (asked or name != "kubelet")}
 

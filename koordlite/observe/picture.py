@@ -133,7 +133,6 @@ class Observer:
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
-        self._topology_seen: tuple[objects.NRTObject | None, float | None] | None = None
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -321,13 +320,7 @@ class Observer:
             self._placement = text, None
         elif text != self._placement[0]:
             self._placement = text, now
-        if self._topology_seen is None:
-            self._topology_seen = view.topology, None
-        elif view.topology is not self._topology_seen[0]:
-            self._topology_seen = view.topology, now
-        written = self._topology_seen[1]
         ages = {**view.ages, "usage": self._sampler.age}
-        ages |= {} if written is None else {"topology write": now - written}
         since = self._placement[1]
         return ages if since is None else {**ages, "placement": now - since}
 

@@ -20,6 +20,8 @@ from koordlite.model.wire import objects
 
 CONFIRM_SECONDS = 60.0
 """What stands already is written again this often at most."""
+AT_MOST_EVERY_SECONDS = 1.0
+"""The NodeResourceTopology is written, since every consumer reads each version of it."""
 CONFLICTS = 3
 """So many times a conflict is answered by looking and trying again at once."""
 MERGE = "application/merge-patch+json"
@@ -52,6 +54,11 @@ class Publisher:
         self._api, self._name, self._monotonic, self._uniform = api, node_name, monotonic, uniform
         self._node, self._topology = node, topology
         self._past = {"node": _Past(), "topology": _Past()}
+
+    @property
+    def topology_age(self) -> float:
+        """Seconds since the NodeResourceTopology was last written; infinite when it never was."""
+        return self._monotonic() - self._past["topology"].written_at
 
     def publish(self, changes: Sequence[ClusterChange]) -> None:
         """Write what differs from what the cluster holds.
