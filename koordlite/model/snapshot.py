@@ -31,6 +31,9 @@ from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
 from koordlite.resctrl.values import Resctrl
 
+OF_OUR_REPORTS = frozenset({"placement", "topology write"})
+"""Ages of what the agent itself has written, and no inputs: that they grow is no fault."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:

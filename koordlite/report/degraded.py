@@ -6,12 +6,9 @@ from collections.abc import Iterable
 
 from koordlite.changes import eviction
 from koordlite.model.decision import Decision, Lacking
-from koordlite.model.snapshot import Snapshot
+from koordlite.model.snapshot import OF_OUR_REPORTS, Snapshot
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import Reaction
-
-_OF_OUR_WRITES = ("placement", "topology write")
-"""Ages of what is written: that they grow is no fault."""
 
 
 def refusals(applied: Iterable[AppliedStep]) -> str:
@@ -31,7 +28,7 @@ def _lacking(decisions: Iterable[Decision]) -> str:
 
 
 def _stale(seen: Snapshot, limit_seconds: float) -> str:
-    old = {name: age for name, age in seen.ages.items() if age > limit_seconds and name not in _OF_OUR_WRITES}
+    old = {name: age for name, age in seen.ages.items() if age > limit_seconds and name not in OF_OUR_REPORTS}
     return "; ".join(f"{name} not confirmed for {age:.0f} s" for name, age in sorted(old.items()))
 
 

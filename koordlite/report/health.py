@@ -10,13 +10,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 from koordlite.model.decision import Lacking
+from koordlite.model.snapshot import OF_OUR_REPORTS
 from koordlite.model.status.faults import Faults
 from koordlite.report.tick import Tick
 
 LATE_PERIODS = 3
 """A tick that is later than this many periods makes the agent unhealthy."""
-_OURS = "placement"
-"""An age that is of our own report, and no input."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def text(checks: Iterable[Check]) -> str:
 
 def _stale(tick: Tick, limit: float) -> Iterator[str]:
     for name, age in sorted(tick.ages.items()):
-        if age > limit and name != _OURS:
+        if age > limit and name not in OF_OUR_REPORTS:
             yield f"{name} not confirmed for {age:.0f} s"
 
 

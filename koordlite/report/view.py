@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from koordlite.model import printable
 from koordlite.model.picture.pressure import Pressure
 from koordlite.model.place import Place
+from koordlite.model.snapshot import OF_OUR_REPORTS
 from koordlite.model.status.outcome import FileTrouble
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import Beginning, Reaction
@@ -30,8 +31,6 @@ _WAITING = {"node": "node", "besteffort": "BE"}
 """Subjects whose pressure is shown, and what they are called."""
 _OWNERS = {"system": "SYSTEM pods", "LS": "LS only"}
 _ASKED_BY = {"command": "koordlite pause", "annotation": "an annotation of the Node"}
-_OURS = "placement"
-"""An age that is of our own report, and no input."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def waits(found: Mapping[str, Pressure]) -> str:
 
 def freshness(tick: Tick) -> str:
     """The age of the oldest input, and of each that is not new."""
-    ages = {name: age for name, age in tick.ages.items() if name != _OURS}
+    ages = {name: age for name, age in tick.ages.items() if name not in OF_OUR_REPORTS}
     if not ages:
         return "unknown"
     name = max(ages, key=lambda name: ages[name])

@@ -10,7 +10,7 @@ from koordlite.model.decision import Decision, Lacking
 from koordlite.report import health
 from koordlite.report.tick import Tick
 
-GOOD = Tick(time=1.0, node="n1", ages={"node": 1.0, "pods": 2.0, "placement": 500.0})
+GOOD = Tick(time=1.0, node="n1", ages={"node": 1.0, "pods": 2.0, "placement": 500.0, "topology write": 500.0})
 
 
 @pytest.mark.parametrize(
