@@ -90,6 +90,7 @@ def start(tmp_path: Path, kill_at: int, version: int) -> Emulated:
     return node
 
 
+@pytest.mark.timeout(600)  # Some eighty kills and starts.
 @pytest.mark.parametrize("version", slices.first([2, 1]))
 def test_killed_at_every_step_the_next_run_keeps_each_promise(
     tmp_path: Path, wrap: Any, monkeypatch: pytest.MonkeyPatch, version: int

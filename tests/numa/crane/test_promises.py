@@ -151,6 +151,7 @@ class Life:
         assert held.default or len(held.taken) == 16
 
 
+@pytest.mark.timeout(900)  # The long run takes some minutes on a busy machine.
 @pytest.mark.sliced
 def test_random_lives_keep_every_promise() -> None:
     for seed in range(slices.amount(10_000, 150)):
