@@ -166,7 +166,7 @@ class _Forms:
             return ""
         limit_milli = each.before * 1000 // burst.PERIOD_US
         if ratio > 1 and each.value == burst.base_quota(limit_milli=limit_milli, ratio=ratio):
-            return "cpuNormalization"
+            return "normalizedQuota"
         asked, _ = pod_overrides.cpu_burst(pod, self._seen.slo.cpu_burst)
         raised = each.before < each.value <= each.before * asked.cfs_quota_burst_percent // 100
         return "cpuBurst" if raised and asked.policy in ("auto", "cfsQuotaBurstOnly") else ""

@@ -220,19 +220,26 @@ def _judged(seen: Snapshot, pod: Pod, container: ContainerInfo, terms: _Terms, l
     present = cgroup.quota_us
     step: Move = "remain"
     quota_us = burst.UNLIMITED if present is None else present
+    limited = burst.UNLIMITED not in (base_us, quota_us)
+    owned = _owns_quota(seen, group, terms)
     # Without a limit, or where kubelet sets no quotas, there is nothing to grow.
-    if container.running and burst.UNLIMITED not in (base_us, quota_us):
+    if owned and container.running and limited:
         step = _move(seen, group, base_us, terms, ledger)
         quota_us = _target(seen, group, step, base_us, terms)
     wanted = burst.kernel_burst(
         limit_milli=limit_milli,
         percent=terms.settings.cpu_burst_percent,
-        quota_us=quota_us,
+        quota_us=min(quota_us, base_us) if limited and not owned else quota_us,
         beyond_quota=terms.beyond_quota,
         period_us=cgroup.period_us,
         ratio=terms.ratio,
     )
     return _Judged(name=container.name, group=group, present=cgroup, step=step, quota_us=quota_us, burst_us=wanted)
+
+
+def _owns_quota(seen: Snapshot, group: str, terms: _Terms) -> bool:
+    """A quota that may not grow is divided by `normalizedQuota`: two rules must not write it in turns."""
+    return terms.scales or terms.ratio <= 1 or _is_ours(seen, cgroup.PLACE.place(group, "cpu.quota"))
 
 
 def _move(seen: Snapshot, group: str, base_us: int, terms: _Terms, ledger: Ledger) -> Move:

@@ -1,14 +1,15 @@
 """Publish on the Node by how much its resources may be promised over what it has.
 
 Ratios come from the ConfigMap key `resource-amplification-config`, that of cpu times what the Node's CPUs are worth.
-Koordinator's webhook multiplies status.allocatable by them; the agent only says the ratios. Source: Koordinator
-resourceamplification plugin.
+Koordinator's webhook multiplies status.allocatable by them whenever kubelet writes it; the agent only says the ratios,
+and whether they have come to anything: what another program writes there, kubelet undoes within seconds. Source:
+Koordinator resourceamplification plugin and node webhook.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.formulas.allocatable import node_sync, normalization
@@ -17,6 +18,8 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
+_AMPLIFIED = ("cpu", "memory")
+"""What the webhook multiplies."""
 PUBLISHES = (keys.AMPLIFICATION_RATIO,)
 
 
@@ -45,12 +48,26 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
     changes = tuple(NodeAnnotationChange(key, ratios_text) for key, ratios_text in found.items())
     if text is None:
         yield Decision("node", "release" if changes else "hold", "NothingAmplified", {}, changes)
+    elif not changes and (missing := _not_applied(seen, ratios)):
+        yield Decision("node", "hold", "AmplificationNeedsWebhook", {"ratios": text, **missing})
     else:
         yield Decision("node", "set" if changes else "hold", "ResourcesAmplified", {"ratios": text}, changes)
 
 
+def _not_applied(seen: NodeSnapshot, ratios: Mapping[str, float]) -> dict[str, str]:
+    """What of the ratios the Node's allocatable does not show: with `raw-allocatable` beside it, the webhook has been
+    at work. It multiplies when kubelet next writes the Node."""
+    raw, held = seen.notes.raw_allocatable, seen.node.allocatable
+    missing = sorted(name for name in ratios if name in _AMPLIFIED and name in held and name not in raw)
+    shown = ", ".join(f"{name} {held[name]}" for name in missing)
+    return {"allocatable": shown} if shown else {}
+
+
 SENTENCES = {
     "ResourcesAmplified": "allocatable is amplified by {ratios}",
+    "AmplificationNeedsWebhook": (
+        "allocatable should be amplified by {ratios}, and is not: {allocatable}; Koordinator's node webhook does that"
+    ),
     "NothingAmplified": "no resource is amplified",
     "BadAmplification": "the amplification ratios cannot be used: {why}",
 }

@@ -12,6 +12,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.node_notes import NodeNotes
+from koordlite.model.quantity import Quantity
 from koordlite.model.slo.settings import SLO, CPUNormalization, ResourceAmplification
 from koordlite.model.snapshot import Snapshot
 from koordlite.strategies import Strategy, cpu_normalization, discover, resource_amplification
@@ -106,3 +107,24 @@ def test_a_ratio_below_one_leaves_what_is_there(build: Any) -> None:
 def test_without_a_node_they_say_so(build: Any, rule: Strategy) -> None:
     (found,) = rule.answer(build.snapshot(node=None), rule.config())
     assert (found.verdict, found.reason) == ("skip", "NoNode")
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        pytest.param({}, "AmplificationNeedsWebhook", id="nobody multiplies"),
+        pytest.param({"cpu": Quantity.of(8)}, "ResourcesAmplified", id="the webhook is at work"),
+    ],
+)
+def test_ratios_without_the_webhook_come_to_nothing_and_say_so(build: Any, raw: Any, reason: str) -> None:
+    settings = ResourceAmplification(enable=True, resource_amplification_ratio={"cpu": 1.5})
+    held = Node(
+        name="n",
+        annotations={keys.AMPLIFICATION_RATIO: '{"cpu":1.50}'},
+        allocatable={"cpu": Quantity.of(8), "memory": Quantity.of(1)},
+    )
+    seen = build.snapshot(slo=SLO(resource_amplification=settings), node=held, notes=NodeNotes(raw_allocatable=raw))
+    found = amplified(seen)
+    assert (found.reason, found.changes) == (reason, ())
+    if not raw:
+        assert found.evidence["allocatable"] == "cpu 8"

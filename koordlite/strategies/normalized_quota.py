@@ -1,0 +1,148 @@
+"""Divide the CPU quotas of LS and unlabelled pods by what a CPU of this node is worth, where that is more than 1.
+
+A limit then means the same work on every machine. The ratio is the one on the Node, whoever published it
+(`cpuNormalization`, or Koordinator's manager). Quotas that may burst are divided by `cpuBurst`, those of batch
+resources by `batchResource`. Source: Koordinator hook CPUNormalization.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from koordlite.changes import cgroup
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.formulas import ceilings
+from koordlite.formulas.cpu import burst
+from koordlite.model.decision import Decision
+from koordlite.model.picture.groups import Cgroup
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import StrategySettings
+from koordlite.model.slo import pod_overrides
+from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.numa.koordinator import assignments
+
+NAME = "normalizedQuota"
+_BURSTING = ("auto", "cfsQuotaBurstOnly")
+_BURST = "cpuBurst"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `normalizedQuota`. The ratio is the annotation `node.koordinator.sh/cpu-normalization-ratio`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Quota:
+    """One group with a limit."""
+
+    name: str
+    group: str
+    present_us: int
+    limit_us: int
+    """What kubelet writes."""
+    wanted_us: int
+
+
+def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """Nothing is judged before the Node has been seen."""
+    yield Decision("node", "skip", "NoNode")
+
+
+def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node, one for each pod with a limit, and one for what is given back."""
+    ratio = seen.notes.cpu_normalization or 1.0
+    reason = "QuotasDivided" if ratio > 1 else "QuotasWhole"
+    yield Decision("node", "hold", reason, {"ratio": ratio})
+    kept: set[str] = set()
+    for pod in seen.pods if ratio > 1 else ():
+        quotas = _quotas(seen, pod, ratio)
+        if quotas and not _bursts(seen, pod):
+            kept |= {quota.group for quota in quotas}
+            yield _decided(seen, pod, quotas, ratio)
+    yield from _given_back(seen, kept)
+
+
+def _quotas(seen: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
+    """Groups of a pod that shares CPUs and has limits; one whose quota somebody has lifted is left alone."""
+    shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
+    place = seen.places.get(pod.uid)
+    if not shares or not pod.active or place is None:
+        return []
+    limits = {c.name: c.limits["cpu"].milli for c in pod.containers if "cpu" in c.limits}
+    found = [
+        _quota(seen, name, place.containers[name], limit, ratio)
+        for name, limit in limits.items()
+        if name in place.containers
+    ]
+    whole = assignments.cpu_limit_milli(pod)
+    found += [_quota(seen, "pod", place.group, whole, ratio)] if whole else []
+    return [quota for quota in found if quota is not None]
+
+
+def _quota(seen: Snapshot, name: str, group: str, limit_milli: int, ratio: float) -> _Quota | None:
+    present = seen.cgroups.get(group, Cgroup())
+    if present.quota_us in (None, burst.UNLIMITED):
+        return None
+    assert present.quota_us is not None
+    return _Quota(
+        name=name,
+        group=group,
+        present_us=present.quota_us,
+        limit_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us),
+        wanted_us=burst.base_quota(limit_milli=limit_milli, period_us=present.period_us, ratio=ratio),
+    )
+
+
+def _bursts(seen: Snapshot, pod: Pod) -> bool:
+    """Whether `cpuBurst` may raise the quotas of the pod, and so writes them."""
+    asked, _ = pod_overrides.cpu_burst(pod, seen.slo.cpu_burst)
+    place = seen.places[pod.uid]
+    places = (cgroup.PLACE.place(group, "cpu.quota") for group in (place.group, *place.containers.values()))
+    raised = any(p in seen.found and seen.found[p].strategy == _BURST for p in places)
+    return raised or ceilings.cpu_burst(asked, seen.slo.cpu_burst).policy in _BURSTING
+
+
+def _decided(seen: Snapshot, pod: Pod, quotas: list[_Quota], ratio: float) -> Decision:
+    """A quota that is neither kubelet's nor ours was set for a reason, and stays."""
+    changes = tuple(
+        CgroupChange(quota.group, "cpu.quota", quota.wanted_us)
+        for quota in quotas
+        if quota.present_us != quota.wanted_us and (quota.present_us == quota.limit_us or _is_ours(seen, quota.group))
+    )
+    shown = "; ".join(f"{quota.name} {quota.limit_us} → {quota.wanted_us}" for quota in quotas)
+    evidence: dict[str, int | float | str] = {"ratio": ratio, "quotas": shown}
+    return Decision(f"pod/{pod.key}", "set" if changes else "hold", "QuotaDivided", evidence, changes)
+
+
+def _is_ours(seen: Snapshot, group: str) -> bool:
+    found = seen.found.get(cgroup.PLACE.place(group, "cpu.quota"))
+    return found is not None and found.strategy == NAME
+
+
+def _given_back(seen: Snapshot, kept: set[str]) -> Iterator[Decision]:
+    """What is not divided any more has what its limit stands for today, which may not be what was found."""
+    limits = dict(_limits(seen))
+    for place, found in seen.found.items():
+        if found.strategy != NAME or place.kind is not cgroup.PLACE:
+            continue
+        group = place.part("cgroup")
+        if group in kept or group not in seen.cgroups:
+            continue
+        value = limits.get(group, found.value)
+        change = CgroupChange(group, "cpu.quota", value, gives_back=True)
+        yield Decision(f"quota/{group}", "release", "QuotaWholeAgain", {"quota": str(value)}, (change,))
+
+
+def _limits(seen: Snapshot) -> Iterator[tuple[str, int]]:
+    for pod in seen.pods:
+        yield from ((quota.group, quota.limit_us) for quota in _quotas(seen, pod, 1.0))
+
+
+SENTENCES = {
+    "QuotasDivided": "one CPU of this node counts as {ratio}: CPU quotas of LS and unlabelled pods are divided by it",
+    "QuotasWhole": "one CPU of this node counts as {ratio}: CPU quotas are what the limits say",
+    "QuotaDivided": "quotas are the limits divided by {ratio}: {quotas}",
+    "QuotaWholeAgain": "the quota is not divided any more, and goes back to {quota}",
+}
