@@ -14,6 +14,7 @@ from tests.conformance import (
     koordinator_deviations,
     limit_deviations,
     machine_deviations,
+    nrt_deviations,
     offer_deviations,
     profile_deviations,
 )
@@ -30,6 +31,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     *profile_deviations.DEVIATIONS,
     *koordinator_deviations.DEVIATIONS,
     *crane_deviations.DEVIATIONS,
+    *nrt_deviations.DEVIATIONS,
 )
 """The first that explains a case is told."""
 

@@ -68,36 +68,39 @@ class Fit:
         return tuple(sorted({node for _, nodes in self.placed for node in nodes}))
 
 
-def request(
-    containers: Sequence[tuple[Literal["init", "sidecar", "app"], str, Amounts]],
-    *,
-    guaranteed: bool,
-    overhead: Amounts,
-    whole_cpus_only: bool = False,
-) -> Request:
-    """Containers in the order in which they start, as alignment counts them.
+Containers = Sequence[tuple[Literal["init", "sidecar", "app"], str, Amounts]]
+"""Kind, name and requests, in the order in which they start."""
 
-    Of a pod that is not Guaranteed only devices are counted. `whole_cpus_only`: a Guaranteed container that asks for a
-    part of a CPU gets none of its own, so kubelet does not align it (kubelet, policy_static.go); scheduler-plugins
-    counts the amount all the same.
-    """
 
-    def wanted(amounts: Amounts, *, whole: bool) -> tuple[tuple[str, int, bool], ...]:
-        return tuple(
-            (name, amount, _is_counted(name, guaranteed) and (whole or name != "cpu"))
-            for name, amount in amounts.items()
-            if amount > 0
-        )
-
-    def is_whole(amounts: Amounts) -> bool:
-        return not whole_cpus_only or amounts.get("cpu", 0) % NANO == 0
+def request(containers: Containers, *, guaranteed: bool, overhead: Amounts) -> Request:
+    """A pod's requests as scheduler-plugins counts them: of a pod that is not Guaranteed only devices by amount."""
 
     def part(kind: Literal["init", "sidecar", "app", "pod"], name: str, amounts: Amounts) -> Part:
-        rows = wanted(amounts, whole=is_whole(amounts))
-        return Part(kind, name, rows, {name: amount for name, amount, counted in rows if counted})
+        rows = tuple((r, amount, guaranteed or not is_shared(r)) for r, amount in amounts.items() if amount > 0)
+        return Part(kind, name, rows, {resource: amount for resource, amount, counted in rows if counted})
 
     total = pod_request([(kind, amounts) for kind, _, amounts in containers], overhead)
     return Request(tuple(part(*container) for container in containers), part("pod", "", total))
+
+
+def aligned_by_kubelet(containers: Containers, *, guaranteed: bool) -> Request:
+    """A pod's requests as kubelet's managers hint about them: devices, and of a Guaranteed pod memory and whole CPUs.
+
+    A container that asks for a part of a CPU gets none of its own, and overhead belongs to no container. Source:
+    kubelet 1.36, cpumanager/policy_static.go and memorymanager/policy_static.go.
+    """
+
+    def own(amounts: Amounts) -> dict[str, int]:
+        return {r: amount for r, amount in amounts.items() if _is_own(r, amount, guaranteed=guaranteed)}
+
+    aligned = [(kind, name, own(amounts)) for kind, name, amounts in containers]
+    return request(aligned, guaranteed=guaranteed, overhead={})
+
+
+def _is_own(resource: str, amount: int, *, guaranteed: bool) -> bool:
+    if not is_shared(resource):
+        return not is_native(resource)
+    return guaranteed and (resource != "cpu" or amount % NANO == 0)
 
 
 def pod_request(containers: Sequence[tuple[str, Amounts]], overhead: Amounts) -> dict[str, int]:
@@ -131,10 +134,6 @@ def is_shared(resource: str) -> bool:
 def is_native(resource: str) -> bool:
     """Kubernetes' own: CPU, memory, huge pages, storage; anything else is a device."""
     return resource in _NATIVE or resource.startswith("hugepages-")
-
-
-def _is_counted(resource: str, guaranteed: bool) -> bool:
-    return guaranteed or not is_shared(resource)
 
 
 def only_native(asked: Request) -> bool:

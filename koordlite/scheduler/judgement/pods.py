@@ -142,8 +142,7 @@ def shape_of(obj: objects.PodObject) -> PodShape:
     pod = pod_reader.from_wire(obj)
     guaranteed = pod.kube_qos is KubeQoS.GUARANTEED
     started = [*_containers(obj.spec.init_containers, init=True), *_containers(obj.spec.containers, init=False)]
-    overhead = _nano(obj.spec.overhead)
-    request = nrt.request(started, guaranteed=guaranteed, overhead=overhead, whole_cpus_only=True)
+    request = nrt.aligned_by_kubelet(started, guaranteed=guaranteed)
     running = [amounts for kind, _, amounts in started if kind != "init"]
     every = [amounts for _, _, amounts in started]
     owners = obj.metadata.owner_references or ()

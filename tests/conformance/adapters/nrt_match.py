@@ -8,6 +8,7 @@ from typing import Any
 from koordlite.model import nrt as reports
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
+from koordlite.numa.nrt import policy
 from koordlite.numa.nrt import score as nrt_score
 from tests.conformance.adapters import adapter
 
@@ -40,12 +41,32 @@ def scores(given: Any, expect: Any) -> tuple[Any, Any]:
     return {key: answer[key] for key in expect}, expect
 
 
+def filtered(given: Any) -> Any:
+    """What the filter answers to a case."""
+    report = given.get("nrt")
+    words = policy.by_policies((report or {}).get("topologyPolicies") or ())
+    said = policy.by_attributes((report or {}).get("attributes") or ()).over(words)
+    asked = asked_by(given["pod"], guaranteed=given["pod"]["qosClass"] == "Guaranteed")
+    best_effort = given["pod"]["qosClass"] == "BestEffort" and nrt_filter.only_native(asked)
+    if report is None or best_effort or said.policy != "single-numa-node":
+        return {"code": "Success"}
+    allocatable = amounts({"pods": "110", **given["nodeAllocatable"]})
+    scope = said.over(policy.DEFAULT).scope
+    fit = nrt_filter.align(asked, zones=zones_of(report), allocatable=allocatable, scope=scope)
+    return {"code": "Unschedulable", "message": fit.why_not} if fit.why_not else {"code": "Success"}
+
+
+def has_sidecars(pod: Any) -> bool:
+    """Whether an init container goes on beside the others."""
+    return any(c.get("restartPolicy") == "Always" for c in pod.get("initContainers") or ())
+
+
 def _score(given: Any, report: Any) -> int:
-    policy, scope = reports.kubelet_topology_manager((report.get("topologyPolicies") or [""])[0])
+    word, scope = reports.kubelet_topology_manager((report.get("topologyPolicies") or [""])[0])
     strategy = given["strategy"]
     if not _guaranteed(given["pod"]):
         return nrt_score.FULL
-    if strategy != nrt_score.LEAST_NUMA_NODES and policy != "single-numa-node":
+    if strategy != nrt_score.LEAST_NUMA_NODES and word != "single-numa-node":
         return 0
     return nrt_score.score(
         asked_by(given["pod"], guaranteed=True),
