@@ -52,9 +52,12 @@ def scene_of(state: NodeState, nodes: int, policy: str, scope: str) -> Scene:
 
 apps = st.tuples(st.just("app"), st.sampled_from(["500m", "1", "2", "3", "5", "6", "8", "9", "12"]))
 sidecars = st.tuples(st.just("sidecar"), st.sampled_from(["1", "2", "4"]))
-pods = st.tuples(st.lists(sidecars, max_size=1), st.lists(apps, min_size=1, max_size=3)).map(
-    lambda both: both[0] + both[1]
-)
+inits = st.tuples(st.just("init"), st.sampled_from(["1", "2", "4", "6"]))
+beside = st.tuples(st.lists(sidecars, max_size=1), st.lists(apps, min_size=1, max_size=3))
+after = st.tuples(st.lists(inits, min_size=1, max_size=2), st.lists(apps, min_size=1, max_size=1))
+"""Which of its CPUs a container uses again is not in a report: with several containers after an init container, kubelet
+may refuse what by amounts would fit."""
+pods = (beside | after).map(lambda both: both[0] + both[1])
 
 
 @pytest.mark.sliced
