@@ -9,6 +9,7 @@ from descheduler.fit import numa
 from descheduler.fit.free_capacity import FreeCapacity
 from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
+from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt import policy as topology_manager
 from tests.conformance import numa_zones
