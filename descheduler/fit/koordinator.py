@@ -32,6 +32,10 @@ def answer(pod: PodView, capacity: FreeCapacity) -> tuple[str, tuple[Booking, ..
 
 def state(capacity: FreeCapacity) -> NodeState:
     """The node as the scheduler would see it: pods that the plan sends there hold what it would give them."""
+    return capacity.koordinator.once("after arrivals", lambda: _after_arrivals(capacity))
+
+
+def _after_arrivals(capacity: FreeCapacity) -> NodeState:
     current = capacity.koordinator
     for pod, _ in capacity.arrivals:
         found = _allocation(pod, current) if concerned(pod, capacity) else None
