@@ -57,6 +57,20 @@ def test_an_assignment_holds_for_its_class_and_up_to_the_request(qos: str, kube:
     assert bool(status.why) is not holds
 
 
+@pytest.mark.parametrize(
+    ("qos", "cpu", "holds"),
+    [
+        pytest.param("LS", 2, True, id="every class"),
+        pytest.param("", 2, True, id="no class"),
+        pytest.param("LS", 1, False, id="not more than it requests"),
+    ],
+)
+def test_a_node_that_binds_every_pod_gives_cpus_to_every_class(qos: str, cpu: float, holds: bool) -> None:
+    listed = [pod("p", "2-3", qos, "Burstable", cpu)]
+    (found,) = assignments.judged(listed, before={}, created={}, binds_every_pod=True)
+    assert str(found.resource_status.cpuset) == ("2-3" if holds else "")
+
+
 def test_the_older_assignment_holds_and_both_pods_say_so() -> None:
     found = judged(pod("a", "3-4"), pod("db", "2-3"), db="2026-01-01T00:00:00Z", a="2026-01-02T00:00:00Z")
     assert (str(found["db"].cpuset), found["db"].rivals) == ("2-3", ("ns/a",))
@@ -169,3 +183,18 @@ def test_reserved_cpus_are_no_pods(tmp_path: Path) -> None:
     assert found["pod/ns/some"].evidence["cpuset"] == "2"
     assert found["pod/ns/all"].reason == "SharedPool"
     assert not CPUSet.parse(str(found["pod/ns/all"].evidence["cpuset"])) & CPUSet.parse("0-1")
+
+
+@pytest.mark.parametrize(("policy", "cpus"), [("FullPCPUsOnly", "2-5"), ("None", "")])
+def test_an_ls_pod_gets_the_cpus_it_was_assigned_where_the_node_binds_every_pod(
+    tmp_path: Path, policy: str, cpus: str
+) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.node(labels={"node.koordinator.sh/cpu-bind-policy": policy})
+    node.pod("web", "LS", "2", request="4", status='{"cpuset":"2-5"}')
+    with node.journal() as journal:
+        tick = node.ticks(node.agent(journal), 2)[-1]
+    (seen,) = (p for p in tick.picture.pods if p.name == "web")
+    assert str(seen.resource_status.cpuset) == cpus
+    found = next(d for d in tick.decisions if d.subject == "pod/ns/web" and "cpuset" in d.evidence)
+    assert (found.evidence["cpuset"] == "2-5") == bool(cpus)

@@ -48,8 +48,8 @@ class Emulated:
 
     # ── the cluster ──
 
-    def node(self, **annotations: str) -> None:
-        """The Node object with these annotations (`reservation`, `system_cpu`)."""
+    def node(self, *, labels: Mapping[str, str] | None = None, **annotations: str) -> None:
+        """The Node object with these labels and annotations (`reservation`, `system_cpu`)."""
         names = {
             "reservation": "node.koordinator.sh/reservation",
             "system_cpu": "sandbox.koordlite.io/system-cpu",
@@ -58,7 +58,8 @@ class Emulated:
         }
         amounts = {"cpu": str(self.cpus), "memory": f"{self.sandbox.machine.memory // 1024}Ki"}
         notes = {names[key]: text for key, text in annotations.items()}
-        self._write("node", "v1", "Node", {"name": "node-a", "annotations": notes}, status=_both(amounts))
+        meta = {"name": "node-a", "annotations": notes, "labels": dict(labels or {})}
+        self._write("node", "v1", "Node", meta, status=_both(amounts))
 
     def slo(self, *, policy: str = "cpuset", enable: bool = True, percent: int = 65, resctrl: bool = True) -> None:
         """The ConfigMap: suppression and resctrl classes."""
