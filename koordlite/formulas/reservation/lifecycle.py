@@ -242,7 +242,7 @@ def _took(pod: PodObject, reservation: ReservationObject) -> bool:
     try:
         allocated = read(AllocatedText, pod.metadata.annotations, keys.RESERVATION_ALLOCATED, name)
     except InputError:
-        # Whoever cannot say what he took has taken nothing; the annotation is the scheduler's.
+        # The scheduler writes this annotation; one that cannot be read takes nothing.
         return False
     return allocated is not None and allocated.uid == reservation.metadata.uid
 

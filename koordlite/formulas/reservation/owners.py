@@ -1,4 +1,4 @@
-"""Whose pods may take a reservation.
+"""Which pods may take a reservation.
 
 Source: Koordinator v1.9 `MatchReservationOwners` (pkg/util/reservation).
 """
@@ -23,7 +23,7 @@ def check(owners: Iterable[Owner] | None) -> None:
 
 
 def match(owners: Iterable[Owner] | None, pod: PodObject) -> bool:
-    """Whether one of them is the pod's: an empty one is everybody's. ValueError as of `check`."""
+    """Whether one of them matches the pod; an empty one matches every pod. ValueError as of `check`."""
     listed = tuple(owners or ())
     check(listed)
     return any(_is_owner(owner, pod) for owner in listed)

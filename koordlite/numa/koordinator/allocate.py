@@ -68,7 +68,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """What counts as free although somebody holds it: reservations of the pod, pods that would be evicted."""
+    """What counts as free although it is held: by reservations the pod may take, by pods that would be evicted."""
 
     zones: Zones = dataclasses.field(default_factory=dict)
     preferred: CPUSet = EMPTY
@@ -205,7 +205,7 @@ def fits(supply: Supply, request: Request, mask: int | None) -> bool:
 
 
 def _cpus_suffice(supply: Supply, request: Request) -> bool:
-    """Whether there are CPUs enough anywhere on the node; their number tells, unless cores or reservations matter."""
+    """Whether the node has enough CPUs: their number decides, unless cores or reservations matter."""
     odd = request.whole_cores and request.count % (supply.machine.per_core or 1)
     if supply.preferred or odd:
         return not isinstance(allocate(supply, request, None), Refusal)

@@ -55,7 +55,7 @@ DEFAULTS = Settings()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PodAsk:
-    """A pod's wishes: equal asks get equal answers on equal nodes."""
+    """What a pod asks for: equal asks get equal answers on equal nodes."""
 
     requests: Amounts
     bound: bool = False

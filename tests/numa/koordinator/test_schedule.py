@@ -184,6 +184,6 @@ def read_pod(obj: object) -> Pod:
 
 
 @pytest.mark.parametrize("policy", ["None", "single-numa-node"])
-def test_a_policy_word_nobody_knows_is_refused_with_the_word(policy: str) -> None:
+def test_an_unknown_policy_is_refused_by_its_name(policy: str) -> None:
     found = schedule.judge(wanted("1"), node(machine(), labels={POLICY: policy}))
     assert found == Refusal((f"unknown NUMA topology policy {policy}",), "UnschedulableAndUnresolvable")
