@@ -1,0 +1,40 @@
+"""A run that keeps Crane's promises is recorded whole, and judged again gives the same decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cranepods
+from emulated import Emulated
+
+from koordlite.record.moment import Moment
+from koordlite.record.reader import Record
+from koordlite.record.segment import Head
+from koordlite.record.store import Recorder
+from koordlite.replay import again, text
+
+
+def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
+    node = Emulated(cranepods.machine(16), tmp_path)
+    cranepods.kubelet(node, reserved="0")
+    cranepods.pod(node, "web")
+    cranepods.pod(node, "refused", 2, {0: 9})
+    cranepods.pod(node, "numa", 2, {1: 2}, policy="numa", excludes=True)
+    recorder = Recorder(tmp_path / "record", Head(koordlite="test", node="node-a"), max_bytes=8 << 20)
+    moments: list[Moment] = []
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal)
+        for second in range(6):
+            if second == 2:
+                cranepods.pod(node, "nginx", 2, {0: 2})
+            agent.tick()
+            assert agent.judged
+            recorder.add(agent.judged)
+            moments.append(agent.judged)
+            node.sandbox.advance(1.0)
+    recorder.close()
+    read = list(Record(tmp_path / "record").moments())
+    assert read == moments
+    assert read[-1].seen.crane.promises["uid-nginx"].policy == "exclusive"
+    found = again.check(read)
+    assert found.wrong == 0, text.check(found)
