@@ -164,7 +164,9 @@ def _alloc(seen: Snapshot, held: PodCPUs) -> nrt.PodCPUAlloc:
 
 def _placement(seen: Snapshot, config: Config) -> Decision:
     last = _last(seen)
-    every = tuple(sorted(placements.containers(seen), key=lambda c: (c.namespace, c.pod, c.container)))
+    every = tuple(
+        sorted(placements.containers(seen, only_enforced=True), key=lambda c: (c.namespace, c.pod, c.container))
+    )
     containers = nrt.fitting(every)
     more = len(every) - len(containers)
     age = seen.ages.get("placement")

@@ -286,7 +286,7 @@ def test_a_result_beyond_the_request_gives_nothing(tmp_path: Path) -> None:
         refused = said(tick, "pod/ns/greedy")
         assert (refused.reason, refused.evidence["why"]) == (
             "CranePromiseRefused",
-            "its topology result names 8 CPUs, and its containers request 2",
+            "it names 8 CPUs, and the containers request 2",
         )
         assert cranepods.cpus(node, agent, "greedy") == "0-15"
 
@@ -324,15 +324,25 @@ def test_memory_follows_where_asked_and_comes_back(tmp_path: Path) -> None:
         assert cranepods.mems(node, agent, "nginx") == "0-1"
 
 
-def test_what_containers_really_have_is_published(tmp_path: Path) -> None:
-    node = start(tmp_path)
-    cranepods.pod(node, "nginx", 2, {0: 2})
+def placed(node: Emulated, enforced: frozenset[str]) -> nrt.ContainerPlacement:
+    """The one container in the published placement."""
     with node.journal() as journal:
-        agent = cranepods.agent(node, journal, ONLY_CRANE | {"topologyReport"})
+        agent = cranepods.agent(node, journal, enforced)
         node.ticks(agent, 3)
         topology = node.cluster.view().topology
         assert topology is not None
         placement = nrt.decode_placement((topology.metadata.annotations or {})[keys.PLACEMENT], "test")
     (container,) = placement.containers
+    return container
+
+
+def test_what_containers_really_have_is_published(tmp_path: Path) -> None:
+    node = start(tmp_path)
+    cranepods.pod(node, "nginx", 2, {0: 2})
+    bare = placed(node, frozenset({"topologyReport"}))
+    assert (bare.source, str(bare.promised_cpus), str(bare.cpuset)) == ("none", "", "0-15"), (
+        "a fact, and no promise of ours"
+    )
+    container = placed(node, ONLY_CRANE | {"topologyReport"})
     assert (container.source, container.exclusive, container.single_numa) == ("crane", True, True)
     assert (str(container.promised_cpus), container.promised_nodes, str(container.cpuset)) == ("0,8", (0,), "0,8")

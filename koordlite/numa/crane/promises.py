@@ -92,12 +92,12 @@ def _wrong(held: Assignments, claim: Claim) -> str:
     nodes = sorted(held.machine.nodes)
     absent = [node for node, _ in claim.zones if node not in nodes]
     if absent:
-        return f"its topology result names NUMA node {absent[0]}, and this machine has {_listed(nodes)}"
+        return f"it names NUMA node {absent[0]}, and this machine has {_listed(nodes)}"
     if claim.policy == "numa":
         return ""
     asked, given = sum(claim.containers.values()), sum(count for _, count in claim.zones)
     if given > asked:
-        return f"its topology result names {given} CPUs, and its containers request {asked}"
+        return f"it names {given} CPUs, and the containers request {asked}"
     short = [(node, count) for node, count in claim.zones if count > len(held.free(node))]
     if short:
         node, count = short[0]

@@ -22,8 +22,10 @@ from koordlite.model.snapshot import Snapshot
 VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 
 
-def containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
-    """Those with a promise, and those without one that were put on CPUs nobody may use."""
+def containers(seen: Snapshot, *, only_enforced: bool = False) -> Iterator[nrt.ContainerPlacement]:
+    """Those with a promise, and those without one that were put on CPUs nobody may use. With `only_enforced` what this
+    agent would promise by Crane's annotations counts only where it does so."""
+    with_crane = seen.crane.enforced or not only_enforced
     promised = with_promise(seen.pods, seen.kubelet)
     misplaced = _misplaced(seen)
     for pod in seen.pods:
@@ -34,7 +36,7 @@ def containers(seen: Snapshot) -> Iterator[nrt.ContainerPlacement]:
             cgroup = seen.cgroups.get(group)
             stands = cgroup.effective if cgroup else None
             if stands is not None and (kept or misplaced(stands)):
-                yield _container(seen, pod, name, stands)
+                yield _container(seen, pod, name, stands, with_crane=with_crane)
 
 
 def _misplaced(seen: Snapshot) -> Callable[[CPUSet], bool]:
@@ -58,7 +60,7 @@ def _forbidden(seen: Snapshot) -> CPUSet:
     return cpuset.union([seen.reserved.cpus, seen.crane.owned, *owned, *given])
 
 
-def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.ContainerPlacement:
+def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet, *, with_crane: bool) -> nrt.ContainerPlacement:
     status, key, group = pod.resource_status, (pod.uid, name), seen.places[pod.uid].containers[name]
     held = next((held for held in seen.kubelet.pod_cpus if held.uid == pod.uid), None)
     by_kubelet = held is not None or key in seen.kubelet.memory_nodes
@@ -82,7 +84,8 @@ def _container(seen: Snapshot, pod: Pod, name: str, stands: CPUSet) -> nrt.Conta
         devices=seen.kubelet.devices.get(key, ()),
         fix_failed=_fix_failed(seen, group, stands, promised),
     )
-    return _by_crane(seen, pod, found, group) if found.source == "none" and pod.crane.zones else found
+    promised_by_crane = with_crane and found.source == "none" and pod.crane.zones
+    return _by_crane(seen, pod, found, group) if promised_by_crane else found
 
 
 def _by_crane(seen: Snapshot, pod: Pod, found: ContainerPlacement, group: str) -> ContainerPlacement:
@@ -127,7 +130,7 @@ def violations(seen: Snapshot) -> Iterator[tuple[Pod, Violation]]:
     A pod that has ended, or is being deleted, is not judged.
     """
     placed: dict[str, list[ContainerPlacement]] = {}
-    for container in containers(seen):
+    for container in containers(seen, only_enforced=True):
         placed.setdefault(container.uid, []).append(container)
     for pod in seen.pods:
         if pod.active and not pod.deleting:

@@ -46,7 +46,7 @@ def test_a_result_with_fewer_cpus_than_requested_is_shared_by_the_containers() -
 @pytest.mark.parametrize(
     ("refused", "why"),
     [
-        (claim("a", "exclusive", (0, 4), containers={"main": 2}), "names 4 CPUs, and its containers request 2"),
+        (claim("a", "exclusive", (0, 4), containers={"main": 2}), "names 4 CPUs, and the containers request 2"),
         (claim("a", "numa", (7, 1)), "names NUMA node 7, and this machine has 0, 1"),
         (claim("a", "immovable", (0, 6)), "6 CPUs of NUMA node 0 are asked for, and 5 are free: 3,8-11"),
         (dataclasses.replace(claim("a", "exclusive", (0, 2)), barred="barred"), "barred"),
