@@ -47,6 +47,7 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/agent/steady.py
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/api/churn.py
+	$(BIN)/python tests/perf/scheduler/measure.py
 
 image:
 	@scripts/image $(IMAGE)

@@ -18,7 +18,7 @@ from koordlite.scheduler.judgement.settings import Settings
 MOST_PODS = 5_000
 MOST_ROWS = 600_000
 """Rows that all attempts together refer to."""
-LOOKED_AT = 200
+LOOKED_AT = 50
 """Nodes among which those are looked for."""
 SAMPLES = 10
 """Nodes of each kind that stay of an attempt whose rows were let go."""
@@ -71,6 +71,8 @@ class Attempts:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._attempts: collections.OrderedDict[str, Attempt] = collections.OrderedDict()
+        self._whole: dict[str, None] = {}
+        """Pods whose attempts have all of their nodes, the oldest first."""
         self._rows = 0
 
     def put(self, made: Attempt) -> None:
@@ -83,6 +85,8 @@ class Attempts:
             if before.uid == made.uid:
                 made.events = before.events[-SAMPLES:]
         self._attempts[made.pod] = made
+        self._whole.pop(made.pod, None)
+        self._whole[made.pod] = None
         self._rows += len(made.rows)
         self._bound()
 
@@ -100,16 +104,15 @@ class Attempts:
 
     def _bound(self) -> None:
         while len(self._attempts) > MOST_PODS:
-            _, oldest = self._attempts.popitem(last=False)
+            name, oldest = self._attempts.popitem(last=False)
+            self._whole.pop(name, None)
             self._rows -= len(oldest.rows)
-        if self._rows <= MOST_ROWS:
-            return
-        for each in [each for each in self._attempts.values() if not each.thinned]:
-            self._rows -= len(each.rows)
-            thin(each, self._settings)
-            self._rows += len(each.rows)
-            if self._rows <= MOST_ROWS * 3 // 4:
-                return
+        while self._rows > MOST_ROWS and self._whole:
+            name = next(iter(self._whole))
+            del self._whole[name]
+            self._rows -= len(self._attempts[name].rows)
+            thin(self._attempts[name], self._settings)
+            self._rows += len(self._attempts[name].rows)
 
 
 def thin(attempt: Attempt, settings: Settings) -> None:

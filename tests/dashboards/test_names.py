@@ -17,7 +17,12 @@ _PARTS = ("_bucket", "_sum", "_count")
 def exported() -> dict[str, metricnames.Exported]:
     """By name as scraped; a histogram by each of its three."""
     found = {}
-    for each in (*metricnames.agent(), *metricnames.descheduler(), *metricnames.numa_exporter()):
+    for each in (
+        *metricnames.agent(),
+        *metricnames.descheduler(),
+        *metricnames.extender(),
+        *metricnames.numa_exporter(),
+    ):
         names = [f"{each.name}{part}" for part in _PARTS] if each.kind == "histogram" else [each.name]
         found |= dict.fromkeys(names, each)
     return found

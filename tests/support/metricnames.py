@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 
 from emulated import Emulated
@@ -22,13 +23,18 @@ from koordlite.model.topology import Topology
 from koordlite.observe import numa_counters
 from koordlite.report.metrics.collector import Metrics as AgentMetrics
 from koordlite.report.metrics.numa import NumaMetrics
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.extender import Extender
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.metrics import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")
 _SUFFIXES = {"counter": "_total", "histogram": ""}
 HEAD = """# Metrics
 
-What `/metrics` of the agent (port 9316), of the descheduler (port 10258) and of the NUMA exporter (port 9201) shows.
+What `/metrics` of the agent (port 9316), of the descheduler (port 10258), of the scheduler extender (port 9319) and of
+the NUMA exporter (port 9201) shows.
 Names under `koordlet_`, and most under `descheduler_`, are Koordinator's and upstream's, with their labels, so that
 existing dashboards keep working; names under `koordlite_` are ours. A series whose subject is gone is missing from the
 next scrape. A histogram `x` is scraped as `x_bucket`, `x_sum` and `x_count`.
@@ -72,6 +78,12 @@ def descheduler() -> tuple[Exported, ...]:
     return tuple(_exported(DeschedulerMetrics().registry))
 
 
+def extender() -> tuple[Exported, ...]:
+    """Of a scheduler extender that knows no cluster."""
+    cluster = Cluster(Settings(), monotonic=time.monotonic)
+    return tuple(_exported(ExtenderMetrics(Extender(cluster, wall=time.time)).registry))
+
+
 def numa_exporter() -> tuple[Exported, ...]:
     """Of a NUMA exporter beside an agent on an emulated node, with the names of others."""
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +120,13 @@ def _labels(registry: CollectorRegistry, family: Metric) -> tuple[str, ...]:
 
 def page() -> str:
     """docs/metrics.md."""
-    return "\n".join([HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler()), *_numa()])
+    return "\n".join(
+        [HEAD, *_table("The agent", agent()), *_table("The descheduler", descheduler()), *_extender(), *_numa()]
+    )
+
+
+def _extender() -> Iterator[str]:
+    return _table("The scheduler extender", extender())
 
 
 def _numa() -> Iterator[str]:
