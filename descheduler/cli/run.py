@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
     _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
-    pictures = PictureSource(args)
+    pictures = PictureSource(args, again=bool(interval))
     _log_notices(policy.notices)
     with contextlib.ExitStack() as stack:
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))

@@ -55,12 +55,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 class PictureSource:
     """`loop.Source` for the command line: the files are read, or the cluster is asked, again each time."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        """ConfigError when there is no way to the cluster; it is not asked yet."""
+    def __init__(self, args: argparse.Namespace, *, again: bool = False) -> None:
+        """ConfigError when there is no way to the cluster; it is not asked yet. `again`: for more than one cycle, so
+        what has not changed on the cluster since the last one is not read again."""
         self._paths, self._now = args.snapshot, _moment(args.now)
         self.api: Api | None = None if args.snapshot else _connect(args)
         """The cluster; None when there are only files."""
         self._gatherer: Gatherer | None = None
+        self._again = again
+        self._read: Objects | None = None
 
     def view(self, document: Any, setup: Setup) -> View:
         """The picture, with the measurements that the policy's plugins need; most policies need none."""
@@ -95,7 +98,10 @@ class PictureSource:
             return files.read(self._paths)
         from descheduler.snapshot import cluster
 
-        return cluster.read(self.api)
+        if not self._again:
+            return cluster.read(self.api)
+        self._read = cluster.read(self.api, before=self._read or cluster.nothing_yet())
+        return self._read
 
 
 def _connect(args: argparse.Namespace) -> Api:

@@ -39,6 +39,7 @@ def view(objects: Objects, now: str = "", source: str = "given") -> View:
         reported = reports.get(obj.metadata.name, report.Report())
         reports[obj.metadata.name] = dataclasses.replace(reported, by_crane=crane.reserved(obj, problems))
     reader = _Pods(objects.packer, moment, classes, problems)
+    objects.packer.next_picture()
     pods = [reader.read(obj) for obj in objects.of("Pod")]
     nodes = _nodes(objects.of("Node"), reports, pods, problems)
     unbound = tuple(p for p in pods if p.node not in nodes)

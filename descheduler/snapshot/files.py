@@ -11,7 +11,7 @@ import itertools
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -60,9 +60,50 @@ class Objects:
     packer: Packer = dataclasses.field(default_factory=Packer)
     """Keeps equal parts of pods once."""
 
+    known: dict[str, Mapping[tuple[str, str], Any]] = dataclasses.field(default_factory=dict)
+    """Objects of the last cycle, by kind."""
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Resource version of the lists, by kind."""
+
+    def successor(self) -> Objects:
+        """Nothing yet, but it knows these objects."""
+        return Objects(packer=self.packer, known=dict(self.by_kind), versions=dict(self.versions))
+
+    def kept(self, kind: str, document: msgspec.Raw) -> bool:
+        """Take an object over from the last cycle; False when it is another one, or has changed."""
+        known = self.known.get(kind)
+        if not known:
+            return False
+        try:
+            meta = _decode_identity(document).metadata
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        place = (meta.namespace, meta.name)
+        found = known.get(place)
+        if found is None or not meta.uid or not meta.resource_version or place in self.by_kind[kind]:
+            return False
+        if (found.metadata.uid, found.metadata.resource_version) != (meta.uid, meta.resource_version):
+            return False
+        self.by_kind[kind][place] = found
+        return True
+
     def of(self, kind: str) -> list[Any]:
         """Objects of `kind`, by namespace and name."""
         return [obj for _, obj in sorted(self.by_kind[kind].items())]
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity = msgspec.field(default_factory=_Identity)
+
+
+_decode_identity = msgspec.json.Decoder(_Identified).decode
 
 
 class _Header(msgspec.Struct, frozen=True):

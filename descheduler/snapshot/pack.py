@@ -53,10 +53,23 @@ class _Parts(NamedTuple):
     resource_claims: Any
 
 
-class Packer:
-    """Makes objects of one picture small; keep it as long as objects come in."""
+class _Made(NamedTuple):
+    """What was made of an object."""
 
-    def __init__(self) -> None:
+    obj: PackedPod
+    priority: int | None
+    pod: Pod
+
+
+class Packer:
+    """Makes objects of a picture small; keep it as long as objects come in."""
+
+    def __init__(self, *, lasting: bool = False) -> None:
+        """`lasting`: for one picture after the other. Resource versions are kept then, and what was made of pods that
+        stay the same."""
+        self._lasting = lasting
+        self._values: dict[str, _Made] = {}
+        self._fresh: dict[str, _Made] = {}
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
         self._specs: dict[bytes, _Parts] = {}
@@ -90,7 +103,22 @@ class Packer:
             template=template,
         )
 
+    def next_picture(self) -> None:
+        """Forget pods that the last picture did not have."""
+        self._values, self._fresh = self._fresh, {}
+
     def value(self, obj: PackedPod, priority: int | None) -> Pod:
+        """`made`, or what was made of the same object for the last picture."""
+        if not self._lasting:
+            return self.made(obj, priority)
+        known = self._values.get(obj.metadata.uid)
+        if known is None or known.obj is not obj or known.priority != priority:
+            known = _Made(obj, priority, self.made(obj, priority))
+        if obj.metadata.uid:
+            self._fresh[obj.metadata.uid] = known
+        return known.pod
+
+    def made(self, obj: PackedPod, priority: int | None) -> Pod:
         """`koordlite.model.pod.pod_reader.from_wire` of a packed pod, at this priority. Pods of one template share what
         follows from it.
 
@@ -110,6 +138,8 @@ class Packer:
             first = dataclasses.replace(pod_reader.from_wire(obj), priority=priority, containers=())
             if first.problems:  # They name this very pod.
                 return first
+            if len(self._models) >= _KEPT:
+                self._models.clear()
             make = self._models[key] = _maker(first)
         return make(
             namespace=meta.namespace,
@@ -133,6 +163,7 @@ class Packer:
             labels=labels,
             annotations=self.share(notes, self._shared_texts),
             creation_timestamp=_text(meta.creation_timestamp),
+            resource_version=meta.resource_version if self._lasting else "",
             deletion_timestamp=meta.deletion_timestamp,
             owner_references=parts.owner_references,
         )

@@ -1,0 +1,111 @@
+"""Cycle after cycle over one cluster: what has not changed is taken over, and the picture is that of a fresh look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from descheduler.snapshot import assemble, cluster
+from descheduler.snapshot.files import Objects
+from koordlite.kube.client.answers import ApiError
+from koordlite.kube.client.paging import Page
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class Server:
+    """Pods by name, each with a version of its own, on one node."""
+
+    url = "https://cluster"
+
+    def __init__(self) -> None:
+        self.version, self.pods = 10, dict[str, dict[str, Any]]()
+
+    def put(self, name: str, cpu: str = "1", uid: str = "") -> None:
+        """Create the pod, or change it."""
+        self.version += 1
+        meta = {"name": name, "namespace": "n", "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
+        resources = {"requests": {"cpu": cpu}}
+        self.pods[name] = {
+            "metadata": {**meta, "labels": {"name": name}},
+            "spec": {"nodeName": "a", "containers": [{"name": "main", "resources": resources}]},
+            "status": {"phase": "Running"},
+        }
+
+    def pages(self, path: str) -> Iterator[Page]:
+        """All of a list in one part."""
+        items = {"/api/v1/nodes": [{"metadata": {"name": "a", "uid": "1", "resourceVersion": "1"}}]}
+        found = {**items, "/api/v1/pods": list(self.pods.values())}.get(path)
+        if found is None:
+            raise ApiError(404, "NotFound", "no such resource")
+        yield Page(str(self.version), [msgspec.Raw(json.dumps(item).encode()) for item in found])
+
+
+def pods(objects: Objects) -> dict[str, Any]:
+    return {pod.metadata.name: pod for pod in objects.of("Pod")}
+
+
+def cpus(objects: Objects) -> dict[str, int]:
+    view = assemble.view(objects, NOW)
+    return {pod.pod.name: pod.pod.request_milli() for pod in view.pods()}
+
+
+def test_what_has_not_changed_stays_the_same_object() -> None:
+    server = Server()
+    for name in "xyz":
+        server.put(name)
+    first = cluster.read(server, before=cluster.nothing_yet())
+    values = {pod.pod.name: pod.pod for pod in assemble.view(first, NOW).pods()}
+    server.put("y", cpu="2")
+    del server.pods["z"]
+    server.put("new")
+    second = cluster.read(server, before=first)
+    assert cpus(second) == {"x": 1000, "y": 2000, "new": 1000}
+    assert pods(second)["x"] is pods(first)["x"]
+    assert pods(second)["y"] is not pods(first)["y"]
+    again = {pod.pod.name: pod.pod for pod in assemble.view(second, NOW).pods()}
+    assert again["x"] is values["x"]
+
+
+def test_a_pod_of_the_same_name_and_version_is_another_one_by_its_uid() -> None:
+    server = Server()
+    server.put("x")
+    first = cluster.read(server, before=cluster.nothing_yet())
+    server.version -= 1
+    server.put("x", cpu="3", uid="another")
+    assert cpus(cluster.read(server, before=first)) == {"x": 3000}
+
+
+def test_versions_of_a_restored_server_are_not_believed() -> None:
+    server = Server()
+    server.put("x")
+    server.version += 5
+    first = cluster.read(server, before=cluster.nothing_yet())
+    server.version = 10
+    server.put("x", cpu="3")
+    assert pods(first)["x"].metadata.resource_version == server.pods["x"]["metadata"]["resourceVersion"]
+    assert cpus(cluster.read(server, before=first)) == {"x": 3000}
+
+
+def test_one_picture_alone_keeps_no_versions() -> None:
+    server = Server()
+    server.put("x")
+    assert pods(cluster.read(server))["x"].metadata.resource_version == ""
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["1", "2", ""])), max_size=4), max_size=5))
+def test_every_cycle_sees_what_a_fresh_process_sees(cycles: list[list[tuple[str, str]]]) -> None:
+    server, held = Server(), cluster.nothing_yet()
+    for changes in cycles:
+        for name, cpu in changes:
+            if cpu:
+                server.put(name, cpu)
+            else:
+                server.pods.pop(name, None)
+        held = cluster.read(server, before=held)
+        assert cpus(held) == cpus(cluster.read(server))
