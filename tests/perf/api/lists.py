@@ -1,20 +1,23 @@
 """One cycle of the descheduler over HTTP, from a server that has its lists ready, so that the server's own time counts
 for little; objects carry `managedFields` as those of a real server do.
 
-    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied]
+    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied] [--cycles 3]
 
 Prints CPU seconds, seconds and resident memory of the descheduler's process, and the CPU seconds as a multiple of a
-loop that is timed beside it.
+loop that is timed beside it. `--cycles`: the same for each of so many cycles of one process; before each but the first
+one pod in a hundred changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import pathlib
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,12 +25,19 @@ from urllib.parse import parse_qs, urlparse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "descheduler"), str(HERE.parents[1] / "support")]
+
+import clusters  # noqa: E402
+import measure  # noqa: E402
+import varied  # noqa: E402
+
 PATHS = {
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
     "namespaces": "/api/v1/namespaces",
     "budgets": "/apis/policy/v1/poddisruptionbudgets",
 }
+CHANGE = "/change"
+"""Asked for when one pod in a hundred is to change."""
 LIMIT = 500
 MANAGED = [
     {
@@ -65,13 +75,23 @@ def _parts(items: list[Any]) -> Iterator[list[Any]]:
 
 def serve(folder: pathlib.Path, port: Any) -> None:
     """Answer lists until the process ends."""
-    ready = pages(folder)
+    ready, turns = pages(folder), itertools.count(1)
+
+    def change() -> None:
+        turn = next(turns)
+        for about in [about for about in ready if about[0] == PATHS["pods"]]:
+            page = json.loads(ready[about])
+            for pod in page["items"][turn % 100 :: 100]:
+                pod["metadata"] |= {"resourceVersion": str(100 + turn), "annotations": {"turn": str(turn)}}
+            ready[about] = json.dumps(page, separators=(",", ":")).encode()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             asked = urlparse(self.path)
+            if asked.path == CHANGE:
+                change()
             token = parse_qs(asked.query).get("continue", [""])[0]
             empty = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[]}'
             body = ready.get((asked.path, token), empty)
@@ -97,15 +117,39 @@ def kubeconfig(port: int) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Config", **parts})
 
 
+def again(config: str, cycles: int) -> None:
+    """Cycle after cycle in this process."""
+    from descheduler.cli import parser, source
+    from descheduler.cycle import planner
+    from descheduler.policy import reader
+
+    document = reader.load(str(measure.POLICY))
+    setup = reader.setup(document)
+    args = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
+    pictures, plan = source.PictureSource(args, again=True), None
+    print(f"{'cycle':10}{'read cpu':>12}{'decide cpu':>12}{'loops':>8}{'evict':>8}{'MiB now':>10}{'MiB most':>10}")
+    for number in range(cycles):
+        if number:
+            assert pictures.api is not None
+            pictures.api.request("GET", CHANGE, timeout=(3.0, 120.0))
+        began = time.process_time()
+        with source.no_collection():
+            view = pictures.view(document, setup)
+            read = time.process_time()
+            plan = planner.plan(view, setup)
+        done = time.process_time()
+        loops = (done - began) / measure.reference()
+        sizes = [f"{measure.mib(name):10.0f}" for name in ("VmRSS", "VmHWM")]
+        print(f"{number:<10}{read - began:12.2f}{done - read:12.2f}{loops:8.2f}{len(plan.evict):8}{''.join(sizes)}")
+        del view
+
+
 def main() -> None:
     """Make the cluster, serve it, and run one cycle in a process of its own."""
-    import clusters
-    import measure
-    import varied
-
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--varied", action="store_true", help="the cluster of varied.py")
+    parser.add_argument("--cycles", type=int, default=0, help="so many, in one process")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="descheduler-lists-") as name:
         folder = pathlib.Path(name)
@@ -114,6 +158,10 @@ def main() -> None:
         server = multiprocessing.Process(target=serve, args=(folder, port), daemon=True)
         server.start()
         (folder / "kubeconfig").write_text(kubeconfig(port.get()))
+        if args.cycles:
+            again(str(folder / "kubeconfig"), args.cycles)
+            server.terminate()
+            return
         measure.headings()
         measure.row(
             f"{args.nodes} nodes over HTTP",

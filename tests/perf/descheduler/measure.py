@@ -1,6 +1,7 @@
 """What a cycle of the descheduler costs: every plugin alone and all together, from files and from an API server.
 
     PYTHONPATH=tests/support python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--plugins] [--http 1000]
+    PYTHONPATH=tests/support python tests/perf/descheduler/measure.py --reports --kind varied --nodes 1000 2000 5000 10000
 
 Each row comes from a process of its own, so that its memory is that cycle's alone: `read` makes the picture, `decide`
 is plugins, guards, fit and limits on the finished picture, `cycle` is everything from the process' start to the plan.
@@ -12,7 +13,9 @@ life depend on what else the machine does. Clusters are those of
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -51,7 +54,7 @@ def one(where: list[str], only: str) -> dict[str, float]:
         "loops": cpu_done / reference(),
         "decide": done - read,
         "cycle": done - began,
-        "MiB": _peak_mib(),
+        "MiB": mib(),
     }
 
 
@@ -68,10 +71,10 @@ def headings() -> None:
     print(f"{'':45}{''.join(f'{c:>11}' for c in COLUMNS)}")
 
 
-def _peak_mib() -> float:
-    """Most resident memory of this very process: ru_maxrss would count what it was forked from."""
+def mib(name: str = "VmHWM") -> float:
+    """Most resident memory of this very process, or `VmRSS`: ru_maxrss would count what it was forked from."""
     status = pathlib.Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return int(status.split(f"{name}:")[1].split()[0]) / 1024
 
 
 def _only(setup: Any, name: str) -> Any:
@@ -108,14 +111,46 @@ def row(name: str, found: dict[str, float]) -> None:
     print(f"{name:45}{''.join(shown)}", flush=True)
 
 
-def from_files(sizes: list[int], folder: pathlib.Path, *, by_plugin: bool) -> None:
-    """The growth table, and below each size every plugin alone."""
-    import clusters
+def command(where: pathlib.Path, form: str, policy: pathlib.Path) -> float:
+    """Print what a whole command costs, from its start to the last byte of the report; its CPU seconds."""
+    words = [sys.executable, "-m", "descheduler", "plan", "--snapshot", str(where), "--policy", str(policy)]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen([*words, "--output", form], stdout=output, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        size = os.fstat(output.fileno()).st_size
+    cpu = used.ru_utime + used.ru_stime
+    figures = f"{cpu:8.2f} CPU s {cpu / reference():7.1f} loops {used.ru_maxrss / 1024:7.0f} MiB {size / 1e6:8.2f} MB"
+    print(f"{where.name:>10} {form:5} {figures}{'' if status == 0 else '  FAILED'}", flush=True)
+    return cpu
 
+
+def reports(sizes: list[int], folder: pathlib.Path, policy: pathlib.Path, *, kind: str) -> None:
+    """Whole commands in all forms, for each size, and by which power of the size they grow."""
+    print(f"whole commands, {kind} clusters, {policy.name}")
+    costs = []
+    for nodes in sizes:
+        where = folder / kind / str(nodes)
+        cluster(where, nodes, kind)
+        costs.append(sum(command(where, form, policy) for form in ("text", "json", "html")))
+    for (few, less), (many, more) in itertools.pairwise(zip(sizes, costs, strict=True)):
+        print(f"{few:>10} → {many}: exponent {math.log(more / less) / math.log(many / few):.2f}")
+
+
+def cluster(where: pathlib.Path, nodes: int, kind: str) -> None:
+    """Write it, unless it is there."""
+    import clusters
+    import varied
+
+    if not where.exists():
+        {"even": clusters, "varied": varied}[kind].write(where, nodes)
+
+
+def from_files(sizes: list[int], folder: pathlib.Path, *, kind: str, by_plugin: bool) -> None:
+    """The growth table, and below each size every plugin alone."""
     headings()
     for nodes in sizes:
-        where = folder / str(nodes)
-        clusters.write(where, nodes)
+        where = folder / kind / str(nodes)
+        cluster(where, nodes, kind)
         row(f"{nodes} nodes, all plugins", measured(["--snapshot", str(where)]))
         for name in plugins() if by_plugin else ():
             row(f"  {name}", measured(["--snapshot", str(where)], name))
@@ -143,13 +178,21 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="*", default=[100, 1000, 5000])
+    parser.add_argument("--kind", choices=("even", "varied"), default="even", help="clusters.py, or varied.py")
+    parser.add_argument("--reports", action="store_true", help="whole commands with their reports instead of cycles")
+    parser.add_argument("--policy", type=pathlib.Path, default=POLICY, help="for --reports")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="keep the clusters there for the next time")
     parser.add_argument("--plugins", action="store_true", help="every plugin alone, too")
     parser.add_argument("--http", type=int, default=0, metavar="NODES", help="such a cluster from an API server, too")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="descheduler-perf-") as folder:
-        from_files(args.nodes, pathlib.Path(folder), by_plugin=args.plugins)
+    with tempfile.TemporaryDirectory(prefix="descheduler-perf-") as name:
+        folder = args.keep or pathlib.Path(name)
+        if args.reports:
+            reports(args.nodes, folder, args.policy, kind=args.kind)
+            return
+        from_files(args.nodes, folder, kind=args.kind, by_plugin=args.plugins)
         if args.http:
-            from_http(args.http, pathlib.Path(folder))
+            from_http(args.http, folder)
 
 
 if __name__ == "__main__":
