@@ -1,7 +1,7 @@
 """What a cycle of the descheduler costs: every plugin alone and all together, from files and from an API server.
 
     PYTHONPATH=tests/support python tests/perf/descheduler/measure.py [--nodes 100 1000 5000] [--plugins] [--http 1000]
-    PYTHONPATH=tests/support python tests/perf/descheduler/measure.py --reports --kind varied --nodes 1000 2000 5000 10000
+    PYTHONPATH=tests/support python tests/perf/descheduler/measure.py --reports --kind varied --nodes 1000 5000 10000
 
 Each row comes from a process of its own, so that its memory is that cycle's alone: `read` makes the picture, `decide`
 is plugins, guards, fit and limits on the finished picture, `cycle` is everything from the process' start to the plan.
