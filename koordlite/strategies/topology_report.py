@@ -24,6 +24,7 @@ from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.picture.published import Published
 from koordlite.model.settings import StrategySettings, bounded
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
+from koordlite.model.wire.objects import Zone
 from koordlite.strategies.shared import placements, zone_report
 
 AT_MOST_EVERY_SECONDS = 1.0
@@ -67,10 +68,12 @@ def _machine(seen: NodeSnapshot, config: Config) -> Decision:
     silent = seen.ages.get("pod resources", 0.0)
     other = seen.published.other_writer
     yields = other is not None and config.other_writer == "yield"
+    is_silent = silent > config.refresh_seconds and not yields
     # A zone that could not be read is not published: what was published last stays.
-    report = _report(seen, config, with_zones=not yields and silent <= config.refresh_seconds)
+    report = _report(seen, config, with_zones=not yields and not is_silent)
     # Zones that are no NUMA nodes (sockets, racks) belong to others.
     zones_of_nodes = tuple(zone for zone in seen.published.zones if nrt.numa_node_of_zone(zone.name) is not None)
+    report = _marked_stale(report, seen.published, zones_of_nodes) if is_silent else report
     published = dataclasses.replace(seen.published, zones=zones_of_nodes)
     changed = topology_diff.difference(published, report)
     moment = seen.ages.get("topology write", AT_MOST_EVERY_SECONDS)
@@ -88,7 +91,7 @@ def _machine(seen: NodeSnapshot, config: Config) -> Decision:
         evidence |= {"writer": other.manager, **({"wroteAt": other.time} if other.time else {})}
         reason = "OtherTopologyWriter" if yields else "OtherTopologyWriterOverwritten"
         return Decision("topology", verdict, reason, evidence, changes)
-    if report.zones is None:
+    if is_silent:
         return Decision("topology", verdict, "KubeletSilent", {**evidence, "seconds": round(silent)}, changes)
     return Decision("topology", verdict, "MachineDescribed", evidence, changes)
 
@@ -114,6 +117,18 @@ def _report(seen: NodeSnapshot, config: Config, *, with_zones: bool) -> topology
         labels={keys.NUMA_RESERVATION: seen.node.labels.get(keys.NUMA_RESERVATION) or None},
     )
     return _with_zones(report, seen, config) if with_zones else report
+
+
+def _marked_stale(report: topology_diff.Report, published: Published, zones: tuple[Zone, ...]) -> topology_diff.Report:
+    """The zones as they are published, and that they are not current; v1alpha1 has no place for that."""
+    if not zones or published.topology_version.endswith("/v1alpha1"):
+        return report
+    return dataclasses.replace(
+        report,
+        policies=published.topology_policies,
+        zones=tuple(msgspec.structs.replace(zone, attributes=None) for zone in zones),
+        attributes={zone_report.STALE: "true"},
+    )
 
 
 def _with_zones(report: topology_diff.Report, seen: NodeSnapshot, config: Config) -> topology_diff.Report:

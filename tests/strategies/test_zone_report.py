@@ -130,11 +130,23 @@ def test_the_machine_s_amounts_for_koordinator_s_scheduler(build: Any) -> None:
     assert amounts(topology, "x.io/nic") == [None, None]
 
 
-def test_a_silent_kubelet_leaves_the_zones_as_they_were(build: Any) -> None:
-    seen = dataclasses.replace(build.snapshot(kubelet=kubelet(PINNED)), ages={"pod resources": 90.0})
-    decision = machine(seen)
+def test_a_silent_kubelet_leaves_the_zones_as_they_were_and_they_are_marked(build: Any) -> None:
+    seen = build.snapshot(kubelet=kubelet(PINNED))
+    before = written(machine(seen, numa_placement=True))
+    silent = dataclasses.replace(after(seen, before, **{"pod resources": 90.0}), kubelet=kubelet())
+    decision = machine(silent, numa_placement=True)
     assert (decision.reason, decision.evidence["seconds"]) == ("KubeletSilent", 90)
-    assert not [change for change in decision.changes if isinstance(change, ZonesChange)]
+    marked = written(decision, before)
+    assert marked.zones == before.zones
+    assert attributes(marked) == {**attributes(before), "koordlite.io/zones-stale": "true"}
+    assert machine(after(silent, marked, **{"pod resources": 91.0}), numa_placement=True).changes == ()
+    again = written(machine(after(seen, marked), numa_placement=True), marked)
+    assert attributes(again) == attributes(before)
+
+
+def test_without_zones_a_silent_kubelet_has_nothing_to_mark(build: Any) -> None:
+    seen = dataclasses.replace(build.snapshot(kubelet=kubelet(PINNED)), ages={"pod resources": 90.0})
+    assert not [change for change in machine(seen).changes if isinstance(change, ZonesChange)]
 
 
 def test_a_server_with_v1alpha1_gets_no_attributes(build: Any) -> None:

@@ -20,8 +20,10 @@ from koordlite.numa.nrt import fingerprint, placement
 
 POLICY, SCOPE, MAX_NODES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
 _MAX_NODES_OPTION = "max-allowable-numa-nodes"
+STALE = "koordlite.io/zones-stale"
+"""`true` while kubelet does not say what it has given out: the amounts are those that it said last."""
 OUR_ATTRIBUTES = (
-    *(POLICY, SCOPE, MAX_NODES, placement.METADATA_ATTRIBUTE),
+    *(POLICY, SCOPE, MAX_NODES, placement.METADATA_ATTRIBUTE, STALE),
     *(fingerprint.ATTRIBUTE, fingerprint.METHOD_ATTRIBUTE),
 )
 ZONE_ATTRIBUTES = frozenset({placement.VECTOR_ATTRIBUTE})
