@@ -12,6 +12,7 @@ from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.model.resources import parse_resources
 from koordlite.model.wire import objects
+from koordlite.numa.kubelet import amounts as admission
 from koordlite.numa.nrt import filter as nrt
 
 
@@ -20,7 +21,7 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[s
     unlike = _other_policy(pod, capacity)
     if unlike:
         return unlike, ()
-    strict = capacity.node.topology_policy == "single-numa-node"
+    strict = _strict_policy(capacity)
     if not pod.promised and not (strict and counted_by_admission(pod)):
         return "", ()
     if koordinator.concerned(pod, capacity) and not strict:
@@ -29,16 +30,34 @@ def answer(pod: PodView, capacity: FreeCapacity, wanted: nrt.Request) -> tuple[s
         return ("the node's NUMA nodes are not reported", ()) if pod.promised else ("", ())
     if pod.promised and not pod.single_numa and not strict:
         return _pieces_anywhere(pod, capacity)
-    return _on_single_nodes(capacity, wanted, capacity.node.topology_scope if strict else _scope(pod))
+    zones = _nano_zones(capacity.zones)
+    if strict is None:
+        found = nrt.align(wanted, zones=zones, allocatable=None, scope=_scope(pod))
+    else:
+        totals, scope = _nano_zones(capacity.node.zone_totals), capacity.node.topology_scope
+        found = admission.align(wanted, strict, zones=zones, at_most=zones, totals=totals, scope=scope)
+    why = "kubelet would not admit it" if strict == "restricted" else "no single NUMA node is free"
+    return (f"{why}: {found.why_not}", ()) if found.why_not else ("", tuple(_bookings(found, zones)))
 
 
-def _on_single_nodes(capacity: FreeCapacity, wanted: nrt.Request, scope: str) -> tuple[str, tuple[Booking, ...]]:
-    """As kubelet's `single-numa-node` would admit it."""
-    zones = {number: _nano(amounts) for number, amounts in capacity.zones.items()}
-    found = nrt.align(wanted, zones=zones, allocatable=_nano(capacity.allocatable), scope=scope)
-    if found.why_not:
-        return f"no single NUMA node is free: {found.why_not}", ()
-    return "", tuple((node, _quantities(part.taken)) for part, nodes in found.placed for node in nodes)
+def _strict_policy(capacity: FreeCapacity) -> admission.Policy | None:
+    """The policy by which kubelet would refuse a pod; `restricted` only where the report has what it needs."""
+    match capacity.node.topology_policy:
+        case "single-numa-node":
+            return "single-numa-node"
+        case "restricted" if capacity.node.zone_totals:
+            return "restricted"
+    return None
+
+
+def _bookings(found: nrt.Fit, zones: nrt.Zones) -> Iterator[Booking]:
+    """What each part takes: of its first NUMA node as much as that has, then of the next."""
+    for part, nodes in found.placed:
+        left = dict(part.taken)
+        for node in nodes:
+            taken = {name: min(amount, zones[node].get(name, amount)) for name, amount in left.items()}
+            left = {name: amount - taken[name] for name, amount in left.items()}
+            yield node, _quantities(taken)
 
 
 def concerned(pod: PodView) -> bool:
@@ -63,11 +82,11 @@ def _other_policy(pod: PodView, capacity: FreeCapacity) -> str:
 
 
 def ask(pod: PodView) -> nrt.Request:
-    """The pod's requests as alignment counts them."""
+    """The pod's requests as kubelet aligns them."""
     spec = pod.object.spec
     own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
     overhead = _nano(parse_resources(spec.overhead, "", "", []))
-    return nrt.request(tuple(_containers(spec)), guaranteed=own, overhead=overhead)
+    return nrt.request(tuple(_containers(spec)), guaranteed=own, overhead=overhead, whole_cpus_only=True)
 
 
 def _containers(spec: objects.PodSpec) -> Iterator[tuple[Literal["init", "sidecar", "app"], str, nrt.Amounts]]:
@@ -87,6 +106,10 @@ def _requests(container: objects.Container) -> nrt.Amounts:
 
 def _nano(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: amount.nano for name, amount in amounts.items()}
+
+
+def _nano_zones(zones: Mapping[int, Mapping[str, Quantity]]) -> dict[int, dict[str, int]]:
+    return {number: _nano(amounts) for number, amounts in zones.items()}
 
 
 def _quantities(amounts: nrt.Amounts) -> dict[str, Quantity]:

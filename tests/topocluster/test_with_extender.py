@@ -41,7 +41,7 @@ def both(setup: Setup) -> tuple[Outcome, Outcome]:
         *(long(dataclasses.replace(LARGE, seed=seed), id=f"200-nodes-10000-pods-{seed}") for seed in (1, 2, 3)),
     ],
 )
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_no_pod_that_the_extender_placed_fails_its_admission(setup: Setup) -> None:
     without, with_it = both(setup)
     assert without.failures["TopologyAffinityError"] > 0

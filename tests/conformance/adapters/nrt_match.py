@@ -56,11 +56,6 @@ def filtered(given: Any) -> Any:
     return {"code": "Unschedulable", "message": fit.why_not} if fit.why_not else {"code": "Success"}
 
 
-def has_sidecars(pod: Any) -> bool:
-    """Whether an init container goes on beside the others."""
-    return any(c.get("restartPolicy") == "Always" for c in pod.get("initContainers") or ())
-
-
 def _score(given: Any, report: Any) -> int:
     word, scope = reports.kubelet_topology_manager((report.get("topologyPolicies") or [""])[0])
     strategy = given["strategy"]

@@ -5,43 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from descheduler.fit import numa
-from descheduler.fit.free_capacity import FreeCapacity
-from koordlite.model.pod.qos import KubeQoS
 from koordlite.model.quantity import Quantity
 from koordlite.numa.nrt import filter as nrt_filter
 from koordlite.numa.nrt import fingerprint
 from koordlite.numa.nrt import policy as topology_manager
 from tests.conformance import numa_zones
 from tests.conformance.adapters import adapter, nrt_match, shapes
-from tests.conformance.descheduler_view import picture
-
-NODE = "node"
-PREFIX = "no single NUMA node is free: "
 
 
 @adapter("nrt.filter")
 def fits(given: Any, expect: Any) -> tuple[Any, Any]:
-    """Asked of the room that the descheduler counts on, out of the objects of the case; the NUMA question only, since
-    another filter of the scheduler asks for resources."""
-    ready = [{"type": "Ready", "status": "True"}]
-    status = {"allocatable": {"pods": "110", **given["nodeAllocatable"]}, "conditions": ready}
-    node = {"metadata": {"name": NODE}, "spec": {}, "status": status}
-    report = [{**given["nrt"], "metadata": {"name": NODE}}] if given.get("nrt") else []
-    view = picture({"nodes": [node], "pods": [_pod(given["pod"])], "topologies": report})
-    pod, room = view.unbound[0], FreeCapacity.of(view.nodes[NODE])
-    why, _ = numa.answer(pod, room, numa.ask(pod))
-    if not why and pod.pod.kube_qos is KubeQoS.BURSTABLE and room.node.topology_policy == "single-numa-node":
-        # The descheduler does not ask for these: only resources that nobody has could keep them off.
-        scope = room.node.topology_scope
-        zones = {number: {name: q.nano for name, q in zone.items()} for number, zone in room.zones.items()}
-        allocatable = {name: amount.nano for name, amount in room.allocatable.items()}
-        why = nrt_filter.align(numa.ask(pod), zones=zones, allocatable=allocatable, scope=scope).why_not
-    found = {"code": "Unschedulable", "message": why.removeprefix(PREFIX)} if why else {"code": "Success"}
-    extender = nrt_match.filtered(given)
-    # Of sidecars the descheduler does not know yet that they stay.
-    same = found == extender or nrt_match.has_sidecars(given["pod"])
-    return (extender if same else {"descheduler": found, "extender": extender}), expect
+    """The NUMA question only, since another filter of the scheduler asks for resources."""
+    return nrt_match.filtered(given), expect
 
 
 def _pod(given: Any) -> Any:

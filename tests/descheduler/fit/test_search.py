@@ -201,6 +201,28 @@ def test_a_guaranteed_pod_must_pass_kubelets_admission(cluster: Any) -> None:
     assert search(cluster).by_node == {"b": "no single NUMA node is free: cannot align pod"}
 
 
+def test_restricted_admits_only_what_needs_no_more_numa_nodes_than_on_an_empty_machine(cluster: Any) -> None:
+    for node, policy in (("a", "None"), ("b", "RestrictedPodLevel")):
+        cluster.node(node)
+        cluster.report(node, policy=policy)
+    cluster.pinned("first", "b", "0-4")
+    cluster.pinned("second", "b", "8-12")
+    cluster.pod("p", "a", cpu="4")
+    assert search(cluster).by_node == {"b": "kubelet would not admit it: cannot align pod"}
+
+
+def test_an_app_container_has_to_fit_where_its_init_container_would_be(cluster: Any) -> None:
+    for node, policy in (("a", "None"), ("b", "SingleNUMANodeContainerLevel")):
+        cluster.node(node)
+        cluster.report(node, policy=policy)
+    cluster.pinned("first", "b", "0-4")
+    pod = cluster.pod("p", "a", cpu="4")
+    assert search(cluster).places
+    resources = {key: {"cpu": "2", "memory": "1Gi"} for key in ("requests", "limits")}
+    pod["spec"]["initContainers"] = [{"name": "init", "resources": resources}]
+    assert search(cluster).by_node == {"b": "no single NUMA node is free: cannot align container"}
+
+
 def test_promised_memory_of_others_is_not_free(cluster: Any) -> None:
     pinned_pair(cluster, single=True, memory="20Gi")
     cluster.pinned("q", "b", "0-1", single=True, memory="20Gi")
