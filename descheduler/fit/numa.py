@@ -85,8 +85,7 @@ def ask(pod: PodView) -> nrt.Request:
     """The pod's requests as kubelet aligns them."""
     spec = pod.object.spec
     own = pod.promised or pod.pod.kube_qos is KubeQoS.GUARANTEED
-    overhead = _nano(parse_resources(spec.overhead, "", "", []))
-    return nrt.request(tuple(_containers(spec)), guaranteed=own, overhead=overhead, whole_cpus_only=True)
+    return nrt.aligned_by_kubelet(tuple(_containers(spec)), guaranteed=own)
 
 
 def _containers(spec: objects.PodSpec) -> Iterator[tuple[Literal["init", "sidecar", "app"], str, nrt.Amounts]]:

@@ -36,7 +36,7 @@ def request(pod: PodAsk) -> nrt.Request:
         return {name: amount * nrt.NANO for name, amount in wanted.items()}
 
     containers = [(c.kind, c.name, of(c)) for c in pod.containers]
-    return nrt.request(containers, guaranteed=True, overhead={}, whole_cpus_only=True)
+    return nrt.aligned_by_kubelet(containers, guaranteed=True)
 
 
 def zones(node: NodeState) -> dict[int, dict[str, int]]:
