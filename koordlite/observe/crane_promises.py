@@ -65,6 +65,11 @@ class CranePromises:
         """What was wrong with the kept promises at the last look; of a file that was replaced since, for one look."""
         self._replaced = False
 
+    @property
+    def on(self) -> bool:
+        """The strategy is not off."""
+        return self._wanted is not None
+
     def held(self, pods: Sequence[Pod]) -> CPUSet:
         """CPUs that are exclusive or immovable from earlier on: neither a reservation nor another assignment may take
         them.
@@ -78,8 +83,6 @@ class CranePromises:
 
     def look(self, pods: tuple[Pod, ...], created: Callable[[], Mapping[str, str]], around: Around) -> CraneState:
         """What holds now. `created` are the pods' times (RFC 3339) by uid: the older goes first."""
-        if self._wanted is None:
-            return CraneState()
         if self._replaced:
             self.problems, self._replaced = (), False
         same = self._unchanged.same

@@ -88,7 +88,7 @@ class Inputs:
             "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner)
         )
         problems += [*(this_node.problems if this_node else ()), *config.problems, *unused]
-        crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus)
+        crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus) if self._crane.on else CraneState()
         problems += [*self._crane.problems, *(problem for p in pods for problem in p.problems)]
         problems += self._unchanged.of("refused", (pods,), lambda: [_not_honoured(p) for p in pods if _refused(p)])
         return Known(

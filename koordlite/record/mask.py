@@ -17,6 +17,7 @@ from msgspec import structs
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
+from koordlite.model.picture.crane import CranePromise
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import PodCPUs
 from koordlite.model.place import Place
@@ -28,7 +29,7 @@ from koordlite.record import schema
 from koordlite.record.moment import Moment
 
 T = TypeVar("T")
-_OURS = re.compile(r"(^|\.)(koordinator\.sh|koordlite\.io)\Z")
+_OURS = re.compile(r"(^|\.)(koordinator\.sh|koordlite\.io|crane\.io)\Z")
 """Domains of labels and annotations that rules read."""
 _PUBLIC = re.compile(r"(^|\.)(kubernetes\.io|k8s\.io)\Z")
 """Domains whose keys everybody knows; the values are names."""
@@ -96,6 +97,7 @@ class Mask:
             ContainerInfo: lambda each: dataclasses.replace(each, name=self._of("container", each.name)),
             PodGroups: self._place,
             PodCPUs: self._pod_cpus,
+            CranePromise: self._crane,
             HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
             SLO: self._slo,
             objects.ObjectMeta: self._object_meta,
@@ -195,6 +197,9 @@ class Mask:
 
     def _pod_cpus(self, held: PodCPUs) -> PodCPUs:
         return dataclasses.replace(held, containers=self._keyed("container", held.containers))
+
+    def _crane(self, promise: CranePromise) -> CranePromise:
+        return dataclasses.replace(promise, containers=self._keyed("container", promise.containers))
 
     def _slo(self, slo: SLO) -> SLO:
         """Its own text goes: it names selectors, and no rule reads it."""

@@ -181,6 +181,7 @@ def _best_effort_quota(snapshot: Snapshot, done: Iterable[Change]) -> int | None
 def _owners(snapshot: Snapshot) -> dict[int, str]:
     """CPU id → owner, for CPUs outside the shared pool; a reservation outranks a pin."""
     pinned: list[tuple[CPUSet, QoSClass]] = [(pod.cpus, QoSClass.LSR) for pod in snapshot.kubelet.pod_cpus]
+    pinned.append((snapshot.crane.owned, QoSClass.LSR))
     for pod in snapshot.pods:
         if pod.active and pod.raw_qos in (QoSClass.LSR, QoSClass.LSE):
             pinned.append((pod.resource_status.cpuset, pod.raw_qos))

@@ -7,6 +7,7 @@ from pathlib import Path
 import cranepods
 from emulated import Emulated
 
+from koordlite.record import onefile
 from koordlite.record.moment import Moment
 from koordlite.record.reader import Record
 from koordlite.record.segment import Head
@@ -26,7 +27,7 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
         agent = cranepods.agent(node, journal)
         for second in range(6):
             if second == 2:
-                cranepods.pod(node, "nginx", 2, {0: 2})
+                cranepods.pod(node, "nginx", {"telling-name": 2}, {0: 2})
             agent.tick()
             assert agent.judged
             recorder.add(agent.judged)
@@ -38,3 +39,8 @@ def test_promises_are_recorded_and_judged_again(tmp_path: Path) -> None:
     assert read[-1].seen.crane.promises["uid-nginx"].policy == "exclusive"
     found = again.check(read)
     assert found.wrong == 0, text.check(found)
+    path, head = tmp_path / "masked.record", Head(koordlite="test", node="node-a")
+    assert onefile.masked(path, head, lambda: moments, decide=again.decided_again()) == len(moments)
+    masked = list(Record(path).moments())
+    assert "telling-name" not in repr(masked)
+    assert again.check(masked).wrong == 0, "masked, it gives the same decisions"
