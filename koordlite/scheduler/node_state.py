@@ -78,6 +78,7 @@ class NodeState:
             node=self.node,
             pods=alive,
             crane=self.crane,
+            is_plain=self.crane is None and keys.CPU_TOPOLOGY not in self.report.annotations,
         )
 
     def _cover(self, settings: Settings, now: float, since: float) -> None:

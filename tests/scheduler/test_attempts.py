@@ -20,7 +20,7 @@ def world(monkeypatch: pytest.MonkeyPatch, *, rows: int, pods: int = 100) -> Sce
 
 
 def test_old_attempts_keep_the_chosen_node_and_some_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = world(monkeypatch, rows=150)
+    scene = world(monkeypatch, rows=200)
     names = sorted(scene.cluster.nodes)
     for number in range(6):
         made = pod(f"p{number}")

@@ -37,31 +37,37 @@ def score(
     strategy: str = "LeastAllocated",
     weights: Weights | None = None,
     max_numa_nodes: int = 8,
-    units: Zones | None = None,
 ) -> int:
-    """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones.
-
-    `units` are the zones in whole units, for callers that ask often about the same ones.
-    """
+    """The score of a Guaranteed pod on a node; of others it is always `FULL`, and 0 without a report of its zones."""
     parts = asked.of_scope(scope)
     if strategy == LEAST_NUMA_NODES:
         return _least_numa_nodes(parts, zones, costs, max_numa_nodes)
-    formula = _FORMULAS[strategy]
-    held = whole_units(zones) if units is None else units
-    scores = [_lowest(formula, part, held, weights or {}) for part in parts]
-    return sum(scores) // len(scores) if scores else 0
+    return mean_score(weighted(parts, weights or {}), whole_units(zones), strategy)
+
+
+def weighted(parts: Sequence[Part], weights: Weights) -> tuple[Asked, ...]:
+    """What each part asks for, in whole units and with its weight."""
+    return tuple(
+        tuple((name, -(-amount // NANO), _weight(weights, name)) for name, amount, _ in part.wanted) for part in parts
+    )
+
+
+def mean_score(parts: Sequence[Asked], units: Zones, strategy: str) -> int:
+    """The mean over the parts of the smallest score of a zone that is not 0. `units`: the zones in whole units."""
+    formula, zones, total = _FORMULAS[strategy], units.values(), 0
+    for asked in parts:
+        lowest = 0
+        for zone in zones:
+            found = formula(asked, zone)
+            if found and (not lowest or found < lowest):
+                lowest = found
+        total += lowest
+    return total // len(parts) if parts else 0
 
 
 def whole_units(zones: Zones) -> dict[int, dict[str, int]]:
     """Amounts as `Quantity.Value` gives them: whole units, rounded up, so that CPUs count whole."""
     return {node: {name: -(-amount // NANO) for name, amount in zone.items()} for node, zone in zones.items()}
-
-
-def _lowest(formula: Formula, part: Part, units: Zones, weights: Weights) -> int:
-    """The smallest score of a zone that is not 0."""
-    asked = [(name, -(-amount // NANO), _weight(weights, name)) for name, amount, _ in part.wanted]
-    scores = [formula(asked, zone) for zone in units.values()]
-    return min(filter(None, scores), default=0)
 
 
 def _amounts(part: Part) -> dict[str, int]:

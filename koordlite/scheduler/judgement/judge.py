@@ -52,18 +52,19 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
 
 def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     """The refusal of `verdict` alone."""
-    for each in ALLOCATORS:
-        if each.concerns(shape, row, settings):
-            return verdict(shape, row, settings).refusal
+    if row.is_plain and not shape.names_scheduler:
+        return kubelet.refusal(shape, row, settings)
+    if any(each.concerns(shape, row, settings) for each in ALLOCATORS):
+        return verdict(shape, row, settings).refusal
     return kubelet.refusal(shape, row, settings)
 
 
 def points(shape: PodShape, row: Row, settings: Settings) -> int:
     """The total of `score` alone."""
-    for each in ALLOCATORS:
-        if each.concerns(shape, row, settings):
-            return each.score(shape, row, settings).total
-    return kubelet.points(shape, row, settings)
+    if row.is_plain and not shape.names_scheduler:
+        return kubelet.points(shape, row, settings)
+    asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
+    return asked.score(shape, row, settings).total if asked else kubelet.points(shape, row, settings)
 
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:

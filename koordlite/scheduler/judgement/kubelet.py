@@ -93,16 +93,20 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
         return nrt_score.FULL
     if report is None or row.unusable or (report.policy != SINGLE and strategy != nrt_score.LEAST_NUMA_NODES):
         return 0
-    return nrt_score.score(
-        shape.request,
-        zones=row.zones,
-        costs=report.costs,
-        scope=report.scope,
-        strategy=strategy,
-        weights=settings.weights,
-        max_numa_nodes=report.max_numa_nodes,
-        units=row.extra.get("units") or row.once("units", lambda: nrt_score.whole_units(row.zones)),
-    )
+    if strategy == nrt_score.LEAST_NUMA_NODES:
+        return nrt_score.score(
+            shape.request,
+            zones=row.zones,
+            costs=report.costs,
+            scope=report.scope,
+            strategy=strategy,
+            max_numa_nodes=report.max_numa_nodes,
+        )
+    asked = shape.extra.get(report.scope)
+    if asked is None:
+        asked = shape.extra[report.scope] = nrt_score.weighted(shape.request.of_scope(report.scope), settings.weights)
+    units = row.extra.get("units") or row.once("units", lambda: nrt_score.whole_units(row.zones))
+    return nrt_score.mean_score(asked, units, strategy)
 
 
 def shortage(shape: PodShape, row: Row) -> Iterator[str]:

@@ -32,6 +32,8 @@ class Row:
     """Crane's own topology of the node."""
     pods: tuple[KnownPod, ...] = ()
     """Alive on the node, and on their way to it: what the allocators of schedulers count."""
+    is_plain: bool = False
+    """No agent of a scheduler reports its CPUs: only pods that name a scheduler concern its rules."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What allocators worked out of this very row, by their name."""
 

@@ -48,6 +48,8 @@ class PodShape:
     """Made by a DaemonSet."""
     containers: tuple[objects.Container, ...]
     problems: tuple[Problem, ...]
+    names_scheduler: bool = False
+    """It carries an annotation of Crane's or Volcano's scheduler."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What allocators worked out of this shape, by their name."""
 
@@ -157,6 +159,7 @@ def shape_of(obj: objects.PodObject) -> PodShape:
         daemon=any(owner.kind == "DaemonSet" for owner in owners),
         containers=obj.spec.containers or (),
         problems=pod.problems,
+        names_scheduler=any(key in pod.annotations for key in (CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)),
     )
 
 
