@@ -16,9 +16,13 @@ from emulated import Emulated
 from koordlite import config
 from koordlite.agent import Agent
 from koordlite.host import crane_promises
+from koordlite.kube.publish import crane_topology
 from koordlite.model import keys, nrt
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
+from koordlite.model.quantity import Quantity
+from koordlite.numa.crane import scheduling
+from koordlite.numa.crane.scheduling import PodAsked
 from koordlite.ports import Files
 from koordlite.report.tick import Tick
 
@@ -60,6 +64,24 @@ def test_nginx_with_two_exclusive_cpus_gets_them_on_node_0_and_nobody_else_has_t
         assert {str(cpus) for cpus in cranepods.sets(node, agent).values()} == {"0-15"}
         assert not [place for place in journal.places if "nginx" not in str(place)], "all is given back"
     assert node.changed(found) == []
+
+
+def test_from_the_published_object_through_the_scheduler_to_the_cpus(tmp_path: Path) -> None:
+    node = start(tmp_path, reserved="0")
+    cranepods.pod(node, "first", 4, {1: 4})
+    amounts = {"cpu": Quantity.of(2)}
+    with node.journal() as journal:
+        agent = cranepods.agent(node, journal)
+        node.ticks(agent, 2)
+        assert agent.seen is not None
+        topology = crane_topology.topology(agent.seen)
+        given = [{"node1": {"cpu": Quantity.of(4)}}]
+        verdict = scheduling.verdict(PodAsked(containers=[("nginx", amounts, amounts)]), topology, given)
+        assert (verdict.passes, list(verdict.result)) == (True, ["node0"]), verdict.detail
+        cranepods.pod(node, "nginx", 2, **{keys.CRANE_TOPOLOGY_RESULT: verdict.annotation})
+        node.ticks(agent, 2)
+        assert cranepods.cpus(node, agent, "nginx") == "1,9", "a core of node 0 without the reserved CPU"
+        assert cranepods.cpus(node, agent, "first") == "4-5,12-13"
 
 
 def test_a_pod_that_excludes_reserved_cpus_loses_cpu_0_of_its_set(tmp_path: Path) -> None:
