@@ -59,9 +59,8 @@ def test_extended_resources_are_counted() -> None:
 
 def test_an_overcommitted_numa_node_gives_nothing_and_a_full_node_scores_0() -> None:
     over = {"node0": amounts(cpu="6")}
-    assert {
-        name: str(part["cpu"]) for name, part in judged(node("4", "8", aware=False), over, cpu="6").result.items()
-    } == {"node1": "6"}
+    found = judged(node("4", "8", aware=False), over, cpu="6").result
+    assert {name: str(part["cpu"]) for name, part in found.items()} == {"node1": "6"}
     full = judged(node("4", aware=False), over, cpu="2")
     assert (full.score, full.annotation, full.passes) == (0, "", True)
     assert "2 cpu on no NUMA node" in full.detail
