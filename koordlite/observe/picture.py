@@ -133,6 +133,7 @@ class Observer:
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
         self._placement: tuple[str | None, float | None] | None = None
+        self._writer_at_start: tuple[OtherWriter | None] | None = None
 
     def observe(self, recall: Recall = nothing_known) -> Snapshot:
         """The node at this instant; `recall` gives what the run of the agent itself knows."""
@@ -186,7 +187,7 @@ class Observer:
             ),
             blocks=same("blocks", blocks.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
-            published=same("published", _published(view, known, run.last_sync)),
+            published=same("published", self._published(view, known, run.last_sync)),
             host_groups=hosts,
             ours=same("ours", run.ours),
             found=run.found,
@@ -312,6 +313,31 @@ class Observer:
             vendor=self._processor.vendor,
         )
 
+    def _published(self, view: ClusterView, known: Known, last_sync: Mapping[Place, float]) -> Published:
+        allocatable = known.node.allocatable if known.node else {}
+        amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
+        topology = view.topology
+        return Published(
+            node_resources=amounts,
+            topology=(topology.metadata.annotations or {}) if topology else {},
+            zones=(topology.zones or ()) if topology else (),
+            topology_policies=(topology.topology_policies or ()) if topology else (),
+            topology_labels=(topology.metadata.labels or {}) if topology else {},
+            topology_attributes=_attributes(topology),
+            topology_version=topology.api_version if topology else "",
+            other_writer=self._other_writer(topology),
+            last_sync=dict(last_sync),
+        )
+
+    def _other_writer(self, topology: objects.NRTObject | None) -> OtherWriter | None:
+        """Who wrote the zones since this run has begun to look."""
+        if not isinstance(topology, objects.WrittenNRTObject):
+            return None
+        found = other_writer.last(topology.metadata.managed_fields or ())
+        if self._writer_at_start is None:
+            self._writer_at_start = (found,)
+        return other_writer.at_work(found, self._writer_at_start[0])
+
     def _ages(self, view: ClusterView) -> dict[str, float]:
         now = self._clock.monotonic()
         text = (view.topology.metadata.annotations or {}).get(keys.PLACEMENT) if view.topology else None
@@ -325,32 +351,9 @@ class Observer:
         return ages if since is None else {**ages, "placement": now - since}
 
 
-def _published(view: ClusterView, known: Known, last_sync: Mapping[Place, float]) -> Published:
-    allocatable = known.node.allocatable if known.node else {}
-    amounts = {name: allocatable[name].value if name in allocatable else None for name in keys.PROMISED_RESOURCES}
-    topology = view.topology
-    return Published(
-        node_resources=amounts,
-        topology=(topology.metadata.annotations or {}) if topology else {},
-        zones=(topology.zones or ()) if topology else (),
-        topology_policies=(topology.topology_policies or ()) if topology else (),
-        topology_labels=(topology.metadata.labels or {}) if topology else {},
-        topology_attributes=_attributes(topology),
-        topology_version=topology.api_version if topology else "",
-        other_writer=_other_writer(topology),
-        last_sync=dict(last_sync),
-    )
-
-
 def _attributes(topology: objects.NRTObject | None) -> dict[str, str]:
     found = (topology.attributes or ()) if topology else ()
     return {each.get("name", ""): each.get("value", "") for each in found}
-
-
-def _other_writer(topology: objects.NRTObject | None) -> OtherWriter | None:
-    if not isinstance(topology, objects.WrittenNRTObject):
-        return None
-    return other_writer.last(topology.metadata.managed_fields or ())
 
 
 def _promised(known: Known, places: Mapping[str, PodGroups]) -> Iterable[PodGroups]:

@@ -49,8 +49,9 @@ class Config(StrategySettings):
     numa_placement: bool = False
     """Publish which container is on which NUMA node as numaplacement v0, a format that may still change."""
     other_writer: Literal["yield", "overwrite"] = "yield"
-    """When another program (koordlet, NFD, resource-topology-exporter) wrote the zones last: yield leaves zones,
-    policies, attributes, and annotations that it writes, to it. overwrite writes ours over them. Both are reported."""
+    """When another program (koordlet, NFD, resource-topology-exporter) writes the zones while the agent runs: yield
+    leaves zones, policies, attributes, and annotations that it writes, to it. overwrite writes ours over them. Both are
+    reported. What it wrote before the agent started is written over."""
 
 
 def without_node(seen: Snapshot, config: Config) -> Iterator[Decision]:

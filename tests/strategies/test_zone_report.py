@@ -206,6 +206,18 @@ def test_who_wrote_the_zones_last(entries: tuple[ManagedFields, ...], manager: s
     assert (found.manager if found else None) == manager
 
 
+@pytest.mark.parametrize(
+    ("found", "at_work"),
+    [("2026-01-01T00:00:06Z", False), ("2026-01-01T00:00:07Z", True)],
+)
+def test_who_wrote_before_this_run_and_never_again_is_gone(found: str, at_work: bool) -> None:
+    before = OtherWriter("koordlet", "2026-01-01T00:00:06Z")
+    now = OtherWriter("koordlet", found)
+    assert other_writer.at_work(now, before) == (now if at_work else None)
+    assert other_writer.at_work(now, None) == now
+    assert other_writer.at_work(None, before) is None
+
+
 def test_zones_are_left_to_another_writer_unless_told_otherwise(build: Any) -> None:
     koordlet = OtherWriter("koordlet", "2026-01-01T00:00:06Z", frozenset({keys.CPU_TOPOLOGY}))
     seen = build.snapshot(kubelet=kubelet(PINNED))

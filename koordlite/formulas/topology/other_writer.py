@@ -29,3 +29,13 @@ def last(entries: Iterable[ManagedFields]) -> OtherWriter | None:
         time=newest.time,
         annotations=frozenset(key for key in topology_diff.ANNOTATIONS if f"f:{key}" in written),
     )
+
+
+def at_work(found: OtherWriter | None, at_start: OtherWriter | None) -> OtherWriter | None:
+    """`found` unless it is what stood there when this run first saw the object: that program may be long gone. One that
+    is at work writes again."""
+    return None if found is None or (found.manager, found.time) == _when(at_start) else found
+
+
+def _when(writer: OtherWriter | None) -> tuple[str, str] | None:
+    return None if writer is None else (writer.manager, writer.time)
