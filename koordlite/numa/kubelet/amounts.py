@@ -37,8 +37,7 @@ def align(
     nodes: kubelet's memory manager then hints nothing at all, and scope `pod` lets them pass, on several NUMA nodes.
     """
     parts, is_single = asked.of_scope(scope), policy == "single-numa-node"
-    is_plain = not any(part.kind == "init" and part.taken for part in parts)
-    if is_plain and (len(parts) == 1 or at_most is zones):
+    if len(parts) == 1 or (at_most is zones and not any(part.kind == "init" and part.taken for part in parts)):
         if is_single:
             return nrt.align(asked, zones=zones, allocatable=None, scope=scope)
         return nrt.align_restricted(asked, zones=zones, totals=totals, scope=scope)
