@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -83,10 +84,10 @@ Step = Callable[[], object]
 
 @contextlib.contextmanager
 def real(
-    pods: int, mode: config.Mode = "enforce", *, off: str = "", batch: bool = False
+    pods: int, mode: config.Mode = "enforce", *, off: str = "", batch: bool = False, full: bool = False
 ) -> Iterator[tuple[Agent, Counting, Step]]:
     """An agent on this machine's cgroups; `Step` passes a little time. The strategy `off` is off; with `batch`, the
-    containers of best-effort pods ask for batch resources."""
+    containers of best-effort pods ask for batch resources; `full` as in `everything`."""
     built = tree.Tree(f"{tree.PREFIX}perf-{os.getpid()}-{next(_NUMBERS)}")
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder, RealFiles() as files:
         manifests = Manifests(pathlib.Path(folder) / "cluster")
@@ -103,6 +104,7 @@ def real(
             counting, clock = Counting(files), Ahead()
             host = bundle.bind(counting, clock, kubepods=built.top)
             settings = config.with_modes(config.default(), mode)
+            settings = everything(settings) if full else settings
             if off:
                 settings = config.with_modes(settings, "off", frozenset({off}))
             with Journal.open(pathlib.Path(folder) / "state") as journal:
@@ -114,8 +116,11 @@ def real(
 
 
 @contextlib.contextmanager
-def emulated(pods: int, mode: config.Mode = "enforce", *, front: str = "") -> Iterator[tuple[Agent, Counting, Step]]:
-    """An agent on an emulated machine; `Step` passes a second of its time. `front` is the use of one more service."""
+def emulated(
+    pods: int, mode: config.Mode = "enforce", *, front: str = "", full: bool = False
+) -> Iterator[tuple[Agent, Counting, Step]]:
+    """An agent on an emulated machine; `Step` passes a second of its time. `front` is the use of one more service,
+    `full` as in `everything`."""
     with tempfile.TemporaryDirectory(prefix="koordlite-perf-") as folder:
         node = Emulated("intel-2s-ht", pathlib.Path(folder))
         for number in range(pods):
@@ -125,5 +130,22 @@ def emulated(pods: int, mode: config.Mode = "enforce", *, front: str = "") -> It
         node.cluster.view()
         counting = Counting(node.sandbox.files)
         with node.journal() as journal:
-            agent = Agent(node.host(counting), node.cluster, node.settings(mode), journal)
+            settings = everything(node.settings(mode)) if full else node.settings(mode)
+            agent = Agent(node.host(counting), node.cluster, settings, journal)
             yield agent, counting, lambda: node.sandbox.advance(1.0)
+
+
+def everything(settings: config.Settings) -> config.Settings:
+    """With what is off by default: predictions, what a NodeMetric needs, evictions and their last resort."""
+    on = {
+        "midAllocatable": {"predict": True, "cold_start_seconds": 60.0},
+        "memoryEvict": {"be_memory_evict": True, "memory_evict": True, "be_memory_last_resort_seconds": 30.0},
+        "cpuEvict": {"be_cpu_evict": True, "cpu_evict": True},
+        "resctrl": {"monitor_pods": True},
+    }
+    sections = {**settings.strategies}
+    for name, more in on.items():
+        sections[name] = dataclasses.replace(sections[name], **more)
+    return dataclasses.replace(
+        settings, strategies=sections, publish=dataclasses.replace(settings.publish, node_metric="create")
+    )

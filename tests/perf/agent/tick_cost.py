@@ -36,10 +36,10 @@ class Cost:
     rss_mib: float
 
 
-def measure(pods: int, *, ticks: int, emulated: bool, mode: str) -> Cost:
+def measure(pods: int, *, ticks: int, emulated: bool, mode: str, full: bool = False) -> Cost:
     """Medians of CPU and wall time, means of the counts, over `ticks` ticks."""
     make = nodes.emulated if emulated else nodes.real
-    with make(pods, mode) as (agent, files, step):
+    with make(pods, mode, full=full) as (agent, files, step):
         for _ in range(12):
             agent.tick()
             step()
@@ -79,6 +79,7 @@ def main() -> int:
     asked.add_argument("--ticks", type=int, default=40)
     asked.add_argument("--emulated", action="store_true")
     asked.add_argument("--mode", default="enforce")
+    asked.add_argument("--full", action="store_true", help="with everything switched on that is off by default")
     given = asked.parse_args()
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {'emulated' if given.emulated else 'real cgroups'}")
     print(
@@ -87,7 +88,7 @@ def main() -> int:
     )
     late = False
     for pods in given.pods:
-        cost = measure(pods, ticks=given.ticks, emulated=given.emulated, mode=given.mode)
+        cost = measure(pods, ticks=given.ticks, emulated=given.emulated, mode=given.mode, full=given.full)
         each = cost.cpu_ms * 1000 / pods
         print(
             f"{pods:5} {cost.cpu_ms:8.2f} {cost.least_ms:7.2f} {cost.wall_ms:8.2f} {each:7.1f} {cost.calls:7.0f} "
