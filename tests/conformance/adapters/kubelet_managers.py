@@ -9,7 +9,7 @@ from typing import Any
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import NANO, Quantity
 from koordlite.model.topology import CPU
-from koordlite.numa.kubelet import hints, merge, requests
+from koordlite.numa.kubelet import hints, memory_manager, merge, requests
 from koordlite.numa.kubelet.cpu_distribute import take_distributed
 from koordlite.numa.kubelet.cpu_manager import CPUState, StaticPolicy
 from koordlite.numa.kubelet.cpu_options import CPUOptions
@@ -19,9 +19,12 @@ from koordlite.numa.kubelet.machine import Machine
 from koordlite.numa.kubelet.memory_manager import MemoryPolicy
 from koordlite.numa.kubelet.memory_state import Block, MemoryNode, MemoryState, Table
 from koordlite.numa.kubelet.refusal import Refused
-from koordlite.numa.kubelet.requests import ContainerAsk
+from koordlite.numa.kubelet.requests import ContainerAsk, PodAsk
 from tests.conformance.adapters import adapter
 
+POLICY_1_23 = MemoryPolicy(keeps_groups=False)
+"""The tables are those of 1.23."""
+NO_HINT = {"numa": None, "preferred": False}
 TAIL = ": requested="
 """Today's kubelet goes on with numbers where that of the tables ends."""
 
@@ -66,7 +69,7 @@ def static_add(given: Any, expect: Any) -> tuple[Any, Any]:
     policy = StaticPolicy.reserving(layout, given["numReservedCPUs"], options)
     policy = dataclasses.replace(policy, counts_free_cores=False)  # the tables are those of 1.23
     state, pod = _state(given), given["pod"]
-    (container,) = pod["containers"]
+    container = pod["containers"][0]
     ask = _cpu_ask(container, pod)
     try:
         after = policy.allocate(state, pod["uid"], ask, affinity=None)
@@ -129,12 +132,18 @@ def memory_hints(given: Any, expect: Any) -> tuple[Any, Any]:
 
 @adapter("memory_manager.allocate")
 def memory_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
-    state = _memory(given)
+    """Init containers first, as kubelet does; the last hint is that of all further containers."""
+    state, uid, affinities = _memory(given), given["podUID"], list(given["topologyHint"] or [NO_HINT])
+    early = [_memory_ask(container, kind="init") for container in given.get("initContainers") or ()]
+    pod = PodAsk(uid, (*early, *(_memory_ask(container) for container in given["containers"])))
+    reusable: memory_manager.Reusable = {}
     try:
-        for container, hint in zip(given["containers"], given["topologyHint"] or (), strict=False):
+        for number, ask in enumerate(pod.containers):
+            hint = affinities[min(number, len(affinities) - 1)]
             affinity = Hint(None if hint["numa"] is None else hints.mask_of(hint["numa"]), hint["preferred"])
-            ask = _memory_ask(container)
-            state = MemoryPolicy().allocate(state, given["podUID"], ask, affinity=affinity, reusable={})
+            state = POLICY_1_23.allocate(state, uid, ask, affinity=affinity, reusable=reusable)
+            reusable = memory_manager.reusable_after(reusable, ask, state.of(uid, ask.name) or ())
+            state = memory_manager.share_with_init(state, pod, ask)
     except Refused as refused:
         return {"err": _cause(refused.message)}, {"err": expect.get("err")}
     wanted = {"machineState": _sorted(expect["machineState"]), "assignments": _by_kind(expect["assignments"])}
@@ -176,12 +185,14 @@ def _hints(provider: Any) -> Hints | None:
     }
 
 
-def _memory_ask(container: Any) -> ContainerAsk:
+def _memory_ask(container: Any, kind: requests.Kind = "app") -> ContainerAsk:
     """Only containers of Guaranteed pods reserve memory; all pods of the tables have one container of each kind."""
     amounts = {
         name: Quantity.parse(text).value for name, text in container["requests"].items() if requests.is_memory(name)
     }
-    return ContainerAsk(container["name"], memory=amounts if container["requests"] == container["limits"] else {})
+    return ContainerAsk(
+        container["name"], memory=amounts if container["requests"] == container["limits"] else {}, kind=kind
+    )
 
 
 def _memory(given: Any) -> MemoryState:
