@@ -54,7 +54,7 @@ class Agent:
             state=journal.folder if journal else None,
             node_metric=settings.publish.node_metric != "off",
             predictor=prediction.wanted(settings.strategies, journal.folder if journal else None),
-            crane=wants.crane(settings.strategies),
+            crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()

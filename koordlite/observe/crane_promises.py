@@ -9,7 +9,7 @@ from pathlib import Path
 
 from koordlite.host import crane_promises
 from koordlite.host.bundle import Host
-from koordlite.kube.kubelet.configz import CPUManagerState, decode_cpu_manager_state
+from koordlite.kube.kubelet.configz import decode_cpu_manager_state
 from koordlite.model import cpuset
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import InputError, Problem
@@ -25,8 +25,6 @@ from koordlite.numa.kubelet.machine import Machine
 from koordlite.unchanged import Unchanged
 
 STATIC, UNKNOWN = "static", "unknown"
-_CRANES_OWN = "/var/lib/kubelet/crane_cpu_manager_state"
-"""Crane-agent's checkpoint. It has the form of kubelet's."""
 _BY_KOORDINATOR = "Koordinator's scheduler assigned CPUs to it"
 _SYSTEM = "pods of class SYSTEM have CPUs of their own"
 
@@ -37,6 +35,8 @@ class Wanted:
 
     enforced: bool
     default_policy: str
+    checkpoint: str
+    """Crane-agent's own file, which has the form of kubelet's; it counts once, when nothing has been promised yet."""
     placed_by_others: frozenset[str] = frozenset()
 
 
@@ -70,13 +70,13 @@ class CranePromises:
         """The strategy is not off."""
         return self._wanted is not None
 
-    def held(self, pods: Sequence[Pod]) -> CPUSet:
+    def held(self, pods: Sequence[Pod], kubelet: Kubelet) -> CPUSet:
         """CPUs that are exclusive or immovable from earlier on: neither a reservation nor another assignment may take
-        them.
+        them. None where kubelet places the pods.
 
         InputError when what an earlier run kept cannot be read.
         """
-        if self._wanted is None or not self._wanted.enforced:
+        if self._wanted is None or not self._wanted.enforced or _why_not(kubelet) == STATIC:
             return EMPTY
         known = self._known()
         return self._unchanged.of("held", (pods, known), lambda: _fixed(promises.kept(known, self._claims(pods))))
@@ -86,11 +86,8 @@ class CranePromises:
         if self._replaced:
             self.problems, self._replaced = (), False
         same = self._unchanged.same
-        usable, around, known = (
-            same("usable", _usable(self._host, around.topology)),
-            same("around", around),
-            self._known(),
-        )
+        usable = same("usable", _usable(self._host, around.topology))
+        around, known = same("around", around), self._known()
         return self._unchanged.of(
             "state",
             (pods, usable, around, known, self.problems),
@@ -108,7 +105,7 @@ class CranePromises:
         )
         refused: Mapping[str, str] = {}
         if around.complete and not why_not:
-            held = promises.adopted(_left(self._host), held, claims) if not known else held
+            held = promises.adopted(self._left(), held, claims) if not known else held
             after, refused = promises.renewed(held, claims)
             held = self._keep(held, after)
         assert self._wanted is not None
@@ -125,6 +122,16 @@ class CranePromises:
             reserved=around.reserved,
             placed_by_others=self._wanted.placed_by_others,
         )
+
+    def _left(self) -> Mapping[str, Mapping[str, CPUSet]]:
+        """What crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
+        if self._host is None or self._wanted is None:
+            return {}
+        try:
+            found = decode_cpu_manager_state(self._host.files.read(self._wanted.checkpoint))
+        except (OSError, InputError):
+            return {}
+        return {held.uid: held.containers for held in found.pod_cpus}
 
     def _known(self) -> Entries:
         if self._entries is None:
@@ -192,12 +199,3 @@ def _usable(host: Host | None, topology: Topology) -> CPUSet:
     except (OSError, ValueError):
         allowed = None
     return topology.cpuset & allowed if allowed else topology.cpuset
-
-
-def _left(host: Host | None) -> Mapping[str, Mapping[str, CPUSet]]:
-    """What crane-agent gave to containers, by pod uid; nothing where it left nothing that can be read."""
-    try:
-        found = decode_cpu_manager_state(host.files.read(_CRANES_OWN)) if host else CPUManagerState()
-    except (OSError, InputError):
-        return {}
-    return {held.uid: held.containers for held in found.pod_cpus}

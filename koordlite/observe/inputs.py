@@ -72,7 +72,7 @@ class Inputs:
         labels = this_node.labels if this_node else {}
         binds = bind_policy(labels, view.kubelet.cpu_manager_policy, view.kubelet.cpu_manager_options)
         pods = self._with_assignments(view, pods, binds_every_pod=bool(binds))
-        held = self._unchanged.same("held by Crane", self._crane.held(pods))
+        held = self._unchanged.same("held by Crane", self._crane.held(pods, view.kubelet))
         pods = self._unchanged.of("beside Crane", (pods, held), lambda: _beside(pods, held))
         kubelet = dataclasses.replace(view.kubelet, pod_cpus=pools.kept_by_kubelet(view.kubelet.pod_cpus, pods))
         notes = this_node.annotations if this_node else {}

@@ -63,14 +63,16 @@ def monitor_seconds(strategies: Iterable[Strategy], settings: Mapping[str, Strat
     return min((seconds for seconds in asked if seconds > 0), default=0.0)
 
 
-def crane(settings: Mapping[str, StrategySettings]) -> Wanted | None:
-    """How Crane's promises are kept with these settings; None when their strategy is off."""
+def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Wanted | None:
+    """How Crane's promises are kept with these settings; None when their strategy is off. Crane-agent's checkpoint is
+    in kubelet's folder."""
     config = settings.get(crane_cpu_manager.NAME)
     if not isinstance(config, crane_cpu_manager.Config) or config.mode == "off":
         return None
     return Wanted(
         enforced=config.mode == "enforce",
         default_policy=config.default_cpu_policy,
+        checkpoint=f"{kubelet_folder}/crane_cpu_manager_state",
         placed_by_others=frozenset(name for name in _PLACING if name in settings and settings[name].mode == "enforce"),
     )
 

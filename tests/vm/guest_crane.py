@@ -29,10 +29,13 @@ def main() -> None:
     tree, manifests = Tree(f"{PREFIX}crane-{os.getpid()}").build(), Manifests(work / "cluster")
     begun: list[Command] = []
 
-    def begin() -> Command:
+    settings = work / "memory.yaml"
+    settings.write_text("strategies: {craneCPUManager: {mode: enforce, memoryNodes: true}}\n")
+
+    def begin(*more: str) -> Command:
         options = ["--cluster", str(manifests.folder), "--state-dir", str(work / "state"), "--kubepods", tree.top]
         options += ["--mode", "observe", "--strategy", "craneCPUManager=enforce", "--no-http", "-q"]
-        begun.append(Command(["run", *options, "--interval", "0.5"], work / f"log-{len(begun)}"))
+        begun.append(Command(["run", *options, *more, "--interval", "0.5"], work / f"log-{len(begun)}"))
         return begun[-1]
 
     node_0 = parse_list(pathlib.Path("/sys/devices/system/node/node0/cpulist").read_text())
@@ -48,6 +51,8 @@ def main() -> None:
                 next(steps)
         with claim("the agent stops in order"):
             assert next(steps, None) is None
+        with claim("memory follows where asked, and comes back"):
+            walk.memory(lambda: begin("--config", str(settings), "--on-stop", "restore"))
     tell(ALL)
 
 

@@ -68,6 +68,21 @@ class Walk:
         yield "when nginx is gone every file is as it was found"
         assert agent.stop() == 0, agent.said()[-600:]
 
+    def memory(self, begin: Callable[[], Command]) -> str:
+        """Two CPUs of node 0 and memory of it, by an agent that `begin` starts with memoryNodes and onStop: restore."""
+        nginx = Pod("nginx-memory", "Guaranteed", "", crane=((0, 2),))
+        self.manifests.pod(nginx)
+        self.tree.add(nginx)
+        own = self.tree.file(self.tree.container(nginx, "main"), "cpuset").with_name("cpuset.mems")
+        effective = next(p for p in (own.with_name("cpuset.mems.effective"), own) if p.exists())
+        before = effective.read_text()
+        agent = begin()
+        self._until(lambda: effective.read_text().strip() == "0", "its memory comes from node 0", agent)
+        assert before.strip() != "0", "there is more than one node to choose from"
+        assert agent.stop() == 0, agent.said()[-600:]
+        assert effective.read_text() == before
+        return "memory of node 0 alone, and back again"
+
     def cpus(self, pod: Pod) -> set[int]:
         """Where the kernel lets the pod's container run."""
         return self.tree.effective(self.tree.container(pod, "main"))
