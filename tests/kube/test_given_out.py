@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import errno
 import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from koordlite.kube.kubelet import checkpoints, configz, given_out, pod_resources
 from koordlite.kube.kubelet.configz import KubeletConfig
@@ -186,3 +189,25 @@ def test_cpus_and_nodes_that_the_machine_has_not_are_reported() -> None:
     assert (cpus.value, nodes.value) == ("9", "7")
     assert "this machine has only the CPUs 0-1" in cpus.why
     assert list(given_out.contradictions(KubeletResources("pod-resources", ALLOCATABLE), TWO_CPUS)) == []
+
+
+IDS = some.text(max_size=3)
+MEMORY = some.builds(
+    MemoryBlock, some.sampled_from(["memory", "hugepages-2Mi"]), some.integers(0, 9), some.just((0,)) | some.just(())
+)
+DEVICE = some.builds(Devices, IDS, some.lists(IDS, max_size=2).map(tuple), some.just((0,)) | some.just(()))
+KEYS = some.tuples(IDS, IDS)
+
+
+@given(
+    some.dictionaries(KEYS, some.lists(MEMORY, max_size=2).map(tuple), max_size=4),
+    some.dictionaries(KEYS, some.lists(DEVICE, max_size=2).map(tuple), max_size=4),
+)
+def test_every_entry_of_a_checkpoint_is_in_what_was_given(memory: Any, devices: Any) -> None:
+    state = checkpoints.MemoryManagerState("Static", memory)
+    seen, _ = configz.combine(KubeletConfig(), configz.CPUManagerState(), TWO_CPUS)
+    found = given_out.from_checkpoints(seen, configz.CPUManagerState(), state, devices, TWO_CPUS)
+    by_key = {(pod.uid, name): given for pod in found.pods for name, given in pod.containers.items()}
+    assert by_key.keys() == memory.keys() | devices.keys()
+    assert all(by_key[key].memory == held for key, held in memory.items())
+    assert all(by_key[key].devices == held for key, held in devices.items())

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from msgspec import structs
 
 from koordlite.changes.zones import ZonesChange
@@ -231,3 +235,24 @@ def test_zones_are_left_to_another_writer_unless_told_otherwise(build: Any) -> N
     over = machine(seen, other_writer="overwrite")
     assert over.reason == "OtherTopologyWriterOverwritten"
     assert written(over).zones
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.text(max_size=5),
+    lambda inner: (
+        some.lists(inner, max_size=3)
+        | some.dictionaries(some.sampled_from(["f:zones", "f:metadata", "f:annotations", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(some.lists(some.builds(dict, manager=JSON, time=JSON, operation=JSON, fieldsV1=JSON), max_size=4))
+def test_whatever_the_fields_of_writers_are_the_object_is_read_or_refused_as_a_whole(entries: list[Any]) -> None:
+    raw = json.dumps({"metadata": {"name": "n1", "managedFields": entries}}).encode()
+    try:
+        read = msgspec.json.decode(raw, type=objects.WrittenNRTObject)
+    except msgspec.DecodeError:
+        return
+    found = other_writer.last(read.metadata.managed_fields or ())
+    assert found is None or not found.manager.startswith(("koordlite", "kubectl"))
