@@ -55,6 +55,7 @@ class Agent:
             node_metric=settings.publish.node_metric != "off",
             predictor=prediction.wanted(settings.strategies, journal.folder if journal else None),
             crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
+            metrics=settings.metrics,
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()
@@ -65,10 +66,9 @@ class Agent:
         self._waker = Waker(host)
         self._guard = FaultGuard(limit=0)
         self._pauses = Pauses(journal.folder if journal else None)
-        self._overdue = False
-        self._taking_over, self._awaited = False, ""
+        self._overdue = self._taking_over = False
+        self._awaited = self._unreleased = ""
         self._unrestored = 0
-        self._unreleased = ""
         self.paused: Pause | None = None
         """The pause that holds."""
         self._last: Tick | None = None

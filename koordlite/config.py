@@ -13,7 +13,7 @@ from koordlite.kube.settings import ClusterSettings, PublishSettings
 from koordlite.model.defaults import PORT, STATE_DIR
 from koordlite.model.errors import ConfigError, Problem
 from koordlite.model.reading import documented, strict
-from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.settings import MetricsSettings, Mode, StrategySettings, bounded
 from koordlite.model.status.reaction import Setting
 
 
@@ -106,6 +106,7 @@ class Settings:
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     record: FlightRecord = FlightRecord()
     numa_exporter: NumaExporter = NumaExporter()
+    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
     strategies: Mapping[str, StrategySettings] = dataclasses.field(default_factory=dict)
     """Section by strategy name; every strategy has one."""
 
@@ -154,6 +155,7 @@ def settings_of(read: Any) -> Settings:
         publish=read.publish,
         record=read.record,
         numa_exporter=read.numa_exporter,
+        metrics=read.metrics,
         strategies=sections,
     )
 
@@ -204,6 +206,7 @@ class _File:
     publish: PublishSettings = dataclasses.field(default_factory=PublishSettings)
     record: FlightRecord = FlightRecord()
     numa_exporter: NumaExporter = NumaExporter()
+    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
     strategies: object = None
 
 
@@ -233,6 +236,8 @@ def print_default() -> str:
         *documented.section("record", FlightRecord()),
         "",
         *documented.section("numaExporter", NumaExporter()),
+        "",
+        *documented.section("metrics", MetricsSettings()),
         "",
         "# One section a strategy. `mode` is off, observe or enforce.",
     ]

@@ -54,7 +54,7 @@ def _server(
     from koordlite.report.past import Past
     from koordlite.report.web.endpoints import Endpoints
 
-    metrics = _metrics(machine.remote, settings.http)
+    metrics = _metrics(machine.remote, settings)
     endpoints = Endpoints(
         period_seconds=settings.agent.interval_seconds,
         stale_seconds=settings.agent.stale_seconds,
@@ -97,11 +97,12 @@ def _folders(machine: Machine, settings: Settings, record: Path | None) -> dict[
     }
 
 
-def _metrics(remote: KubeCluster | None, settings: Http) -> Metrics:
+def _metrics(remote: KubeCluster | None, settings: Settings) -> Metrics:
     from koordlite.report.metrics.collector import Metrics
     from koordlite.report.metrics.kubelet import KubeletMetrics
 
-    metrics = Metrics(started=time.time(), per_cpu=settings.metrics_per_cpu)
+    per_cpu, longer_psi = settings.http.metrics_per_cpu, settings.metrics.container_psi
+    metrics = Metrics(started=time.time(), per_cpu=per_cpu, longer_psi=longer_psi)
     if remote:
         metrics.registry.register(KubeletMetrics(remote.kubelet_times.all))
     return metrics

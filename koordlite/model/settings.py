@@ -45,3 +45,22 @@ class EvictionSettings(StrategySettings):
     """No pod is evicted while the last sample of the node's use is older. Koordinator goes back two samples."""
     input_age_seconds: float = bounded(60.0, ge=1, le=3600)
     """No pod is evicted while the Node, the pods or the configuration have not been confirmed for so long."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Section `metrics`: what shows how work disturbs other work, and costs more than the usual metrics."""
+
+    container_psi: bool = False
+    """koordlet_container_psi, and of containers and pods the means over 60 and 300 s besides that over 10 s
+    (koordlet's gate PSICollector). Three files are read for each container, all within 15 s."""
+    numa_system_usage: bool = False
+    """koordlet_node_metric_numa_system_usage, and CPU in koordlet_node_metric_numa_node_usage, also where no NodeMetric
+    is published. With one they are always there."""
+    container_cpi: bool = False
+    """koordlet_container_cpi: cycles and instructions of each container, by hardware counters (koordlet's gate
+    CPICollector). It takes the capability PERFMON and a machine that has counters; status says what is missing."""
+    cpi_interval_seconds: float = bounded(60.0, ge=1, le=3600)
+    """Time from one window to the next (koordlet's --cpi-collector-interval)."""
+    cpi_window_seconds: float = bounded(10.0, ge=0.1, le=600)
+    """How long is counted each time (koordlet's --collect-cpi-timewindow). The next window begins after this one."""

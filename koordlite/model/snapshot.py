@@ -16,6 +16,7 @@ from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
+from koordlite.model.picture.hardware_counts import HardwareCounts
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.picture.node_notes import NodeNotes
 from koordlite.model.picture.node_windows import NodeWindow, NumaUse
@@ -82,12 +83,15 @@ class Snapshot:
     node_windows: tuple[NodeWindow, ...] = ()
     """Use over the durations of `metricAggregatePolicy`, some seconds old; empty unless a NodeMetric is reported."""
     numa_use: Mapping[int, NumaUse] = dataclasses.field(default_factory=dict)
-    """By NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported."""
+    """By NUMA node, over the time of `average`, some seconds old; empty unless a NodeMetric is reported, or
+    `metrics.numaSystemUsage` asks for it."""
     prediction: Prediction | None = None
     """What pods will need at most; None unless a strategy predicts (`midAllocatable.predict`)."""
     pressure: Mapping[str, Mapping[str, Pressure]] = dataclasses.field(default_factory=dict)
     """By group (empty: the machine), then `cpu`, `memory`, `io`; missing where the kernel does not say. Of pods it may
-    be some seconds old."""
+    be some seconds old. Of containers only with `metrics.containerPsi`."""
+    hardware_counts: Mapping[str, HardwareCounts] = dataclasses.field(default_factory=dict)
+    """By group of containers, of the last window in which each was counted (`metrics.containerCpi`)."""
     numa_memory: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     """Bytes in use by NUMA node, of the machine (empty) and of the group of best effort; some seconds old."""
     memory_places: Mapping[str, MemoryPlace] = dataclasses.field(default_factory=dict)

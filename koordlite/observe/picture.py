@@ -24,6 +24,7 @@ from koordlite.model.picture.run_state import RunState
 from koordlite.model.place import Place
 from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
+from koordlite.model.settings import MetricsSettings
 from koordlite.model.slo import settings as slo
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
@@ -31,6 +32,7 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (
     blocks,
+    cpi,
     crane_promises,
     glance,
     memory_held,
@@ -111,11 +113,12 @@ class Observer:
         node_metric: bool = False,
         predictor: Predictor | None = None,
         crane: crane_promises.Wanted | None = None,
+        metrics: MetricsSettings | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
-        `craneCPUManager` is configured, None that it is off."""
+        `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -129,6 +132,8 @@ class Observer:
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
+        self._metrics = metrics or MetricsSettings()
+        self._cpi = cpi.wanted(self._metrics, host)
         self._node_windows, self._numa_use = NodeWindows(), NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
@@ -177,7 +182,7 @@ class Observer:
             page_bytes=self._page_bytes,
             percentiles=self._sampler.percentiles(),
             node_percentiles=self._sampler.node_percentiles(),
-            pressure=self._pressure.read(now, (place.group for place in pods.values())),
+            pressure=self._pressure.read(now, (place.group for place in pods.values()), self._disturbed(pods)),
             numa_memory=self._numa.read(now, topology),
             memory_places=same("memory places", self._memory_places.read(now, _promised(known, pods))),
             resctrl=resctrl,
@@ -202,18 +207,29 @@ class Observer:
         )
         if self._predictor is not None:
             seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
-        return self._with_memory_held(self._with_node_metric(seen), wanted)
+        return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
+
+    def _disturbed(self, pods: Mapping[str, PodGroups]) -> tuple[str, ...]:
+        """Containers of which it is asked how long they wait."""
+        return _containers(pods.values()) if self._metrics.container_psi else ()
+
+    def _with_hardware_counts(self, seen: Snapshot) -> Snapshot:
+        if self._cpi is None:
+            return seen
+        counts = self._cpi.read(seen.time, _containers(seen.places.values()), (cpu.id for cpu in seen.topology.cpus))
+        return dataclasses.replace(seen, hardware_counts=counts, problems=(*seen.problems, *self._cpi.problems))
 
     def _with_node_metric(self, seen: Snapshot) -> Snapshot:
-        """What only a NodeMetric tells."""
-        if not self._node_metric:
+        """What a NodeMetric tells besides; use by NUMA node is a metric as well."""
+        if self._node_metric:
+            policy = slo.collect_policy(seen.slo.colocation)
+            found = self._node_windows.read(seen.time, seen.usage, policy.durations_ns)
+            seen = dataclasses.replace(seen, node_windows=found)
+        if not (self._node_metric or self._metrics.numa_system_usage):
             return seen
-        policy, machine = slo.collect_policy(seen.slo.colocation), seen.numa_memory.get(numa.MACHINE, {})
-        return dataclasses.replace(
-            seen,
-            node_windows=self._node_windows.read(seen.time, seen.usage, policy.durations_ns),
-            numa_use=self._numa_use.read(seen.time, seen.topology, memory=machine, seconds=_main_seconds(seen.slo)),
-        )
+        machine = seen.numa_memory.get(numa.MACHINE, {})
+        used = self._numa_use.read(seen.time, seen.topology, memory=machine, seconds=_main_seconds(seen.slo))
+        return dataclasses.replace(seen, numa_use=used)
 
     def _with_memory_held(self, seen: Snapshot, wanted: wants.Wants) -> Snapshot:
         """Of the few groups whose memory limit is about to fall: to ask for them again costs nothing while pods and

@@ -25,20 +25,23 @@ Pressures = Mapping[str, Pressure]
 
 
 class PressureReader:
-    """Remembers the pressure of pods from one turn to the next."""
+    """Remembers the pressure of pods and containers from one turn to the next."""
 
     def __init__(self, files: Files, cgroups: Cgroups) -> None:
         self._files, self._cgroups = files, cgroups
         self._pods = Rotation(self._of_group, seconds=PODS_SECONDS, at_least=AT_LEAST_PODS)
+        self._containers = Rotation(self._of_group, seconds=PODS_SECONDS, at_least=AT_LEAST_PODS)
 
-    def read(self, now: float, pods: Iterable[str]) -> dict[str, Pressures]:
-        """By group: the machine (empty), best effort, and the groups of `pods`; whoever has none is missing."""
+    def read(self, now: float, pods: Iterable[str], containers: Iterable[str] = ()) -> dict[str, Pressures]:
+        """By group: the machine (empty), best effort, and the groups of `pods` and `containers`; what has none is
+        missing."""
         best_effort = self._cgroups.layout.besteffort
         found = {MACHINE: self._of_machine(), best_effort: self._of_group(best_effort)}
         if found[best_effort] is not None:
-            self._pods.begin(now)
-            found |= self._pods.all(pods)
-            self._pods.end()
+            for turns, groups in ((self._pods, pods), (self._containers, containers)):
+                turns.begin(now)
+                found |= turns.all(groups)
+                turns.end()
         return {group: pressures for group, pressures in found.items() if pressures}
 
     def _of_machine(self) -> Pressures:

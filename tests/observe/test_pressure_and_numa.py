@@ -10,6 +10,7 @@ import pytest
 from emulated import Emulated
 
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.model.settings import MetricsSettings
 from koordlite.model.snapshot import Snapshot
 from koordlite.observe import Observer, numa, pressure
 from koordlite.ports import Files
@@ -144,3 +145,22 @@ def test_a_machine_without_numa_folders_has_none(node: Emulated) -> None:
     seen = Observer(node.host(), node.cluster, tasks_seconds=5.0).observe()
     files.word = "/node"
     assert numa.MACHINE not in reader.read(0.0, seen.topology)
+
+
+def test_the_pressure_of_containers_is_read_only_where_it_is_asked_for(observe_shape: ObserveShape) -> None:
+    node, _ = observe_shape("intel-2s-ht")
+    asked = Observer(node.host(), node.cluster, tasks_seconds=5.0, metrics=MetricsSettings(container_psi=True))
+    seen = after(node, asked, 1)
+    containers = {group for place in seen.places.values() for group in place.containers.values()}
+    assert containers
+    assert containers <= set(seen.pressure)
+    assert all(set(seen.pressure[group]) == {"cpu", "memory", "io"} for group in containers)
+
+
+def test_use_by_numa_node_is_read_without_a_node_metric_where_it_is_asked_for(observe_shape: ObserveShape) -> None:
+    node, usual = observe_shape("intel-2s-ht")
+    asked = Observer(node.host(), node.cluster, tasks_seconds=5.0, metrics=MetricsSettings(numa_system_usage=True))
+    assert set(after(node, asked, 12).numa_use) == {0, 1}
+    seen = after(node, usual, 12)
+    assert not seen.numa_use
+    assert not seen.node_windows

@@ -93,6 +93,18 @@ def test_metrics_in_both_formats(agent: Agent, ticks: tuple[Tick, ...]) -> None:
     assert {"koordlet_node_used_cpu_cores", "koordlite_decisions"} <= names
 
 
+def test_the_two_halves_of_the_metrics_are_the_whole(agent: Agent, ticks: tuple[Tick, ...]) -> None:
+    agent.tell(ticks[0])
+    whole, external, internal = (
+        {line.split()[2] for line in agent.ask(path)[2].splitlines() if line.startswith("# TYPE ")}
+        for path in ("/metrics", "/external-metrics", "/internal-metrics")
+    )
+    assert external | internal == whole
+    assert not external & internal
+    assert "koordlet_node_resource_allocatable" in external
+    assert {"koordlet_start_time", "koordlite_decisions_total"} <= internal
+
+
 def test_state_status_and_explain_are_the_last_tick(agent: Agent, ticks: tuple[Tick, ...], history: History) -> None:
     assert [agent.ask(path)[0] for path in ("/state", "/status", "/explain?subject=besteffort")] == [503] * 3
     agent.tell(ticks[0])

@@ -43,6 +43,25 @@ On loopback everyone may read them. On any other address agent and descheduler w
 non-resource URL `/metrics` ([operate.md](operate.md)); the NUMA exporter wants none ([numa.md](numa.md)). Dashboards
 and alerts that use them are in [manifests/monitoring](../manifests/monitoring).
 
+`/external-metrics` and `/internal-metrics` of the agent are koordlet's two halves of its `/metrics`. External are
+`koordlet_container_cpi`, `koordlet_container_psi`, `koordlet_container_resource_limits`,
+`koordlet_container_resource_requests`, `koordlet_node_priority_resource_reclaimable`,
+`koordlet_node_resource_allocatable`, `koordlet_node_resource_priority_reclaimable_status`, `koordlet_pod_psi`,
+`koordlet_resctrl_llc_occupancy` and `koordlet_resctrl_memory_bandwidth`; all others are internal. Each path is a
+non-resource URL of its own.
+
+Section `metrics` of `koordlite.yaml` switches on what costs more. All of it is off by default:
+
+- `containerPsi`: `koordlet_container_psi`, and of `koordlet_pod_psi` the values `avg60` and `avg300` of
+  `psi_precision`. On cgroup v2 only.
+- `containerCpi`: `koordlet_container_cpi`. `cpi_field` is `cycles` or `instructions`, counted for `cpiWindowSeconds`
+  (10) each `cpiIntervalSeconds` (60). Cycles divided by instructions is the CPI. It takes the capability PERFMON and
+  hardware counters; `status` says what is missing. At most 16,384 counters are open at a time, two for each container
+  and CPU: beyond that containers take turns, and the series of a container is that of its last window. A container is
+  without series when other programs held the counters of a CPU on which it ran.
+- `numaSystemUsage`: `koordlet_node_metric_numa_system_usage`, and CPU in `koordlet_node_metric_numa_node_usage`, as
+  means over the aggregation time. They are there as well while a NodeMetric is published.
+
 This page is checked against the programs by the tests.
 """
 

@@ -11,7 +11,7 @@ from koordlite.model.errors import HardwareAbsent
 from koordlite.ports import Files
 
 _ROOT = "/sys/fs/cgroup"
-_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
+_V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "perf_event")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

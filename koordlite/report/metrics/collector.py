@@ -29,13 +29,19 @@ class Metrics:
     """Counts ticks and shows the last one; one `CollectorRegistry` of its own unless another is given."""
 
     def __init__(
-        self, registry: CollectorRegistry | None = None, *, started: float = 0.0, per_cpu: bool = False
+        self,
+        registry: CollectorRegistry | None = None,
+        *,
+        started: float = 0.0,
+        per_cpu: bool = False,
+        longer_psi: bool = False,
     ) -> None:
-        """`started` is seconds since the epoch; `per_cpu` adds a series for each CPU of the pools."""
+        """`started` is seconds since the epoch; `per_cpu` adds a series for each CPU of the pools, `longer_psi` the
+        means over 60 and 300 s of how long pods waited."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry or CollectorRegistry()
         self._started = started
-        self._last, self._events = _LastTick(started, per_cpu), EventMetrics()
+        self._last, self._events = _LastTick(started, per_cpu, longer_psi), EventMetrics()
         self.registry.register(self._last)
         self.registry.register(self._events)
         r = self.registry
@@ -79,8 +85,8 @@ class Metrics:
 class _LastTick(Collector):
     """Gauges of the last tick. The scraping thread takes one reference, and the tick never changes."""
 
-    def __init__(self, started: float, per_cpu: bool) -> None:
-        self._started, self._per_cpu = started, per_cpu
+    def __init__(self, started: float, per_cpu: bool, longer_psi: bool) -> None:
+        self._started, self._per_cpu, self._longer_psi = started, per_cpu, longer_psi
         self.tick: Tick | None = None
 
     def collect(self) -> Iterator[Metric]:
@@ -95,7 +101,7 @@ class _LastTick(Collector):
         if tick.picture is not None:
             yield from node.families(tick.picture, tick)
             yield from node.predicted(tick.picture, tick.node)
-            yield from pods.families(tick.picture, tick.node)
+            yield from pods.families(tick.picture, tick.node, longer_psi=self._longer_psi)
         if self._per_cpu:
             yield from node.single_cpus(tick)
         yield from resctrl_usage.families(tick.node, tick.cache_use)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import Metric
 
+from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.formulas.allocatable.prediction import Reclaimable
 from koordlite.model import cpuset, keys
@@ -41,9 +42,10 @@ def families(seen: Snapshot, tick: Tick) -> Iterator[Metric]:
         )
         yield gauge("koordlet_node_metric_node_usage", "Mean use of the node", _USE, _use(node, average.node))
         yield gauge("koordlet_node_metric_system_usage", "Mean use beside pods", _USE, _use(node, rest))
-    by_node = seen.numa_memory.get("", {})
-    samples = (([node, str(numa), "memory", "byte"], used) for numa, used in by_node.items())
-    yield gauge("koordlet_node_metric_numa_node_usage", "Memory in use on a NUMA node", _NUMA_USE, samples)
+        system = _system_by_numa(seen, node, rest.cpu)
+        yield gauge("koordlet_node_metric_numa_system_usage", "Mean use beside pods on a NUMA node", _NUMA_USE, system)
+    meaning = "Use of a NUMA node: mean, as in a NodeMetric, or memory at this moment"
+    yield gauge("koordlet_node_metric_numa_node_usage", meaning, _NUMA_USE, _by_numa(seen, node))
     meaning = "Use of a process group outside Kubernetes: cores, bytes"
     yield gauge("koordlet_host_application_resource_usage", meaning, _HOST, _hosts(seen, node))
 
@@ -106,6 +108,27 @@ def _offered(tick: Tick) -> Iterator[Sample]:
 def _use(node: str, use: Use) -> Iterator[Sample]:
     yield [node, "cpu", "core"], use.cpu / 1000
     yield [node, "memory", "byte"], use.memory
+
+
+def _by_numa(seen: Snapshot, node: str) -> Iterator[Sample]:
+    for numa, each in seen.numa_use.items():
+        yield from _numa_use(node, numa, each.node)
+    if not seen.numa_use:
+        for numa, used in seen.numa_memory.get("", {}).items():
+            yield [node, str(numa), "memory", "byte"], used
+
+
+def _system_by_numa(seen: Snapshot, node: str, cpu: int) -> Iterator[Sample]:
+    """`cpu` is what the system uses on all NUMA nodes. As in a NodeMetric, it is divided as all use is."""
+    shares = measured.system_cpu_by_numa(cpu, {numa: each.node.cpu for numa, each in seen.numa_use.items()})
+    for numa, each in seen.numa_use.items():
+        if each.system_memory is not None:
+            yield from _numa_use(node, numa, Use(shares[numa], each.system_memory))
+
+
+def _numa_use(node: str, numa: int, use: Use) -> Iterator[Sample]:
+    yield [node, str(numa), "cpu", "core"], use.cpu / 1000
+    yield [node, str(numa), "memory", "byte"], use.memory
 
 
 def _hosts(seen: Snapshot, node: str) -> Iterator[Sample]:

@@ -1,12 +1,12 @@
-"""Pods and their containers as Prometheus metrics: extended resources, pressure, burst, place in the OOM queue.
+"""Pods and containers as Prometheus metrics: extended resources, pressure, cycles, burst, place in the OOM queue.
 
-Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpu_burst). Worked out when someone
-scrapes, from the picture of the last tick: a tick costs nothing for it.
+Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpi, cpu_burst). Worked out when
+someone scrapes, from the picture of the last tick: a tick costs nothing for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import Metric
 
@@ -19,27 +19,30 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.report.metrics.families import Sample, gauge
 
 _SUMMARY = ("node", "resource", "unit", "pod_uid", "pod_name", "pod_namespace", "container_id", "container_name")
-_PSI = (
-    "node",
-    "pod_uid",
-    "pod_name",
-    "pod_namespace",
-    "psi_resource_type",
-    "psi_precision",
-    "psi_degree",
-    "cpu_full_supported",
-)
+_CONTAINER = ("node", "container_id", "container_name", "pod_uid", "pod_name", "pod_namespace")
+_CPI = (*_CONTAINER, "cpi_field")
+_STALL = ("psi_resource_type", "psi_precision", "psi_degree", "cpu_full_supported")
+_POD_PSI = ("node", "pod_uid", "pod_name", "pod_namespace", *_STALL)
+_CONTAINER_PSI = (*_CONTAINER, *_STALL)
 _BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
 _OOM = ("node", "pod_name", "pod_namespace", "pod_uid", "container_name")
 _EXTENDED = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.MID_CPU, keys.MID_MEMORY)
 _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
+_MEANS = ("avg10", "avg60", "avg300")
 
 
-def families(seen: Snapshot, node: str) -> Iterator[Metric]:
-    """What the kernel does not report, or no strategy asks for, has no series."""
+def families(seen: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator[Metric]:
+    """What the kernel does not report, or no strategy or setting asks for, has no series. `longer_psi`: also the means
+    over 60 and 300 s."""
     yield _summary(seen, node, "requests", lambda container: container.requests)
     yield _summary(seen, node, "limits", lambda container: container.limits)
-    yield gauge("koordlet_pod_psi", "Percent of the last 10 s that the pod waited", _PSI, _waiting(seen, node))
+    means = _MEANS if longer_psi else _MEANS[:1]
+    meaning = "Percent of the last 10, 60 or 300 s that the pod waited"
+    yield gauge("koordlet_pod_psi", meaning, _POD_PSI, _pods_waiting(seen, node, means))
+    meaning = "Percent of the last 10, 60 or 300 s that the container waited"
+    yield gauge("koordlet_container_psi", meaning, _CONTAINER_PSI, _containers_waiting(seen, node, means))
+    meaning = "Cycles and instructions of a container in a window of some seconds"
+    yield gauge("koordlet_container_cpi", meaning, _CPI, _hardware_counts(seen, node))
     for name, field in (("burst", "cpu.burst"), ("quota", "cpu.quota")):
         meaning = f"CPU {name} in µs that the agent gave a container"
         yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(seen, node, field))
@@ -62,14 +65,33 @@ def _summary(
     return gauge(f"koordlet_container_resource_{which}", meaning, _SUMMARY, samples)
 
 
-def _waiting(seen: Snapshot, node: str) -> Iterator[Sample]:
+def _pods_waiting(seen: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
     for pod in seen.pods:
         found = seen.pressure.get(seen.places[pod.uid].group, {}) if pod.uid in seen.places else {}
-        full = "true" if "cpu" in found and found["cpu"].full else "false"
-        for resource, pressure in found.items():
-            for degree, stall in _degrees(pressure):
-                words = [_PSI_WORDS[resource], "avg10", degree, full]
-                yield [node, pod.uid, pod.name, pod.namespace, *words], stall.avg10
+        yield from _waiting([node, pod.uid, pod.name, pod.namespace], found, means)
+
+
+def _containers_waiting(seen: Snapshot, node: str, means: Sequence[str]) -> Iterator[Sample]:
+    for pod, container, group in _placed(seen):
+        owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
+        yield from _waiting(owner, seen.pressure.get(group, {}), means)
+
+
+def _waiting(owner: Sequence[str], found: Mapping[str, Pressure], means: Sequence[str]) -> Iterator[Sample]:
+    full = "true" if "cpu" in found and found["cpu"].full else "false"
+    for resource, pressure in found.items():
+        for degree, stall in _degrees(pressure):
+            for mean in means:
+                yield [*owner, _PSI_WORDS[resource], mean, degree, full], getattr(stall, mean)
+
+
+def _hardware_counts(seen: Snapshot, node: str) -> Iterator[Sample]:
+    for pod, container, group in _placed(seen):
+        counts = seen.hardware_counts.get(group)
+        if counts is not None:
+            owner = [node, container.id, container.name, pod.uid, pod.name, pod.namespace]
+            yield [*owner, "cycles"], counts.cycles
+            yield [*owner, "instructions"], counts.instructions
 
 
 def _degrees(pressure: Pressure) -> Iterator[tuple[str, Stall]]:

@@ -3,7 +3,8 @@
 /          a page for people: what `koordlite top` shows, the last decisions, links to the others; ?refresh=off
 /healthz   200 while ticks come without a fault of ours, else 503 with the reason in words; ?verbose lists the checks
 /readyz    200 while the node, fresh inputs and what is required are there, else 503 with what is missing; ?verbose
-/metrics   Prometheus text or OpenMetrics, as the caller asks
+/metrics   Prometheus text or OpenMetrics, as the caller asks; /external-metrics and /internal-metrics are koordlet's
+           two halves of it: about pods and what they may request, and about the agent
 /state     the last tick as JSON; ?picture=true adds all that it judged
 /recent    numbers and decisions of the last minutes as JSON
 /status    the last tick on one screen, as text; &view=live: a frame of `koordlite top`. &width=, &height=, &color= are
@@ -30,6 +31,7 @@ from koordlite.report.explain import subject as explain
 from koordlite.report.html import agent_page
 from koordlite.report.json import picture, recent, run_report
 from koordlite.report.json.answer import Answer
+from koordlite.report.metrics import registries
 from koordlite.report.past import NOTHING, Remembered
 from koordlite.report.terminal import status
 from koordlite.report.terminal.decision_log import Levels
@@ -45,6 +47,8 @@ PATHS = (
     "/state",
     "/recent",
     "/metrics",
+    "/external-metrics",
+    "/internal-metrics",
     "/explain?subject=besteffort",
     "/explain?subject=config",
     "/folders",
@@ -83,7 +87,12 @@ class Endpoints:
     ) -> None:
         """`stale_seconds` is the age from which an input makes the agent unready; `folders` is the answer of
         /folders."""
-        self._period, self._stale, self._registry, self._now = period_seconds, stale_seconds, registry, now
+        self._period, self._stale, self._now = period_seconds, stale_seconds, now
+        self._registries = {
+            "/metrics": registry,
+            "/external-metrics": registries.half(registry, external=True),
+            "/internal-metrics": registries.half(registry, external=False),
+        }
         self._levels = levels or Levels(())
         self._folders = {"version": 1, **(folders or {})}
         self._published: _Published | None = None
@@ -126,18 +135,14 @@ class Endpoints:
         return Answer(200, JSON, run_report.encode(self._levels.document()))
 
     def _about_agent(self, path: str, accept: str) -> Answer:
+        if path in self._registries:
+            return _metrics(self._registries[path], accept)
         match path:
-            case "/metrics":
-                return self._metrics(accept)
             case "/folders":
                 return Answer(200, JSON, run_report.encode(self._folders))
             case "/loglevel":
                 return Answer(200, JSON, run_report.encode(self._levels.document()))
         return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
-
-    def _metrics(self, accept: str) -> Answer:
-        encode, content_type = exposition.choose_encoder(accept)
-        return Answer(200, content_type, encode(self._registry))
 
     def _front(self, query: Mapping[str, str]) -> Answer:
         held = self._published
@@ -154,6 +159,11 @@ class Endpoints:
             checks += health.ready(held.tick, stale_seconds=self._stale)
         why = health.failing(checks)
         return _plain(503 if why else 200, health.text(checks).removesuffix("\n") if verbose else why or "ok")
+
+
+def _metrics(registry: CollectorRegistry, accept: str) -> Answer:
+    encode, content_type = exposition.choose_encoder(accept)
+    return Answer(200, content_type, encode(registry))
 
 
 def _plain(status: int, words: str) -> Answer:

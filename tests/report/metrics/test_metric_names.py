@@ -17,6 +17,8 @@ from koordlite import changes
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
 from koordlite.model.picture.groups import Process
+from koordlite.model.picture.hardware_counts import HardwareCounts
+from koordlite.model.picture.node_windows import NumaUse
 from koordlite.model.picture.prediction import Prediction
 from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.picture.usage import Use
@@ -48,6 +50,7 @@ NAMES = {
     "node_metric_node_usage": {"node", "resource", "unit"},
     "node_metric_system_usage": {"node", "resource", "unit"},
     "node_metric_numa_node_usage": {"node", "numa_node_id", "resource", "unit"},
+    "node_metric_numa_system_usage": {"node", "numa_node_id", "resource", "unit"},
     "container_oom_score_adj": {"node", "pod_name", "pod_namespace", "pod_uid", "container_name"},
     "resource_update_duration_milliseconds": {"type", "status"},
     "kubelet_request_duration_seconds": {"verb", "path", "code"},
@@ -76,6 +79,27 @@ NAMES = {
         "container_id",
         "container_name",
     },
+    "container_cpi": {
+        "node",
+        "container_id",
+        "container_name",
+        "pod_uid",
+        "pod_name",
+        "pod_namespace",
+        "cpi_field",
+    },
+    "container_psi": {
+        "node",
+        "container_id",
+        "container_name",
+        "pod_uid",
+        "pod_name",
+        "pod_namespace",
+        "psi_resource_type",
+        "psi_precision",
+        "psi_degree",
+        "cpu_full_supported",
+    },
     "pod_psi": {
         "node",
         "pod_uid",
@@ -92,13 +116,10 @@ NAMES = {
 """Without the prefix `koordlet_`."""
 NOT_HERE = {
     "collect_node_local_storage_info_status": "disks are looked at only while settings name them",
-    "node_metric_numa_system_usage": "memory of pods by NUMA node is not added up",
     "container_core_sched_cookie": "core scheduling is not managed",
     "core_sched_cookie_manage_status": "core scheduling is not managed",
     "runtime_hook_invoked_duration_milliseconds": "there are no runtime hooks",
     "runtime_hook_reconciler_invoked_duration_milliseconds": "there are no runtime hooks",
-    "container_cpi": "performance counters are not read",
-    "container_psi": "the pressure of pods is read, not that of each container",
 }
 APP = HostApplication(name="nginx", priority=PriorityClass.PROD, qos=QoSClass.LS)
 
@@ -127,7 +148,7 @@ def _with_all_that_happens(tick: Tick) -> Tick:
     pod = next(pod for pod in seen.pods if pod.name == "crunch")
     place = seen.places[pod.uid]
     group = place.containers["main"]
-    stall = Stall(1.5, 1.0, 0.5, 1_000_000)
+    stall, waiting = Stall(1.5, 1.0, 0.5, 1_000_000), (place.group, group)
     burst = dataclasses.replace(seen.cgroups[group], quota_us=120_000, values={"cpu.burst": 5000})
     batch = {"kubernetes.io/batch-cpu": pod.requests["kubernetes.io/batch-cpu"]}
     limited = tuple(dataclasses.replace(container, limits=batch) for container in pod.containers)
@@ -142,7 +163,9 @@ def _with_all_that_happens(tick: Tick) -> Tick:
         ours=seen.ours | {changes.parse(f"{group}/cpu.quota"), changes.parse(f"{group}/cpu.burst")},
         cgroups={**seen.cgroups, group: burst},
         oom_scores={group: (Process(7, 100, 900), Process(9, 101, 900))},
-        pressure={place.group: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)}},
+        pressure={name: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)} for name in waiting},
+        hardware_counts={group: HardwareCounts(cycles=3_000, instructions=2_000)},
+        numa_use={0: NumaUse(node=Use(1500, 1 << 30), system_memory=1 << 20)},
     )
     evicted = AppliedStep(changes.parse("pod/ns/crunch/uid-crunch"), "evict")
     written = AppliedStep(changes.parse(f"{group}/cpu.quota"), "1000")
@@ -192,3 +215,40 @@ def test_an_evicted_pods_own_series_goes_after_five_minutes(tmp_path: pathlib.Pa
     left = scraped(metrics.registry)
     assert "koordlet_pod_eviction_detail" not in left
     assert "koordlet_pod_eviction" in left
+
+
+def test_longer_means_of_waiting_are_there_where_they_are_asked_for(tmp_path: pathlib.Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("web", "LS", "1")
+    tick = node.ticks(node.agent(None), 2)[-1]
+    for longer, expected in ((False, {"avg10"}), (True, {"avg10", "avg60", "avg300"})):
+        metrics = Metrics(longer_psi=longer)
+        metrics.observe_tick(tick)
+        family = next(f for f in metrics.registry.collect() if f.name == "koordlet_pod_psi")
+        assert {sample.labels["psi_precision"] for sample in family.samples} == expected
+
+
+def test_what_the_system_uses_on_a_numa_node_is_divided_as_all_use_is(tmp_path: pathlib.Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("web", "LS", "1")
+    tick = node.ticks(node.agent(None), 3)[-1]
+    seen = tick.picture
+    assert seen is not None
+    uses = {0: NumaUse(node=Use(3000, 8), system_memory=5), 1: NumaUse(node=Use(1000, 4), system_memory=None)}
+    average = dataclasses.replace(seen.average, node=Use(4000, 12), pods={}, host_apps={})
+    metrics = Metrics()
+    metrics.observe_tick(dataclasses.replace(tick, picture=dataclasses.replace(seen, numa_use=uses, average=average)))
+    found = {
+        (f.name.removeprefix("koordlet_node_metric_numa_"), s.labels["numa_node_id"], s.labels["resource"]): s.value
+        for f in metrics.registry.collect()
+        for s in f.samples
+        if "metric_numa" in f.name
+    }
+    assert found == {
+        ("node_usage", "0", "cpu"): 3.0,
+        ("node_usage", "0", "memory"): 8,
+        ("node_usage", "1", "cpu"): 1.0,
+        ("node_usage", "1", "memory"): 4,
+        ("system_usage", "0", "cpu"): 3.0,
+        ("system_usage", "0", "memory"): 5,
+    }
