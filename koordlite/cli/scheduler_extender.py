@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import gc
 import logging
 import signal
 import sys
@@ -77,11 +76,12 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _settled(watches: Watches, stop: threading.Event) -> None:
-    """What was listed stays: the collector need not look at it again and again."""
+    """Wait until everything was listed."""
+    from koordlite.scheduler.service import settle_memory
+
     while not stop.is_set() and watches.age() is None:
         stop.wait(0.05)
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     LOG.info("ready")
 
 

@@ -16,7 +16,7 @@ from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
 
 MOST_PODS = 5_000
-MOST_ROWS = 600_000
+MOST_ROWS = 300_000
 """Rows that all attempts together refer to."""
 LOOKED_AT = 50
 """Nodes among which those are looked for."""

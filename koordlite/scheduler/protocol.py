@@ -73,6 +73,11 @@ class BindingArguments(_Body):
     node: str = msgspec.field(name="Node")
 
 
+class _HostPriority(msgspec.Struct, gc=False):
+    host: str = msgspec.field(name="Host")
+    score: int = msgspec.field(name="Score")
+
+
 class _NodeName(msgspec.Struct):
     metadata: objects.ObjectMeta = objects.ObjectMeta()
 
@@ -131,7 +136,7 @@ def error_answer(text: str) -> bytes:
 
 def scores_answer(scores: list[tuple[str, int]]) -> bytes:
     """HostPriorityList."""
-    return msgspec.json.encode([{"Host": host, "Score": score} for host, score in scores])
+    return msgspec.json.encode([_HostPriority(host, score) for host, score in scores])
 
 
 def preemption_answer(victims: dict[str, tuple[list[str], int]]) -> bytes:

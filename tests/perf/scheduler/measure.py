@@ -7,7 +7,6 @@ pods a second, and resident memory. Nothing is asserted.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import random
 import time
@@ -22,6 +21,7 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.service import settle_memory
 
 BUDGETS = {1000: "p99 10 ms, 100 pods/s", 5000: "p99 40 ms, 150 MiB"}
 PER_NODE = 20
@@ -56,8 +56,7 @@ def _measure(nodes: int, args: argparse.Namespace) -> None:
     dice = random.Random(args.seed)
     cluster = _cluster(nodes, args.strategy, dice)
     extender = Extender(cluster, wall=time.time, binder=Accepting())
-    gc.collect()
-    gc.freeze()
+    settle_memory()
     shapes = [_shape(dice) for _ in range(args.shapes)]
     names = sorted(cluster.index) or [f"node-{n:05}" for n in range(nodes)]
     cluster.refresh()
