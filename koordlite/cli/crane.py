@@ -62,7 +62,7 @@ def assign(args: argparse.Namespace) -> int:
             why = "a folder of manifests is only read"
             raise InputError(Problem("command line", "--write", args.cluster, why, "leave --cluster out"))
         write(api, scene.pod, found.annotation)
-        print(f"written to {namespace}/{name}")
+        print(printable.one_line(f"written to {namespace}/{name}"))
     return 0
 
 
