@@ -214,7 +214,7 @@ def _transport_errors(where: str) -> Iterator[None]:
     """Whatever keeps an answer from arriving, as ApiUnreachable with the errno found below it."""
     import urllib3
     from kubernetes.client.exceptions import ApiException
-    from kubernetes.config import ConfigException
+    from kubernetes.config.config_exception import ConfigException
 
     try:
         yield

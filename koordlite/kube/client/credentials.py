@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from koordlite.kube.client import library
 from koordlite.model.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Any
     Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
     they expire. ConfigError when there are no usable credentials.
     """
+    library.prepare()
     from kubernetes.client.configuration import Configuration
 
     settings = Configuration()
@@ -51,6 +53,7 @@ def bare(
     Its certificate must be for `server_name` where that is given, else for the host of `url`. `token` is asked before
     each request; without it the credentials are those of the client `like`.
     """
+    library.prepare()
     from kubernetes.client.configuration import Configuration
 
     settings = Configuration(host=url)
@@ -126,14 +129,15 @@ def _client(settings: Configuration, user_agent: str) -> Any:
 
 def _from_file(settings: Configuration, kubeconfig: str | None, context: str | None) -> None:
     import yaml
-    from kubernetes import config
+    from kubernetes.config import kube_config
+    from kubernetes.config.config_exception import ConfigException
 
-    source = kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION
+    source = kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION
     try:
-        config.load_kube_config(  # type: ignore[no-untyped-call]
+        kube_config.load_kube_config(  # type: ignore[no-untyped-call]
             config_file=kubeconfig, context=context, client_configuration=settings, persist_config=False
         )
-    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+    except (ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         field = "kubeconfig" if context is None else f"kubeconfig, context {context}"
         why = " ".join(str(error).split()) or type(error).__name__
         do = "name a kubeconfig that kubectl can use, and one of its contexts"
@@ -165,11 +169,12 @@ def _user(source: str, context: str | None) -> tuple[dict[str, Any], pathlib.Pat
 
 
 def _from_surroundings(settings: Configuration) -> None:
-    from kubernetes import config
+    from kubernetes.config import incluster_config
+    from kubernetes.config.config_exception import ConfigException
 
     try:
-        config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
-    except (config.ConfigException, OSError) as error:
+        incluster_config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
         named = os.environ.get("KUBECONFIG", "")
         if named:
             _from_file(settings, named, None)
