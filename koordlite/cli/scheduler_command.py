@@ -19,7 +19,7 @@ def scheduler(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from koordlite.scheduler import texts
+    from koordlite.scheduler.report import texts
 
     namespace, slash, name = args.pod.partition("/")
     if not slash or not namespace or not name:
@@ -31,7 +31,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 
 def _state(args: argparse.Namespace) -> int:
-    from koordlite.scheduler import texts
+    from koordlite.scheduler.report import texts
 
     if args.node:
         found = _get(args, f"state/{urllib.parse.quote(args.node)}")
@@ -59,8 +59,9 @@ def _levels(found: dict[str, Any]) -> Iterable[str]:
 
 
 def _try(args: argparse.Namespace) -> int:
-    from koordlite.scheduler import documents, texts, trial
+    from koordlite.scheduler import trial
     from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.report import documents, texts
 
     made = trial.of_folder(args.folder, args.pod, Settings(strategy=args.strategy))
     for line in trial.lines(made):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from koordlite.http.server import Server
     from koordlite.kube.client.access import Api
     from koordlite.scheduler.judgement.settings import Settings
-    from koordlite.scheduler.logs import LogLevels
+    from koordlite.scheduler.report.logs import LogLevels
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
@@ -153,7 +153,7 @@ def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[No
 
 def _start_log(level: str) -> LogLevels:
     from koordlite.report.log_format import LineFormatter
-    from koordlite.scheduler.logs import LogLevels
+    from koordlite.scheduler.report.logs import LogLevels
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())

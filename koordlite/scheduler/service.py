@@ -18,10 +18,11 @@ from prometheus_client import generate_latest
 from koordlite.model import printable
 from koordlite.model.errors import InputError
 from koordlite.report.json.answer import Answer
-from koordlite.scheduler import documents, page, protocol, texts
+from koordlite.scheduler import protocol
 from koordlite.scheduler.extender import Extender, NotReady, Victims
-from koordlite.scheduler.logs import LogLevels
-from koordlite.scheduler.metrics import ExtenderMetrics
+from koordlite.scheduler.report import documents, page, texts
+from koordlite.scheduler.report.logs import LogLevels
+from koordlite.scheduler.report.metrics import ExtenderMetrics
 
 _TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from koordlite.scheduler import attempts, documents
+from koordlite.scheduler import attempts
+from koordlite.scheduler.report import documents
 from tests.scheduler.builders import Scene, as_object, pod
 
 FREE, TAKEN = {"cpu": "8", "memory": "32Gi"}, {"cpu": "0", "memory": "0"}

@@ -21,7 +21,7 @@ from koordlite.http.guard import Guard
 from koordlite.http.server import Server
 from koordlite.model.errors import InputError
 from koordlite.scheduler import protocol
-from koordlite.scheduler.logs import LogLevels
+from koordlite.scheduler.report.logs import LogLevels
 from koordlite.scheduler.service import Service
 from tests.scheduler.builders import Scene, bound, pod
 

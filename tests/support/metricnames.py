@@ -26,7 +26,7 @@ from koordlite.report.metrics.numa import NumaMetrics
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.metrics import ExtenderMetrics
+from koordlite.scheduler.report.metrics import ExtenderMetrics
 
 _WATCH = WatchState(name="pods", age_seconds=0.0)
 _OWN_NUMA = ("numa_node_", "numa_container_", "numa_pod_")
