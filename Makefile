@@ -9,11 +9,12 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 OUT ?= out/tour
 SECONDS_SIMULATED ?= 240
 SPEED ?= 8
+OPEN ?=
 
 .PHONY: run test test-all test-long lint perf image clean
 
 run: $(READY)
-	@scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
+	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
 
 test: $(READY) lint
 	$(PYTEST) $(PYTEST_ARGS)
@@ -34,6 +35,7 @@ lint: $(READY)
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up $(VENV): about a minute, once"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
 def _plan(command: argparse.ArgumentParser) -> None:
     source.add_options(command)
     command.add_argument("--output", choices=("text", "json", "html"), default="text", help="form of standard output")
+    command.add_argument("--brief", action="store_true", help="about ten lines of text instead of the whole plan")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
         "--fail-on-findings", action="store_true", help=f"exit with {FOUND} when a pod is misplaced, evicted or not"
@@ -88,7 +89,7 @@ def _run_plan(args: argparse.Namespace) -> int:
 
 def _planned(args: argparse.Namespace) -> int:
     plan = source.make(args)
-    for piece in _rendered(plan, args.output):
+    for piece in _rendered(plan, "brief" if args.brief and args.output == "text" else args.output):
         print(printable.lines(piece), end="")
     if args.report:
         _write_reports(plan, args.report)
@@ -110,7 +111,7 @@ def _rendered(plan: EvictionPlan, form: str) -> Iterable[str]:
         return (html.render(plan),)
     from descheduler.report import text
 
-    return text.pieces(plan)
+    return (text.brief(plan),) if form == "brief" else text.pieces(plan)
 
 
 def _write_reports(plan: EvictionPlan, path: str) -> None:
@@ -129,7 +130,7 @@ def _run_explain(args: argparse.Namespace) -> int:
 
 
 def _run_version(_args: argparse.Namespace) -> int:
-    print(f"descheduler {__version__}")
+    print(printable.lines(f"descheduler {__version__}"))
     return 0
 
 

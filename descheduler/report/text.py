@@ -55,8 +55,34 @@ def pieces(
         yield from (f"{printable.lines(line)}\n" for line in part)
 
 
+_FIRST = 5
+"""Evictions in the brief form."""
+_MANY = 5
+"""Fewer evictions are never worth a warning."""
 _COSTS = 10
 """Deletion costs in the text."""
+
+
+def brief(plan: EvictionPlan) -> str:
+    """The plan in about ten lines: what each plugin found, and the first evictions."""
+    first = [_eviction(number, one) for number, one in enumerate(plan.evict[:_FIRST], 1)]
+    more = [f"    {len(plan.evict) - _FIRST} more"] if len(plan.evict) > _FIRST else []
+    judged = (line for line in _plugins(plan) if not line.endswith(": nothing wrong"))
+    return "".join(f"{printable.lines(line)}\n" for line in (*_head(plan, dry=True), *judged, *first, *more))
+
+
+def _eviction(number: int, answer: Outcome) -> str:
+    reasons = ", ".join(dict.fromkeys(finding.reason for finding in answer.findings))
+    return _shortened(f"{number:>2}. {answer.pod.key} on {answer.pod.node} → {answer.target or 'no place'}: {reasons}")
+
+
+def _much(plan: EvictionPlan) -> str:
+    """A warning where a plan evicts more than a person is likely to expect; empty where it does not."""
+    pods = sum(1 for _ in plan.view.pods())
+    if len(plan.evict) < _MANY or len(plan.evict) * 10 <= pods:
+        return ""
+    share = f"{100 * len(plan.evict) / pods:.0f} % of all {pods} pods"
+    return f"warning   {share} are to be evicted at once; maxNoOfPodsToEvictTotal and pacing limit that"
 
 
 def _unless_empty(lines: Iterable[str]) -> Iterator[str] | None:
@@ -140,6 +166,7 @@ def _head(plan: EvictionPlan, *, dry: bool) -> Iterator[str]:
     if plan.spare:
         counts = ", ".join(f"{count} × {reason}" for reason, count in plan.spared_by.items())
         yield from textwrap.wrap(f"kept      {counts}", WIDTH, subsequent_indent=" " * 10)
+    yield from textwrap.wrap(_much(plan), WIDTH, subsequent_indent=" " * 10)
 
 
 def _evictions(plan: EvictionPlan) -> Iterator[str]:

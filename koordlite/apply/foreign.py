@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Collection, Iterator, Set
 
 from koordlite.changes import cgroup
-from koordlite.changes.cgroup import CgroupChange
 from koordlite.model.change import Change, Standing
 from koordlite.model.place import Place
 from koordlite.model.snapshot import Snapshot
@@ -60,9 +59,8 @@ class ForeignWriters:
 
     def overwritten(self, seen: Snapshot, groups: Collection[str]) -> tuple[ForeignWrite, ...]:
         """Files of these groups whose value is not the one we wrote last. They are not noted as fights."""
-        ours = self._ours.get(CgroupChange, {})
-        places = (place for group in groups for place in cgroup.places_of(group))
-        theirs = (ours[place] for place in places if place in ours)
+        places = [place for group in groups for place in cgroup.places_of(group)]
+        theirs = (ours[place] for ours in self._ours.values() for place in places if place in ours)
         return tuple(write for change in theirs if isinstance(write := change.compare(seen), ForeignWrite))
 
     def _compared(self, kind: type[Change], ours: dict[Place, Change], seen: Snapshot) -> Iterator[ForeignWrite]:

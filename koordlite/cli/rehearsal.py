@@ -28,7 +28,7 @@ def restore(folder: Path, machine: str, *, dry_run: bool) -> int:
     if dry_run:
         for entry in found:
             print(printable.lines(f"{entry.place}"))
-        print(f"{len(found)} places would be restored")
+        print(printable.lines(f"{len(found)} places would be restored"))
         return 0
     until = time.time() + PAUSE_SECONDS
     pause_file.write(folder, Pause(until=until, because="koordlite restore", release=True))
@@ -38,8 +38,8 @@ def restore(folder: Path, machine: str, *, dry_run: bool) -> int:
     places = {entry.place for entry in left}
     for entry in found:
         print(printable.lines(f"{entry.place}: {'NOT restored' if entry.place in places else 'restored'}"))
-    print(f"{len(found) - len(places)} of {len(found)} places restored")
-    print(f"the agent is paused until {units.moment(until)}; `koordlite resume` lets it write again")
+    print(printable.lines(f"{len(found) - len(places)} of {len(found)} places restored"))
+    print(printable.lines(f"the agent is paused until {units.moment(until)}; `koordlite resume` lets it write again"))
     return 1 if left else 0
 
 

@@ -37,9 +37,10 @@ def replay(args: argparse.Namespace) -> int:
     covered = recorded.period(record)
     since, note = recorded.begin(args.since, covered) if args.since else (None, "")
     if args.output == "text":
-        print(f"{record.path}: {units.moment(since or covered[0])} to {units.moment(covered[1])}")
+        period = f"{units.moment(since or covered[0])} to {units.moment(covered[1])}"
+        print(printable.lines(f"{record.path}: {period}"))
     if note:
-        print(note, file=sys.stdout if args.output == "text" else sys.stderr)
+        print(printable.lines(note), file=sys.stdout if args.output == "text" else sys.stderr)
     if other is None:
         found = again.check(record.moments(since=since))
         _print(args.output, check=found, record=record)

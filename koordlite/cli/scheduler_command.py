@@ -37,7 +37,7 @@ def _state(args: argparse.Namespace) -> int:
         found = _get(args, f"state/{urllib.parse.quote(args.node)}")
         _print(args, found, lambda: texts.node(found))
     else:
-        print(json.dumps(_get(args, "debug/state"), indent=2))
+        print(printable.in_json(json.dumps(_get(args, "debug/state"), indent=2)))
     return 0
 
 
@@ -68,7 +68,7 @@ def _try(args: argparse.Namespace) -> int:
         print(printable.lines(line))
     found = documents.of_pod(made.extender, args.pod)
     if found is not None:
-        print()
+        print("")
         for line in texts.pod(found, every=args.all):
             print(printable.lines(line))
     return 0
@@ -77,7 +77,7 @@ def _try(args: argparse.Namespace) -> int:
 def _render(args: argparse.Namespace) -> int:
     from koordlite.scheduler import render
 
-    print(render.text(args.what, render.of_arguments(args)), end="")
+    print(printable.lines(render.text(args.what, render.of_arguments(args))), end="")
     return 0
 
 
@@ -91,7 +91,7 @@ def _get(args: argparse.Namespace, path: str) -> Any:
 
 def _print(args: argparse.Namespace, found: Any, lines: Any) -> None:
     if args.output == "json":
-        print(json.dumps(found, indent=2))
+        print(printable.in_json(json.dumps(found, indent=2)))
         return
     for line in lines():
         print(printable.lines(line))

@@ -188,7 +188,7 @@ def test_a_round_without_a_picture_still_tells_the_pause(small: Emulated, breaks
     breaks([3])
     told = run(small, 4)
     assert [tick.pause is not None for tick in told] == [True] * 4
-    assert set(told[2].modes.values()) == {"observe"}
+    assert set(told[2].modes.values()) == {"observe", "off"}
 
 
 def test_a_check_names_the_fault(small: Emulated, breaks: Break) -> None:

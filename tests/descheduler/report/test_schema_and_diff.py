@@ -171,3 +171,23 @@ def test_a_page_of_thousands_stays_readable(cluster: Any) -> None:
     page = html.render(cluster.plan(POLICY.replace("maxNoOfPodsToEvictTotal: 1", "")))
     assert "and 50 more: plan.json has them all" in page
     assert page.count("<summary>default/") == html.PODS_SHOWN
+
+
+def test_the_brief_form_is_the_head_the_plugins_and_the_first_evictions(troubled: Any) -> None:
+    shown = text.brief(troubled.plan(POLICY)).splitlines()
+    assert len(shown) <= 12
+    assert "    ReservedCPUs: 1 × UsesReservedCPU; 1 to evict, 0 kept" in shown
+    assert shown[-1] == " 1. default/on-reserved on a → b: UsesReservedCPU"
+
+
+@pytest.mark.parametrize(("pods", "warned"), [(6, True), (60, False)])
+def test_a_plan_that_evicts_a_tenth_of_all_pods_says_so(cluster: Any, pods: int, *, warned: bool) -> None:
+    cluster.node("a")
+    for number in range(pods):
+        state = {"name": "main", "restartCount": 50 if number < 6 else 0, "state": {"running": {}}}
+        cluster.pod(f"p{number}", "a", owner=f"o{number}")["status"]["containerStatuses"] = [state]
+    policy = POLICY.replace("maxNoOfPodsToEvictTotal: 1", "").replace("ReservedCPUs, ", "")
+    cluster.node("b")
+    plan = cluster.plan(policy)
+    assert len(plan.evict) == 6
+    assert ("are to be evicted at once" in text.render(plan)) is warned
