@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from koordlite.clock import SignalEvent
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _start_log(level: str) -> LogLevels:
 
 
 def _stopped() -> threading.Event:
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop

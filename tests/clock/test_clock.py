@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,11 @@ def test_an_event_is_set_until_it_is_cleared() -> None:
     assert event.wait(1e12) is True
     event.clear()
     assert event.is_set() is False
+
+
+def test_every_program_that_handles_signals_sets_such_an_event() -> None:
+    root = Path(__file__).parents[2]
+    sources = [path for name in ("koordlite", "descheduler") for path in (root / name).rglob("*.py")]
+    handling = [path for path in sources if "signal.signal(" in path.read_text(encoding="utf-8")]
+    assert len(handling) >= 4
+    assert [path.name for path in handling if "SignalEvent()" not in path.read_text(encoding="utf-8")] == []
