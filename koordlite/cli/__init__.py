@@ -91,6 +91,9 @@ def parser() -> argparse.ArgumentParser:
     scheduler_options.extender(
         commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler")
     )
+    scheduler_options.numa_api(
+        commands.add_parser("numa-api", help="NUMA nodes of the whole cluster: monitoring page and REST interface")
+    )
     scheduler_options.scheduler(
         commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
     )
@@ -387,6 +390,7 @@ _PLACES = {
     "crane": "crane:assign",
     "default-config": "check:default_config",
     "scheduler-extender": "scheduler_extender:run",
+    "numa-api": "numa_api:run",
     "scheduler": "scheduler_command:scheduler",
 }
 """Command, to the module in this package and the function that carry it out."""

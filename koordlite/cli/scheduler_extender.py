@@ -34,6 +34,7 @@ IDLE_SECONDS = 120.0
 
 def run(args: argparse.Namespace) -> int:
     """Serve until it is stopped."""
+    from koordlite.cli import numa_api
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
@@ -41,24 +42,25 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
-    address, port = _listen(args.listen)
+    address, port = listen_address(args.listen)
     guard, certificate = _guarded(args, address)
-    levels, stop = _start_log(args.log_level), _stopped()
+    levels, stop = start_log(args.log_level), stopped()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=args.crane)
     extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches))
-        token = stack.enter_context(_token(args.state_dir))
+        token = stack.enter_context(local_token(args.state_dir))
         server = _server(address, port, service, guard(token), certificate)
         server.start()
         stack.callback(server.close)
         LOG.info("listening on %s", server.url)
         stack.enter_context(_health(args, api, service))
+        stack.enter_context(numa_api.served(args, api, cluster, extender.not_ready, token))
         watches.start()
         stack.callback(watches.stop)
-        _settled(watches, stop)
+        settled(watches, stop)
         stop.wait()
     return 0
 
@@ -76,7 +78,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     return dataclasses.replace(given, profiles=frozenset(args.profile)) if args.profile else given
 
 
-def _settled(watches: Watches, stop: threading.Event) -> None:
+def settled(watches: Watches, stop: threading.Event) -> None:
     """Wait until everything was listed."""
     from koordlite.scheduler.service import settle_memory
 
@@ -86,7 +88,8 @@ def _settled(watches: Watches, stop: threading.Event) -> None:
     LOG.info("ready")
 
 
-def _listen(text: str) -> tuple[str, int]:
+def listen_address(text: str) -> tuple[str, int]:
+    """Address and port; InputError without either."""
     address, _, port = text.rpartition(":")
     if not address or not port.isdigit():
         do = "write it like 127.0.0.1:9318, or [::1]:9318"
@@ -141,7 +144,7 @@ def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[No
     from koordlite.http.guard import Guard, is_loopback
     from koordlite.http.server import Server
 
-    address, port = _listen(args.health_listen)
+    address, port = listen_address(args.health_listen)
     guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
     server = Server(address, port, service.health, guard=guard)
     server.start()
@@ -152,7 +155,8 @@ def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[No
         server.close()
 
 
-def _start_log(level: str) -> LogLevels:
+def start_log(level: str) -> LogLevels:
+    """Log to standard error."""
     from koordlite.report.log_format import LineFormatter
     from koordlite.scheduler.report.logs import LogLevels
 
@@ -164,7 +168,8 @@ def _start_log(level: str) -> LogLevels:
     return levels
 
 
-def _stopped() -> threading.Event:
+def stopped() -> threading.Event:
+    """Set when the process is told to stop."""
     stop = SignalEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -172,16 +177,16 @@ def _stopped() -> threading.Event:
 
 
 @contextlib.contextmanager
-def _token(folder: str) -> Iterator[str]:
+def local_token(folder: str) -> Iterator[str]:
     """A token for changes by people on this machine; none without a folder."""
-    from koordlite.http import local_token
+    from koordlite.http import local_token as file
 
-    token = local_token.make(folder) if folder else ""
+    token = file.make(folder) if folder else ""
     try:
         yield token
     finally:
         if token:
-            local_token.forget(folder, token)
+            file.forget(folder, token)
 
 
 def _states(watches: Watches) -> list[dict[str, Any]]:

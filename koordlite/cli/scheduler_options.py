@@ -8,6 +8,7 @@ from koordlite.cli import times
 
 PORT = 9318
 LISTEN = f"127.0.0.1:{PORT}"
+NUMA_LISTEN = "127.0.0.1:9320"
 STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes")
 
 
@@ -69,8 +70,49 @@ def extender(command: argparse.ArgumentParser) -> None:
         default=300.0,
         help="answer from what is known for so long while the API server is away (default: 5m)",
     )
+    command.add_argument(
+        "--numa-listen",
+        metavar="ADDRESS:PORT",
+        default="",
+        help=f"also serve the NUMA page and its REST interface there, for example {NUMA_LISTEN}",
+    )
+    _numa(command)
     command.add_argument("--state-dir", metavar="DIR", default="", help="where the token for log levels is written")
     command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def numa_api(command: argparse.ArgumentParser) -> None:
+    """The NUMA page and its REST interface without an extender."""
+    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
+    command.add_argument(
+        "--listen",
+        dest="numa_listen",
+        metavar="ADDRESS:PORT",
+        default=NUMA_LISTEN,
+        help=f"beyond loopback only with --tls-cert-file, and then reading wants a token. Default {NUMA_LISTEN}",
+    )
+    command.add_argument("--token-audience", metavar="NAME", default="", help="what tokens have to be bound to")
+    command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
+    command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
+    _numa(command)
+    command.add_argument(
+        "--max-age",
+        metavar="DURATION",
+        type=times.duration("--max-age"),
+        default=300.0,
+        help="answer from what is known for so long while the API server is away (default: 5m)",
+    )
+    command.add_argument("--state-dir", metavar="DIR", default="", help="where a token for this machine is written")
+    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+
+
+def _numa(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--prometheus-url", metavar="URL", default="", help="for the charts of the NUMA page, and its REST query"
+    )
+    command.add_argument("--prometheus-token-file", metavar="FILE", default="", help="bearer token for it")
+    command.add_argument("--prometheus-ca-file", metavar="FILE", default="", help="who signs its certificate")
 
 
 def scheduler(command: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ ours, because no other program publishes where containers really run. JSON is co
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -316,8 +317,12 @@ def _to_text(value: object) -> str:
 
 def _from_text(kind: type, text: object) -> CPUSet:
     if kind is CPUSet and isinstance(text, str):
-        return CPUSet.parse(text)
+        return _parsed(text)
     raise ValueError(f"{text!r} is not a CPU list like 0-3,8")
+
+
+_parsed = functools.lru_cache(maxsize=1024)(CPUSet.parse)
+"""The same few sets come again and again: in many containers of one node, and on many nodes of one kind."""
 
 
 def _decode(text: str, shape: Any, owner: str, key: str) -> Any:

@@ -1,0 +1,92 @@
+"""REST and monitoring page of NUMA nodes: in the extender's process, and `koordlite numa-api` alone."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.cli import scheduler_extender as extender
+from koordlite.model.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
+    from koordlite.scheduler.cluster import Cluster
+
+LOG = logging.getLogger("koordlite.scheduler")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until stopped."""
+    from koordlite.kube.client.access import connect
+    from koordlite.scheduler.cluster import Cluster
+    from koordlite.scheduler.judgement.settings import Settings
+    from koordlite.scheduler.watches import Watches
+
+    extender.start_log(args.log_level)
+    stop = extender.stopped()
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
+    cluster = Cluster(Settings(max_age_seconds=args.max_age), monotonic=time.monotonic)
+    watches = Watches(api, cluster, monotonic=time.monotonic)
+    with contextlib.ExitStack() as stack:
+        token = stack.enter_context(extender.local_token(args.state_dir))
+        stack.enter_context(served(args, api, cluster, lambda: _not_ready(watches.age(), args.max_age), token))
+        watches.start()
+        stack.callback(watches.stop)
+        extender.settled(watches, stop)
+        stop.wait()
+    return 0
+
+
+def _not_ready(age: float | None, most: float) -> str:
+    if age is None:
+        return "the cluster has not been listed yet"
+    return f"what is known is older than {most:g} s; the API server does not answer" if age > most else ""
+
+
+@contextlib.contextmanager
+def served(
+    args: argparse.Namespace, api: Api, cluster: Cluster, not_ready: Callable[[], str], token: str
+) -> Iterator[None]:
+    """Serve on `--numa-listen`, nothing without it. InputError when it is beyond loopback and not TLS: tokens would be
+    sent in the clear."""
+    from koordlite.http.certificate import Certificate
+    from koordlite.http.cluster_review import by_cluster
+    from koordlite.http.guard import is_loopback
+    from koordlite.http.server import Server
+    from koordlite.scheduler.numa_api.envelope import RestGuard
+    from koordlite.scheduler.numa_api.prometheus import Prometheus
+    from koordlite.scheduler.numa_api.service import NumaService
+
+    if not args.numa_listen:
+        yield
+        return
+    address, port = extender.listen_address(args.numa_listen)
+    exposed = not is_loopback(address)
+    if exposed and not args.tls_cert_file:
+        do = "listen on 127.0.0.1 and use kubectl port-forward, or give --tls-cert-file"
+        why = "bearer tokens would be sent in the clear"
+        raise InputError(Problem("command line", "listen", args.numa_listen, why, do))
+    certificate = None
+    if exposed:
+        files = (args.tls_cert_file, args.tls_private_key_file)
+        certificate = Certificate(*files, setting=("command line", "--tls-cert-file"))
+    prometheus = None
+    if args.prometheus_url:
+        prometheus = Prometheus(args.prometheus_url, args.prometheus_token_file, args.prometheus_ca_file)
+    service = NumaService(cluster, wall=time.time, not_ready=not_ready, prometheus=prometheus)
+    guard = RestGuard(exposed=exposed, local_token=token, review=by_cluster(api, args.token_audience))
+    server = Server(address, port, service.answer, guard=guard, certificate=certificate)
+    server.start()
+    LOG.info("NUMA page on %s/numa", server.url)
+    stop = threading.Event()
+    threading.Thread(target=service.keep_ready, args=(stop,), name="numa views", daemon=True).start()
+    try:
+        yield
+    finally:
+        stop.set()
+        server.close()

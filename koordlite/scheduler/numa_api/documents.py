@@ -1,0 +1,121 @@
+"""What the REST interface says of nodes, pods and violations, as plain values for JSON. Amounts name their units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from koordlite.model import times
+from koordlite.model.nrt import ContainerPlacement
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.numa_api.view import Finding, NodeView, Zone
+
+
+def summary(node: NodeView, now: float) -> dict[str, Any]:
+    """One node in a list: its NUMA nodes with amounts, without CPUs and containers."""
+    return {**_head(node, now), "zones": [_amounts(zone) for zone in node.zones], "violations": len(node.findings)}
+
+
+def whole(node: NodeView, now: float) -> dict[str, Any]:
+    """One node with CPUs by owner, distances, containers and violations."""
+    return {
+        **_head(node, now),
+        "scope": node.scope,
+        "cpuManagerPolicy": node.manager.policy,
+        "zones": [_zone(node, zone) for zone in node.zones],
+        "containers": [container(each) for each in node.containers],
+        "containersNotListed": node.more,
+        "violations": [violation(node.name, each) for each in node.findings],
+        "problems": list(node.problems),
+    }
+
+
+def pod(known: KnownPod, node: NodeView | None, now: float) -> dict[str, Any]:
+    """One pod: where its containers run against what was promised, and what is wrong."""
+    return {
+        "namespace": known.namespace,
+        "pod": known.name,
+        "uid": known.uid,
+        "node": known.node,
+        "phase": known.phase,
+        "state": node.state(now) if node else "no report",
+        "containers": [container(c) for c in node.containers if c.uid == known.uid] if node else [],
+        "violations": [
+            violation(node.name, each)
+            for each in node.findings
+            if (each.namespace, each.pod) == (known.namespace, known.name)
+        ]
+        if node
+        else [],
+    }
+
+
+def violation(node: str, finding: Finding) -> dict[str, Any]:
+    """One promise that does not hold, with its facts."""
+    wrong = finding.violation
+    return {
+        "node": node,
+        "namespace": finding.namespace,
+        "pod": finding.pod,
+        "container": wrong.container,
+        "code": wrong.reason,
+        "severity": wrong.severity,
+        "evidence": dict(wrong.evidence),
+    }
+
+
+def violations(nodes: Iterable[NodeView], now: float) -> list[dict[str, Any]]:
+    """Those of all nodes that can be believed."""
+    return [violation(node.name, each) for node in nodes if node.state(now) == "ok" for each in node.findings]
+
+
+def container(placed: ContainerPlacement) -> dict[str, Any]:
+    """One container: promise and fact."""
+    return {
+        "namespace": placed.namespace,
+        "pod": placed.pod,
+        "container": placed.container,
+        "source": placed.source,
+        "exclusive": placed.exclusive,
+        "singleNUMA": placed.single_numa,
+        "promisedCPUs": str(placed.promised_cpus),
+        "promisedNodes": list(placed.promised_nodes),
+        "cpus": str(placed.cpuset),
+        "memoryNodes": str(placed.mems),
+        "cpusByNUMA": {str(number): str(cpus) for number, cpus in placed.cpus_by_numa.items()},
+        "memoryBytesByNUMA": {str(number): used for number, used in placed.memory_by_numa.items()},
+    }
+
+
+def _head(node: NodeView, now: float) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "state": node.state(now),
+        "observedAt": times.show(node.observed) if node.observed is not None else "",
+        "topologyPolicy": node.policy,
+        "pods": len(node.pods),
+    }
+
+
+def _amounts(zone: Zone) -> dict[str, Any]:
+    return {
+        "id": zone.id,
+        "cpuTotalMilli": zone.cpu_total,
+        "cpuAvailableMilli": zone.cpu_left,
+        "memoryTotalBytes": zone.memory_total,
+        "memoryAvailableBytes": zone.memory_left,
+    }
+
+
+def _zone(node: NodeView, zone: Zone) -> dict[str, Any]:
+    by_owner: Mapping[str, list[int]] = {"reserved": [], "exclusive": [], "shared": []}
+    for cpu in zone.cpus:
+        by_owner[node.owner(cpu)].append(cpu)
+    return {
+        **_amounts(zone),
+        "cpus": str(zone.cpus),
+        "reservedCPUs": by_owner["reserved"],
+        "exclusiveCPUs": [{"cpu": cpu, "pod": node.exclusive[cpu]} for cpu in by_owner["exclusive"]],
+        "sharedCPUs": by_owner["shared"],
+        "distances": {str(other): far for other, far in zone.distances.items()},
+    }

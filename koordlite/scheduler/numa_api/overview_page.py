@@ -1,0 +1,217 @@
+"""The cluster by NUMA node: one row a node, one cell a NUMA node; filtered, sorted and cut into pages by the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import urllib.parse
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from koordlite.report.html import page
+from koordlite.report.html.page import Child, Markup, el
+from koordlite.scheduler.numa_api.view import NodeView, Zone
+
+REFRESH_SECONDS = 30
+MOST_ROWS, MOST_CELLS = 100, 800
+"""On one page: of nodes with many NUMA nodes there are fewer rows."""
+MOST_ZONES = 16
+_STEPS = 10
+"""Shades of a cell."""
+SHOW = {"all": "all nodes", "violations": "with violations", "stale": "not up to date", "no report": "without a report"}
+SORT = {"violations": "most violations", "name": "name", "cpu": "fullest CPUs", "memory": "fullest memory"}
+TONES = {"ok": "good", "stale": "warn", "unreadable": "bad", "no report": ""}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """Which nodes, in which order, and which part of them."""
+
+    text: str = ""
+    """Part of the name of a node, or of a pod there."""
+    show: str = "all"
+    sort: str = "violations"
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Asked:
+        """Out of query parameters; unknown words count as not given."""
+        number = query.get("page", "")
+        return cls(
+            query.get("q", "").strip(),
+            query["show"] if query.get("show") in SHOW else "all",
+            query["sort"] if query.get("sort") in SORT else "violations",
+            max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
+        )
+
+    def link(self, number: int) -> str:
+        """Address of another part."""
+        words = {"q": self.text, "show": self.show, "sort": self.sort, "page": str(number)}
+        return "?" + urllib.parse.urlencode({name: word for name, word in words.items() if word})
+
+
+def document(nodes: Collection[NodeView], asked: Asked, now: float, *, problem: str = "") -> str:
+    """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date."""
+    found = chosen(nodes, asked, now)
+    return page.page(
+        "NUMA nodes of the cluster",
+        _problem(problem),
+        _tiles(nodes, now),
+        _form(asked),
+        _table(found, asked, now, empty=_empty(nodes)),
+        _violations(found, now),
+        _more(),
+        lead="CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised.",
+        foot="From NodeResourceTopologies; every number is also at /rest/scheduling/v1/numa/nodes.",
+        refresh_seconds=REFRESH_SECONDS,
+    )
+
+
+def chosen(nodes: Collection[NodeView], asked: Asked, now: float) -> list[NodeView]:
+    """The nodes that `asked` is about, in its order."""
+    keep: dict[str, Callable[[NodeView], bool]] = {
+        "all": lambda node: True,
+        "violations": lambda node: bool(node.findings),
+        "stale": lambda node: node.state(now) in ("stale", "unreadable"),
+        "no report": lambda node: not node.has_report,
+    }
+    key: dict[str, Callable[[NodeView], Any]] = {
+        "name": lambda node: node.name,
+        "violations": lambda node: (-len(node.findings), node.name),
+        "cpu": lambda node: (-_fullest(zone.cpu_part for zone in node.zones), node.name),
+        "memory": lambda node: (-_fullest(zone.memory_part for zone in node.zones), node.name),
+    }
+    found = [node for node in nodes if keep[asked.show](node) and _has(node, asked.text)]
+    return sorted(found, key=key[asked.sort])
+
+
+def _has(node: NodeView, text: str) -> bool:
+    return text in node.name or any(text in pod for pod in node.pods)
+
+
+def _fullest(parts: Any) -> float:
+    return max((part for part in parts if part is not None), default=-1.0)
+
+
+def _problem(text: str) -> Markup | None:
+    return page.section("Out of date", el("p", page.badge("stale", "warn"), f" {text}")) if text else None
+
+
+def _tiles(nodes: Collection[NodeView], now: float) -> Markup:
+    states = [node.state(now) for node in nodes]
+    zones = [zone for node in nodes for zone in node.zones]
+    total = sum(zone.cpu_total or 0 for zone in zones)
+    left = sum(zone.cpu_left or 0 for zone in zones if zone.cpu_total)
+    wrong = sum(len(node.findings) for node, state in zip(nodes, states, strict=True) if state == "ok")
+    old = len(states) - states.count("ok") - states.count("no report")
+    taken = f"{100 * (1 - left / total):.0f} %" if total else "–"
+    return page.tiles(
+        page.tile("Nodes", len(nodes), f"{states.count('no report')} without a report"),
+        page.tile("NUMA nodes", len(zones), f"CPUs taken: {taken}"),
+        page.tile("Violations", wrong, "promises that do not hold", tone="bad" if wrong else "good"),
+        page.tile("Not up to date", old, "stale or unreadable reports", tone="warn" if old else "good"),
+    )
+
+
+def _form(asked: Asked) -> Markup:
+    """Works without scripts: the server filters and sorts."""
+    field = el("input", type="search", name="q", value=asked.text, aria_label="part of the name of a node or pod")
+    show, sort = _select("show", SHOW, asked.show), _select("sort", SORT, asked.sort)
+    everything = el("a", "show all", href="?") if asked != Asked() else None
+    children = (field, " ", show, " ", sort, " ", el("button", "show"), " ", everything)
+    return el("form", *children, method="get", style="margin:0 0 16px")
+
+
+def _select(name: str, words: Mapping[str, str], chosen_word: str) -> Markup:
+    options = [
+        el("option", shown, value=word, selected="selected" if word == chosen_word else None)
+        for word, shown in words.items()
+    ]
+    return el("select", options, name=name, aria_label=name)
+
+
+def _empty(nodes: Collection[NodeView]) -> str:
+    return "no node matches" if nodes else "the API server knows no nodes, or they were not listed yet"
+
+
+def _table(found: Sequence[NodeView], asked: Asked, now: float, *, empty: str) -> Markup:
+    rows_each = _rows_each(found)
+    pages = max(1, math.ceil(len(found) / rows_each))
+    number = min(asked.page, pages)
+    shown = found[(number - 1) * rows_each : number * rows_each]
+    ids = sorted({zone.id for node in shown for zone in node.zones})[:MOST_ZONES]
+    heads = ("node", *(f"NUMA {zone}" for zone in ids), "violations#", "report")
+    table = page.table(heads, [_row(node, ids, now) for node in shown], empty=empty)
+    links = [el("a", text, href=asked.link(to)) for text, to in _steps(number, pages)]
+    where = el("p", f"Page {number} of {pages} ", [[" ", link] for link in links], class_="note") if pages > 1 else None
+    note = f"{len(found)} nodes. In each cell: CPU taken, then memory taken."
+    return page.section("Nodes by NUMA node", table, where, note=note)
+
+
+def _rows_each(found: Sequence[NodeView]) -> int:
+    widest = min(MOST_ZONES, max((len(node.zones) for node in found), default=1) or 1)
+    return min(MOST_ROWS, MOST_CELLS // widest)
+
+
+def _steps(number: int, pages: int) -> list[tuple[str, int]]:
+    back = [("first", 1), ("previous", number - 1)] if number > 1 else []
+    return back + ([("next", number + 1), ("last", pages)] if number < pages else [])
+
+
+def _row(node: NodeView, ids: Sequence[int], now: float) -> tuple[Child, ...]:
+    zones, state = {zone.id: zone for zone in node.zones}, node.state(now)
+    name = el("a", node.name, href=node_link(node.name), style="white-space:nowrap")
+    count = page.badge(str(len(node.findings)), "bad") if node.findings else "0"
+    return name, *(_cell(zones.get(number)) for number in ids), count, page.badge(state, TONES[state])
+
+
+def _cell(zone: Zone | None) -> Child:
+    if zone is None:
+        return None
+    return [_shaded(zone.cpu_part), " ", _shaded(zone.memory_part)]
+
+
+def _shaded(part: float | None) -> Markup:
+    words = "–" if part is None else f"{100 * part:.0f} %"
+    return el("span", words, style=f"{shade(part)};{_BOX}")
+
+
+_BOX = "display:inline-block;min-width:3.6em;padding:2px 4px;border-radius:4px;text-align:center;margin:1px 0"
+
+
+def shade(part: float | None) -> str:
+    """In steps, so that a page of many cells has a handful of styles."""
+    percent = 0 if part is None else round(part * _STEPS) * 7
+    return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
+
+
+def node_link(name: str) -> str:
+    """Address of a node's page, from the overview."""
+    return f"numa/nodes/{urllib.parse.quote(name, safe='')}"
+
+
+def _violations(found: Sequence[NodeView], now: float) -> Markup:
+    listed = [(node, each) for node in found if node.state(now) == "ok" for each in node.findings]
+    rows = [
+        (el("a", node.name, href=node_link(node.name)), each.key, *finding(each.violation))
+        for node, each in listed[:MOST_ROWS]
+    ]
+    note = f"The first {MOST_ROWS} of {len(listed)}." if len(listed) > MOST_ROWS else None
+    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty="every promise holds", stacked=True)
+    return page.section("Violations", table, note=note)
+
+
+def finding(wrong: Any) -> tuple[Child, Child]:
+    """A violation's word with its colour, and its facts."""
+    tone = {"hard": "bad", "fixable": "warn", "exposed": ""}[wrong.severity]
+    where = "" if wrong.container == "*" else f"{wrong.container}: "
+    facts = ", ".join(f"{name} {value}" for name, value in wrong.evidence.items())
+    return page.badge(wrong.reason, tone), f"{where}{facts}"
+
+
+def _more() -> Markup:
+    items = [
+        el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
+        el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),
+    ]
+    return page.section("More", el("ul", items, class_="legend"))

@@ -1,0 +1,131 @@
+"""REST answers under `/rest/scheduling/v1/` and the pages under `/numa`, for a listener of `koordlite.http`."""
+
+from __future__ import annotations
+
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from koordlite.http.answers import Answer as AnyAnswer
+from koordlite.http.answers import Plain
+from koordlite.report.html import strict
+from koordlite.report.json.answer import Answer
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.numa_api import documents, envelope, node_page, overview_page, view
+from koordlite.scheduler.numa_api.prometheus import Prometheus
+from koordlite.scheduler.numa_api.view import NodeView
+
+V1 = "/rest/scheduling/v1/"
+QUERY = "/rest/scheduling/api/v1/"
+"""Where openFuyao's console asks for charts; the same is at `V1`."""
+READY_SECONDS = 5.0
+_HTML = "text/html; charset=utf-8"
+
+
+class NumaService:
+    """Answers from many threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        wall: Callable[[], float],
+        not_ready: Callable[[], str],
+        prometheus: Prometheus | None = None,
+    ) -> None:
+        """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing."""
+        self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
+
+    def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
+        """`koordlite.http.Ask`."""
+        if path in ("/healthz", "/livez"):
+            return Plain(200, "ok")
+        if path == "/readyz":
+            why = self._not_ready()
+            return Plain(503, why) if why else Plain(200, "ready")
+        if path.startswith((V1, QUERY)):
+            return self._rest(path, query)
+        parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
+        if parts == ["numa"]:
+            asked = overview_page.Asked.of(query)
+            return _page(overview_page.document(self._nodes(), asked, self._wall(), problem=self._not_ready()))
+        if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
+            return self._node_page(parts[2])
+        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE and {V1}")
+
+    def keep_ready(self, stop: threading.Event) -> None:
+        """Until `stop`: work out nodes that have changed, so that no page has to wait for a thousand of them."""
+        while not stop.wait(READY_SECONDS):
+            self._nodes()
+
+    def _nodes(self) -> list[NodeView]:
+        with self._cluster.lock:
+            self._cluster.refresh()
+            rows = [row for row in self._cluster.rows if row is not None]
+        return [view.of_row(row) for row in rows]
+
+    def _node(self, name: str) -> NodeView | None:
+        row = self._cluster.row(name)
+        return None if row is None else view.of_row(row)
+
+    def _node_page(self, name: str) -> AnyAnswer:
+        node, now = self._node(name), self._wall()
+        if node is None:
+            return Plain(404, f"node {name} is unknown here")
+        charts = self._prometheus.charts(name, now) if self._prometheus else None
+        return _page(node_page.document(node, now, charts))
+
+    def _rest(self, path: str, query: Mapping[str, str]) -> Answer:
+        base = V1 if path.startswith(V1) else QUERY
+        parts = [urllib.parse.unquote(part) for part in path.removeprefix(base).split("/")]
+        if len(parts) == 1 and parts[0] in ("query", "query_range"):
+            return self._query(parts[0], query)
+        if base == V1 and parts[0] == "numa":
+            return self._known(parts[1:])
+        return envelope.refused(404, f"there is no {path}; there is numa/nodes, numa/violations")
+
+    def _known(self, parts: list[str]) -> Answer:
+        """What is said of nodes, pods and violations, as long as it can be believed."""
+        if why := self._not_ready():
+            return envelope.refused(500, why)
+        now = self._wall()
+        match parts:
+            case ["nodes"]:
+                nodes = sorted(self._nodes(), key=lambda node: node.name)
+                return envelope.answer(200, [documents.summary(node, now) for node in nodes])
+            case ["nodes", name]:
+                node = self._node(name)
+                return _found(documents.whole(node, now) if node else None, f"node {name}")
+            case ["pods", namespace, name]:
+                return _found(self._pod(f"{namespace}/{name}", now), f"pod {namespace}/{name}")
+            case ["violations"]:
+                return envelope.answer(200, documents.violations(self._nodes(), now))
+        return envelope.refused(404, "there is numa/nodes, numa/nodes/NODE, numa/pods/NAMESPACE/POD, numa/violations")
+
+    def _pod(self, key: str, now: float) -> dict[str, Any] | None:
+        known = self._cluster.pod_of(key)
+        if known is None:
+            return None
+        return documents.pod(known, self._node(known.node) if known.node else None, now)
+
+    def _query(self, verb: str, query: Mapping[str, str]) -> Answer:
+        """Prometheus's own answer, without the envelope: its clients read it as it is."""
+        if self._prometheus is None:
+            return envelope.refused(404, "no Prometheus is configured; name one by --prometheus-url")
+        if not query.get("query"):
+            return envelope.refused(400, "the parameter query is missing")
+        try:
+            status, body = self._prometheus.passed(verb, query)
+        except (OSError, ValueError) as error:
+            return envelope.refused(500, f"Prometheus cannot be asked: {error}")
+        return Answer(status, "application/json", body)
+
+
+def _found(data: dict[str, Any] | None, what: str) -> Answer:
+    return envelope.answer(200, data) if data is not None else envelope.refused(404, f"{what} is unknown here")
+
+
+def _page(document: str) -> Answer:
+    shown = strict.strict(document, forms=True)
+    return Answer(200, _HTML, shown.text.encode(), shown.headers)

@@ -1,0 +1,213 @@
+"""REST and pages of NUMA nodes over real HTTP: what is said of nodes, pods and violations, and who may read it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tinyapi import Reply, TinyApi
+
+from koordlite.http.answers import Plain
+from koordlite.http.server import Server
+from koordlite.model import keys
+from koordlite.model.wire.objects import NRTObject
+from koordlite.scheduler.numa_api import prometheus
+from koordlite.scheduler.numa_api.envelope import RestGuard
+from koordlite.scheduler.numa_api.prometheus import Prometheus
+from koordlite.scheduler.numa_api.service import NumaService
+from tests.scheduler import numa_scene
+from tests.scheduler.builders import Scene, report
+
+Get = Callable[..., tuple[int, Any]]
+
+
+def service(scene: Scene, **given: Any) -> NumaService:
+    return NumaService(scene.cluster, wall=lambda: scene.clock.wall, not_ready=lambda: "", **given)
+
+
+@pytest.fixture
+def get() -> Iterator[Get]:
+    """Serve a service on loopback and ask it: status, and JSON or text."""
+    servers: list[Server] = []
+
+    def ask(made: NumaService, path: str, guard: RestGuard | None = None, **headers: str) -> tuple[int, Any]:
+        server = Server("127.0.0.1", 0, made.answer, guard=guard or RestGuard(exposed=False))
+        servers.append(server)
+        server.start()
+        request = urllib.request.Request(server.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, _content(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _content(error)
+
+    yield ask
+    for server in servers:
+        server.close()
+
+
+def _content(answer: Any) -> Any:
+    body = answer.read()
+    return json.loads(body) if answer.headers["Content-Type"] == "application/json" else body.decode()
+
+
+def test_nodes_are_listed_with_what_is_known_of_each(get: Get):
+    code, body = get(service(numa_scene.scene()), "/rest/scheduling/v1/numa/nodes")
+    assert (code, body["code"], body["msg"]) == (200, 200, "success")
+    states = {node["name"]: node["state"] for node in body["data"]}
+    assert states == {"good": "ok", "old": "stale", "broken": "unreadable", "bare": "no report"}
+    good = next(node for node in body["data"] if node["name"] == "good")
+    assert [zone["cpuTotalMilli"] for zone in good["zones"]] == [8000, 8000]
+    assert good["violations"] == 4
+
+
+def test_one_node_says_whose_its_cpus_are_and_how_far_its_numa_nodes_are_apart(get: Get):
+    _, body = get(service(numa_scene.scene()), "/rest/scheduling/v1/numa/nodes/good")
+    zero, one = body["data"]["zones"]
+    assert zero["cpus"] == "0-3,8-11" and zero["reservedCPUs"] == [8]
+    assert zero["exclusiveCPUs"] == [{"cpu": cpu, "pod": "shop/web"} for cpu in (0, 1, 2)]
+    assert [held["cpu"] for held in one["exclusiveCPUs"]] == [4, 5]
+    assert zero["distances"] == {"0": 10, "1": 21}
+    astray = body["data"]["containers"][1]
+    assert (astray["promisedCPUs"], astray["cpus"]) == ("4-5", "3-5")
+
+
+def test_a_pod_shows_promise_fact_and_what_is_wrong(get: Get):
+    made = service(numa_scene.scene())
+    _, astray = get(made, "/rest/scheduling/v1/numa/pods/shop/astray")
+    assert astray["data"]["node"] == "good"
+    found = [wrong["code"] for wrong in astray["data"]["violations"]]
+    assert found == ["CPUOutsideAssignment", "CPUSpansNUMA", "RemoteMemory", "MemsSpanNUMA"]
+    assert get(made, "/rest/scheduling/v1/numa/pods/shop/web")[1]["data"]["violations"] == []
+
+
+def test_violations_of_a_node_that_is_out_of_date_are_not_listed(get: Get):
+    scene = numa_scene.scene()
+    _, body = get(service(scene), "/rest/scheduling/v1/numa/violations")
+    assert {wrong["node"] for wrong in body["data"]} == {"good"}
+    scene.clock.pass_(3600)
+    assert get(service(scene), "/rest/scheduling/v1/numa/violations") == (200, {"code": 200, "msg": "success"})
+
+
+def test_a_container_whose_pod_is_gone_is_not_judged():
+    scene = numa_scene.scene()
+    scene.cluster.remove_pod("shop/astray")
+    answer = service(scene).answer("/rest/scheduling/v1/numa/violations", {}, "")
+    assert "data" not in json.loads(answer.body)
+
+
+@pytest.mark.parametrize(
+    "path", ["numa/nodes/none", "numa/pods/shop/none", "numa/other", "numa/nodes/good/more", "none", "query?query=up"]
+)
+def test_what_is_not_there_is_404_in_the_envelope(get: Get, path: str):
+    code, body = get(service(numa_scene.scene()), f"/rest/scheduling/v1/{path}")
+    assert code == body["code"] == 404
+    assert body["msg"] == "parameters not found" and body["data"]["reason"]
+
+
+def test_what_is_too_old_to_be_believed_is_not_answered(get: Get):
+    scene = numa_scene.scene()
+    made = NumaService(scene.cluster, wall=lambda: scene.clock.wall, not_ready=lambda: "older than 300 s")
+    code, body = get(made, "/rest/scheduling/v1/numa/nodes")
+    assert (code, body["msg"], body["data"]["reason"]) == (500, "remote server busy", "older than 300 s")
+    assert "older than 300 s" in get(made, "/numa")[1]
+    assert get(made, "/readyz")[0] == 503
+
+
+def test_elsewhere_reading_wants_a_token_that_may(get: Get):
+    asked: list[tuple[str, str, str]] = []
+
+    def review(token: str, verb: str, path: str) -> Plain | None:
+        asked.append((token, verb, path))
+        return None if token == "may" else Plain(403, "she may not get /rest")
+
+    made, guard = service(numa_scene.scene()), RestGuard(exposed=True, review=review)
+    path = "/rest/scheduling/v1/numa/nodes"
+    assert get(made, path, guard, Authorization="Bearer may")[0] == 200
+    code, body = get(made, path, guard, Authorization="Bearer other")
+    assert (code, body["code"], body["data"]["reason"]) == (403, 403, "she may not get /rest")
+    code, shown = get(made, "/numa", guard)
+    assert code == 401 and "<h1>Not allowed</h1>" in shown
+    assert asked == [("may", "get", path), ("other", "get", path)]
+
+
+def test_a_query_goes_to_prometheus_and_back_as_it_is(get: Get):
+    reply = {"status": "success", "data": {"resultType": "vector", "result": []}}
+    server = TinyApi(lambda request: Reply(body=reply))
+    made = service(numa_scene.scene(), prometheus=Prometheus(server.url))
+    for base in ("/rest/scheduling/v1", "/rest/scheduling/api/v1"):
+        assert get(made, f"{base}/query?query=up%7Bnode%3D%22a%22%7D&time=1&evil=x") == (200, reply)
+    (first, second) = server.requests
+    assert first == second and first.path == "/api/v1/query"
+    assert first.query == {"query": 'up{node="a"}', "time": "1"}
+    assert get(made, "/rest/scheduling/v1/query")[0] == 400
+    server.close()
+    assert get(made, "/rest/scheduling/v1/query?query=up")[0] == 500
+
+
+def test_the_node_page_draws_what_prometheus_has_or_says_why_not(get: Get):
+    points = [[1.8e9 - 60, "1.5"], [1.8e9, "2"]]
+    series = [{"metric": {"numa_node": "1"}, "values": points}]
+    server = TinyApi(lambda request: Reply(body={"status": "success", "data": {"result": series}}))
+    made = service(numa_scene.scene(), prometheus=Prometheus(server.url))
+    assert 'class="series"' in get(made, "/numa/nodes/good")[1]
+    assert server.requests[0].query["query"].count('node="good"') == 1
+    server.close()
+    code, shown = get(made, "/numa/nodes/good")
+    assert code == 200 and "Prometheus cannot be asked" in shown
+
+
+@given(st.binary() | st.recursive(st.none() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_any_answer_of_prometheus_is_read_or_refused(body: Any):
+    try:
+        found = prometheus.read(body if isinstance(body, bytes) else json.dumps({"data": body}).encode())
+    except ValueError:
+        return
+    assert all(len(values) == len(found.times) for values in found.by_zone.values())
+
+
+@given(
+    st.sampled_from(
+        [keys.PLACEMENT, keys.CPU_TOPOLOGY, keys.CPU_MANAGER_POLICY, keys.POD_CPU_ALLOCS, keys.RESERVATION]
+    ),
+    st.text() | st.sampled_from(["null", "{}", "[]", '{"detail": null}', '{"reservedCPUs": "x"}']),
+)
+def test_any_annotation_is_shown_or_named_as_unreadable(key: str, text: str):
+    scene = Scene()
+    scene.node("n")
+    made = report("n", {"cpu": "1"}, annotations={key: text})
+    scene.cluster.put_report(msgspec.convert(made, NRTObject))
+    answer = service(scene).answer("/rest/scheduling/v1/numa/nodes/n", {}, "")
+    data = json.loads(answer.body)["data"]
+    assert data["state"] in ("ok", "stale") or key in data["problems"][0]
+    assert service(scene).answer("/numa/nodes/n", {}, "").status == 200
+
+
+def test_the_overview_filters_sorts_and_is_cut_into_pages(get: Get):
+    scene = numa_scene.scene()
+    for number in range(150):
+        scene.node(f"w{number:03}", {"cpu": str(64 - number % 60), "memory": "1Gi"})
+    made = service(scene)
+    assert "w099" not in get(made, "/numa?sort=name")[1] and "w120" in get(made, "/numa?sort=name&page=2")[1]
+    only = get(made, "/numa?q=shop/web")[1]
+    assert 'href="numa/nodes/good"' in only and 'href="numa/nodes/old"' not in only
+    bare = get(made, "/numa?show=no+report")[1]
+    assert 'href="numa/nodes/bare"' in bare and 'href="numa/nodes/w000"' not in bare
+    fullest = get(made, "/numa?sort=cpu&q=w")[1]
+    assert fullest.index("nodes/w059") < fullest.index("nodes/w040")
+    assert "no node matches" in get(made, "/numa?q=nothing")[1]
+    assert "the API server knows no nodes" in get(service(Scene()), "/numa")[1]
+    assert get(made, "/numa?page=99999999999&sort=x&show=y")[0] == 200
+
+
+def test_names_of_the_cluster_stay_text(get: Get):
+    _, shown = get(service(numa_scene.scene()), "/numa?q=%3Cscript%3Ealert(1)%3C/script%3E")
+    assert "<script" not in shown
