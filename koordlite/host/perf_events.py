@@ -114,7 +114,7 @@ def _why(number: int) -> str:
 
 def _paranoid() -> str:
     try:
-        with open(_PARANOID, encoding="ascii") as file:
+        with open(_PARANOID, encoding="utf-8") as file:
             return file.read().strip()
     except OSError as error:
         return f"not readable ({error.strerror})"
