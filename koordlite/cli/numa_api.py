@@ -61,6 +61,7 @@ def served(
     from koordlite.scheduler.numa_api.envelope import RestGuard
     from koordlite.scheduler.numa_api.prometheus import Prometheus
     from koordlite.scheduler.numa_api.service import NumaService
+    from koordlite.scheduler.numa_api.switches import Switches
 
     if not args.numa_listen:
         yield
@@ -78,9 +79,16 @@ def served(
     prometheus = None
     if args.prometheus_url:
         prometheus = Prometheus(args.prometheus_url, args.prometheus_token_file, args.prometheus_ca_file)
-    service = NumaService(cluster, wall=time.time, not_ready=not_ready, prometheus=prometheus)
+    service = NumaService(
+        cluster,
+        wall=time.time,
+        not_ready=not_ready,
+        prometheus=prometheus,
+        switches=Switches(api),
+        may_switch=args.allow_policy_changes,
+    )
     guard = RestGuard(exposed=exposed, local_token=token, review=by_cluster(api, args.token_audience))
-    server = Server(address, port, service.answer, guard=guard, certificate=certificate)
+    server = Server(address, port, service.answer, change=service.put, guard=guard, certificate=certificate)
     server.start()
     LOG.info("NUMA page on %s/numa", server.url)
     stop = threading.Event()

@@ -111,6 +111,9 @@ def _numa(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prometheus-url", metavar="URL", default="", help="for the charts of the NUMA page, and its REST query"
     )
+    command.add_argument(
+        "--allow-policy-changes", action="store_true", help="let PUT requests switch policies (default: read-only)"
+    )
     command.add_argument("--prometheus-token-file", metavar="FILE", default="", help="bearer token for it")
     command.add_argument("--prometheus-ca-file", metavar="FILE", default="", help="who signs its certificate")
 

@@ -9,16 +9,20 @@ from typing import Any
 
 from koordlite.http.answers import Answer as AnyAnswer
 from koordlite.http.answers import Plain
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import strict
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.numa_api import documents, envelope, node_page, overview_page, view
+from koordlite.scheduler.numa_api import documents, envelope, node_page, overview_page, switches, view
 from koordlite.scheduler.numa_api.prometheus import Prometheus
+from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
 
 V1 = "/rest/scheduling/v1/"
 QUERY = "/rest/scheduling/api/v1/"
 """Where openFuyao's console asks for charts; the same is at `V1`."""
+POLICIES: Mapping[str, Policy] = {"numaaware": switches.NUMA_AWARE}
+"""Path below `V1`, to what is switched there."""
 READY_SECONDS = 5.0
 _HTML = "text/html; charset=utf-8"
 
@@ -33,9 +37,13 @@ class NumaService:
         wall: Callable[[], float],
         not_ready: Callable[[], str],
         prometheus: Prometheus | None = None,
+        switches: Switches | None = None,
+        may_switch: bool = False,
     ) -> None:
-        """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing."""
+        """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing.
+        `may_switch`: policies may be changed, by whom the guard lets."""
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
+        self._switches, self._may_switch = switches, may_switch
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
         """`koordlite.http.Ask`."""
@@ -53,6 +61,20 @@ class NumaService:
         if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
             return self._node_page(parts[2])
         return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE and {V1}")
+
+    def put(self, path: str, body: bytes) -> Answer:
+        """Switch a policy. `koordlite.http.Change`: the guard has let the caller."""
+        policy = POLICIES.get(path.removeprefix(V1)) if path.startswith(V1) else None
+        if policy is None or self._switches is None:
+            return envelope.refused(404, f"nothing is changed at {path}; there is {V1}{', '.join(POLICIES)}")
+        if not self._may_switch:
+            return envelope.refused(403, "this server is read-only; --allow-policy-changes makes it switch policies")
+        try:
+            status = switches.read_body(body)
+        except ValueError as error:
+            return envelope.refused(400, str(error))
+        put = self._switches.put
+        return _switched(lambda: {"status": status, "changed": put(policy, status)})
 
     def keep_ready(self, stop: threading.Event) -> None:
         """Until `stop`: work out nodes that have changed, so that no page has to wait for a thousand of them."""
@@ -81,6 +103,10 @@ class NumaService:
         parts = [urllib.parse.unquote(part) for part in path.removeprefix(base).split("/")]
         if len(parts) == 1 and parts[0] in ("query", "query_range"):
             return self._query(parts[0], query)
+        policy = POLICIES.get("/".join(parts)) if base == V1 else None
+        if policy is not None and self._switches is not None:
+            status = self._switches.status
+            return _switched(lambda: {"status": status(policy)})
         if base == V1 and parts[0] == "numa":
             return self._known(parts[1:])
         return envelope.refused(404, f"there is no {path}; there is numa/nodes, numa/violations")
@@ -120,6 +146,16 @@ class NumaService:
         except (OSError, ValueError) as error:
             return envelope.refused(500, f"Prometheus cannot be asked: {error}")
         return Answer(status, "application/json", body)
+
+
+def _switched(ask: Callable[[], dict[str, Any]]) -> Answer:
+    """What `ask` gives, or why it cannot."""
+    try:
+        return envelope.answer(200, ask())
+    except NotThere as error:
+        return envelope.refused(404, str(error))
+    except (CannotEdit, ApiError, ApiUnreachable) as error:
+        return envelope.refused(500, str(error))
 
 
 def _found(data: dict[str, Any] | None, what: str) -> Answer:

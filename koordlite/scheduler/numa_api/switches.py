@@ -1,0 +1,127 @@
+"""Policies that are switched by an edit of a ConfigMap, with the version that was read: `open` or `close`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Literal
+
+import msgspec
+
+from koordlite.kube.client.access import Api
+from koordlite.kube.client.answers import ApiError
+from koordlite.scheduler.numa_api import volcano_conf
+
+LOG = logging.getLogger(__name__)
+Status = Literal["open", "close"]
+TRIES = 3
+"""When another program writes the ConfigMap between reading and writing."""
+_TIMEOUT = (2.0, 5.0)
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    data: dict[str, str] | None = None
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    status: Status
+
+
+class NotThere(Exception):
+    """The ConfigMap, or its key, does not exist; the text says which."""
+
+
+class CannotEdit(Exception):
+    """The text in the ConfigMap has a form that is not edited; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """Where a policy is switched."""
+
+    namespace: str
+    config_map: str
+    key: str
+    is_open: Callable[[str], bool]
+    opened: Callable[[str], str]
+    closed: Callable[[str], str]
+
+
+NUMA_AWARE = Policy(
+    "volcano-system",
+    "volcano-scheduler-configmap",
+    "volcano-scheduler.conf",
+    volcano_conf.is_open,
+    volcano_conf.opened,
+    volcano_conf.closed,
+)
+"""Volcano's scheduler reads its configuration again by itself when the mounted file changes."""
+
+
+def read_body(body: bytes) -> Status:
+    """The status in `{"status": "open"}`; ValueError for anything else."""
+    try:
+        return msgspec.json.decode(body, type=_Body).status
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f'the content has to be {{"status": "open"}} or {{"status": "close"}}: {error}') from error
+
+
+class Switches:
+    """Reads and writes policies. ApiError and ApiUnreachable are the caller's."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def status(self, policy: Policy) -> Status:
+        """Whether the policy is on. NotThere without its ConfigMap."""
+        return "open" if policy.is_open(self._read(policy)[1]) else "close"
+
+    def put(self, policy: Policy, status: Status) -> bool:
+        """Switch the policy; False when it was so already, and nothing was written."""
+        for left in reversed(range(TRIES)):
+            version, text = self._read(policy)
+            try:
+                made = policy.opened(text) if status == "open" else policy.closed(text)
+            except ValueError as error:
+                where = f"{policy.namespace}/{policy.config_map}, {policy.key}"
+                raise CannotEdit(f"configmap {where}: {error}") from error
+            if made == text:
+                return False
+            patch = {"metadata": {"resourceVersion": version}, "data": {policy.key: made}}
+            try:
+                kind = "application/merge-patch+json"
+                self._api.request("PATCH", _path(policy), body=patch, content_type=kind, timeout=_TIMEOUT)
+            except ApiError as error:
+                if error.status != HTTPStatus.CONFLICT or not left:
+                    raise
+                continue
+            LOG.info("configmap %s/%s: policy set to %s", policy.namespace, policy.config_map, status)
+            return True
+        raise AssertionError("the last try returns or raises")
+
+    def _read(self, policy: Policy) -> tuple[str, str]:
+        where = f"configmap {policy.namespace}/{policy.config_map}"
+        try:
+            raw = self._api.request("GET", _path(policy), timeout=_TIMEOUT).body
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise NotThere(f"there is no {where}: is Volcano installed?") from error
+            raise
+        try:
+            found = msgspec.json.decode(raw, type=_ConfigMap)
+        except msgspec.DecodeError as error:
+            raise CannotEdit(f"{where} cannot be read: {error}") from error
+        if policy.key not in (found.data or {}):
+            raise NotThere(f"{where} has no key {policy.key}")
+        return found.metadata.resource_version, (found.data or {})[policy.key]
+
+
+def _path(policy: Policy) -> str:
+    return f"/api/v1/namespaces/{policy.namespace}/configmaps/{policy.config_map}"
