@@ -212,6 +212,7 @@ def finding(wrong: Any) -> tuple[Child, Child]:
 def _more() -> Markup:
     items = [
         el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
+        el("li", el("a", "interface (OpenAPI)", href="rest/scheduling/v1/openapi.json")),
         el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),
     ]
     return page.section("More", el("ul", items, class_="legend"))

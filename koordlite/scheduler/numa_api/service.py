@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from koordlite import __version__
 from koordlite.http.answers import Answer as AnyAnswer
 from koordlite.http.answers import Plain
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import strict
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.numa_api import documents, envelope, node_page, overview_page, switches, view
+from koordlite.scheduler.numa_api import documents, envelope, node_page, openapi, overview_page, switches, view
 from koordlite.scheduler.numa_api.prometheus import Prometheus
 from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
@@ -103,13 +105,15 @@ class NumaService:
         parts = [urllib.parse.unquote(part) for part in path.removeprefix(base).split("/")]
         if len(parts) == 1 and parts[0] in ("query", "query_range"):
             return self._query(parts[0], query)
+        if base == V1 and parts == ["openapi.json"]:
+            return Answer(200, "application/json", json.dumps(openapi.document(__version__)).encode())
         policy = POLICIES.get("/".join(parts)) if base == V1 else None
         if policy is not None and self._switches is not None:
             status = self._switches.status
             return _switched(lambda: {"status": status(policy)})
         if base == V1 and parts[0] == "numa":
             return self._known(parts[1:])
-        return envelope.refused(404, f"there is no {path}; there is numa/nodes, numa/violations")
+        return envelope.refused(404, f"there is no {path}; the interface is described at {V1}openapi.json")
 
     def _known(self, parts: list[str]) -> Answer:
         """What is said of nodes, pods and violations, as long as it can be believed."""

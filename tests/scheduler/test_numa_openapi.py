@@ -1,0 +1,75 @@
+"""The OpenAPI description against the answers: every path is described, and every answer is as described."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from koordlite.scheduler.numa_api import openapi, service
+from koordlite.scheduler.numa_api.service import NumaService
+from tests.scheduler import numa_scene
+
+V1 = "/rest/scheduling/v1"
+
+
+@pytest.fixture
+def made() -> NumaService:
+    scene = numa_scene.scene()
+    return NumaService(scene.cluster, wall=lambda: scene.clock.wall, not_ready=lambda: "")
+
+
+@pytest.fixture
+def described(made: NumaService) -> Any:
+    """As it is served."""
+    return json.loads(made.answer(f"{V1}/openapi.json", {}, "").body)
+
+
+def check(described: Any, answer: Any, path: str, verb: str = "get") -> None:
+    given = described["paths"][path][verb]["responses"][str(answer.status)]
+    schema = given["content"]["application/json"]["schema"]
+    whole = {**schema, "components": described["components"]}
+    jsonschema.Draft202012Validator(whole).validate(json.loads(answer.body))
+
+
+ASKED = {
+    "/numa/nodes": ["/numa/nodes"],
+    "/numa/nodes/{node}": [f"/numa/nodes/{name}" for name in ("good", "old", "broken", "bare", "none")],
+    "/numa/pods/{namespace}/{pod}": ["/numa/pods/shop/astray", "/numa/pods/shop/web", "/numa/pods/shop/none"],
+    "/numa/violations": ["/numa/violations"],
+    "/query": ["/query"],
+    "/query_range": ["/query_range"],
+}
+
+
+@pytest.mark.parametrize(("path", "asked"), [(path, asked) for path, all_ in ASKED.items() for asked in all_])
+def test_every_answer_is_as_it_is_described(made: NumaService, described: Any, path: str, asked: str):
+    check(described, made.answer(V1 + asked, {}, ""), path)
+
+
+def test_an_answer_that_is_too_old_is_described(described: Any):
+    made = NumaService(numa_scene.scene().cluster, wall=lambda: 0.0, not_ready=lambda: "too old")
+    for path in ("/numa/nodes", "/numa/violations"):
+        check(described, made.answer(V1 + path, {}, ""), path)
+
+
+def test_every_path_is_described_and_every_schema_is_used(described: Any):
+    assert set(described["paths"]) == {*ASKED, *(f"/{name}" for name in service.POLICIES)}
+    text = json.dumps(described)
+    assert all(f'"#/components/schemas/{name}"' in text for name in described["components"]["schemas"])
+    assert described == openapi.document(described["info"]["version"])
+
+
+def test_a_description_that_is_wrong_is_noticed(made: NumaService, described: Any):
+    del described["components"]["schemas"]["NodeSummary"]["properties"]["pods"]
+    with pytest.raises(jsonschema.ValidationError):
+        check(described, made.answer(f"{V1}/numa/nodes", {}, ""), "/numa/nodes")
+
+
+def test_switched_answers_are_described(described: Any):
+    schemas = described["components"]["schemas"]
+    jsonschema.validate({"status": "open", "changed": False}, schemas["Switched"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"status": "on"}, schemas["Status"])
