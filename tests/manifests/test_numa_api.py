@@ -1,0 +1,70 @@
+"""Components numa-api and numa-api-volcano: the command is one the program takes, rights are those that it uses."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import yaml
+from apibench import CRD, until
+from apiserver import ApiServer
+from apiserver.users import User
+
+from koordlite import cli
+from koordlite.kube.client import access, reviews
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement.settings import Settings
+from koordlite.scheduler.numa_api.switches import NUMA_AWARE, Switches
+from koordlite.scheduler.watches import Watches
+
+COMPONENTS = ("numa-api", "numa-api-volcano")
+NAME = "koordlite-numa-api"
+
+
+@pytest.mark.parametrize(("components", "switches"), [(COMPONENTS[:1], False), (COMPONENTS, True)])
+def test_it_is_read_only_unless_the_second_component_is_named(render, find, components, switches):
+    pod = find(render("namespace", *components), "Deployment", NAME)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    args = cli.parser().parse_args(container["command"][1:])
+    assert args.allow_policy_changes is switches
+    assert args.numa_listen.endswith(f":{container['ports'][0]['containerPort']}")
+    assert args.tls_cert_file.startswith(container["volumeMounts"][0]["mountPath"])
+
+
+def test_the_service_finds_the_pod(render, find):
+    objects = render("namespace", "numa-api")
+    pod = find(objects, "Deployment", NAME)["spec"]["template"]
+    service = find(objects, "Service", NAME)
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert service["spec"]["ports"][0]["targetPort"] == pod["spec"]["containers"][0]["ports"][0]["name"]
+
+
+def test_its_rights_are_those_it_uses(render, tmp_path):
+    found = [each for each in render("namespace", *COMPONENTS) if "rbac" in each["apiVersion"]]
+    user = User(
+        f"system:serviceaccount:koordlite-system:{NAME}",
+        ("system:serviceaccounts", "system:serviceaccounts:koordlite-system"),
+    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
+    meta = {"name": NUMA_AWARE.config_map, "namespace": NUMA_AWARE.namespace}
+    conf = {NUMA_AWARE.key: "tiers:\n- plugins:\n  - name: gang\n"}
+    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": conf}
+    with ApiServer(tokens={NAME: user, "reader": User("reader")}) as server:
+        server.objects.load(yaml.safe_load(CRD.read_text()), namespace, held, *found)
+        (tmp_path / "kubeconfig").write_text(server.kubeconfig(NAME))
+        api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
+        watches = Watches(api, Cluster(Settings(), monotonic=time.monotonic), monotonic=time.monotonic)
+        watches.start()
+        until(lambda: watches.age() is not None)
+        until(lambda: {each.verb for each in list(server.requests)} >= {"list", "watch"})
+        until(lambda: all(state.error == "" for state in watches.states()))
+        assert Switches(api).put(NUMA_AWARE, "open")
+        reviews.Reviewer(api).verdict("reader", "get", "/rest")
+        watches.stop()
+        mine = [each for each in list(server.requests) if each.user == user.name and each.resource]
+    assert [f"{each.verb} {each.resource}" for each in mine if each.status == 403] == []
+    asked = {(each.resource, each.verb) for each in mine}
+    roles = [each for each in found if each["kind"] in ("Role", "ClusterRole")]
+    rules = [rule for role in roles for rule in role["rules"]]
+    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert allowed == asked, "no more, no less"
