@@ -32,8 +32,9 @@ class Strict:
         return {"Content-Security-Policy": self.policy, "Referrer-Policy": "no-referrer"}
 
 
-def strict(document: str, *, forms: bool = False) -> Strict:
-    """`document`, made by `page.page`, without inline styles. `forms`: it may ask its own server again.
+def strict(document: str, *, forms: bool = False, script: str = "") -> Strict:
+    """`document`, made by `page.page`, without inline styles. `forms`: it may ask its own server again. `script`: the
+    one script it runs, allowed by its hash, which may ask its own server; it is ours, and nothing is put into it.
 
     Text and attributes are escaped in such a page, so what looks like a tag is one.
     """
@@ -41,7 +42,11 @@ def strict(document: str, *, forms: bool = False) -> Strict:
     body = _TAG.sub(lambda found: _classed(found[0], names), document)
     rules = "".join(f".{name}.{name}.{name}{{{html.unescape(style)}}}\n" for style, name in names.items())
     body = _SHEET.sub(lambda found: f"<style>{found[1]}{rules}</style>", body, count=1)
-    return Strict(_META.sub("", body, count=1), _policy(body, forms=forms))
+    policy = _policy(body, forms=forms)
+    if script:
+        body = body.replace("</body>", f"<script>{script}</script></body>")
+        policy += f"; script-src 'sha256-{_digest(script)}'; connect-src 'self'"
+    return Strict(_META.sub("", body, count=1), policy)
 
 
 def _classed(tag: str, names: dict[str, str]) -> str:
@@ -58,7 +63,11 @@ def _classed(tag: str, names: dict[str, str]) -> str:
 
 def _policy(document: str, *, forms: bool) -> str:
     sheet = _SHEET.search(document)
-    digest = base64.b64encode(hashlib.sha256(sheet[1].encode()).digest()).decode() if sheet else ""
+    digest = _digest(sheet[1]) if sheet else ""
     style = f"'sha256-{digest}'" if digest else "'none'"
     action = "'self'" if forms else "'none'"
     return f"default-src 'none'; style-src {style}; base-uri 'none'; form-action {action}; frame-ancestors 'none'"
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -11,11 +11,21 @@ from typing import Any
 from koordlite import __version__
 from koordlite.http.answers import Answer as AnyAnswer
 from koordlite.http.answers import Plain
+from koordlite.http.guard import OPEN
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.report.html import strict
 from koordlite.report.json.answer import Answer
 from koordlite.scheduler.cluster import Cluster
-from koordlite.scheduler.numa_api import documents, envelope, node_page, openapi, overview_page, switches, view
+from koordlite.scheduler.numa_api import (
+    documents,
+    envelope,
+    node_page,
+    openapi,
+    overview_page,
+    policies_page,
+    switches,
+    view,
+)
 from koordlite.scheduler.numa_api.prometheus import Prometheus
 from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
@@ -49,20 +59,21 @@ class NumaService:
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
         """`koordlite.http.Ask`."""
-        if path in ("/healthz", "/livez"):
-            return Plain(200, "ok")
-        if path == "/readyz":
-            why = self._not_ready()
-            return Plain(503, why) if why else Plain(200, "ready")
+        if path in OPEN:
+            why = self._not_ready() if path == "/readyz" else ""
+            return Plain(503, why) if why else Plain(200, "ok")
         if path.startswith((V1, QUERY)):
             return self._rest(path, query)
         parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
         if parts == ["numa"]:
             asked = overview_page.Asked.of(query)
             return _page(overview_page.document(self._nodes(), asked, self._wall(), problem=self._not_ready()))
+        if parts == ["numa", "policies"]:
+            shown = policies_page.document(self._statuses(), may_switch=self._may_switch)
+            return _page(shown, script=policies_page.SCRIPT if self._may_switch else "")
         if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
             return self._node_page(parts[2])
-        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE and {V1}")
+        return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies and {V1}")
 
     def put(self, path: str, body: bytes) -> Answer:
         """Switch a policy. `koordlite.http.Change`: the guard has let the caller."""
@@ -99,6 +110,17 @@ class NumaService:
             return Plain(404, f"node {name} is unknown here")
         charts = self._prometheus.charts(name, now) if self._prometheus else None
         return _page(node_page.document(node, now, charts))
+
+    def _statuses(self) -> dict[str, str]:
+        """Of each policy `open`, `close`, or why that is unknown."""
+        return {name: self._status(policy) for name, policy in POLICIES.items()} if self._switches else {}
+
+    def _status(self, policy: Policy) -> str:
+        assert self._switches is not None
+        try:
+            return self._switches.status(policy)
+        except (NotThere, CannotEdit, ApiError, ApiUnreachable) as error:
+            return f"unknown: {error}"
 
     def _rest(self, path: str, query: Mapping[str, str]) -> Answer:
         base = V1 if path.startswith(V1) else QUERY
@@ -166,6 +188,6 @@ def _found(data: dict[str, Any] | None, what: str) -> Answer:
     return envelope.answer(200, data) if data is not None else envelope.refused(404, f"{what} is unknown here")
 
 
-def _page(document: str) -> Answer:
-    shown = strict.strict(document, forms=True)
+def _page(document: str, script: str = "") -> Answer:
+    shown = strict.strict(document, forms=True, script=script)
     return Answer(200, _HTML, shown.text.encode(), shown.headers)

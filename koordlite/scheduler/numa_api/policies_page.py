@@ -1,0 +1,62 @@
+"""The page that shows and switches policies. It has one small script: a form of HTML can send neither PUT nor a token,
+and a switch that a form could send, a page elsewhere could send as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordlite.report.html import page
+from koordlite.report.html.page import Child, Markup, el
+
+NAMES = {"numaaware": "Volcano's plugin numa-aware"}
+SCRIPT = """
+for (const button of document.querySelectorAll("button[data-policy]"))
+  button.addEventListener("click", async () => {
+    const said = document.getElementById("said");
+    said.textContent = "asking";
+    try {
+      const answer = await fetch("../rest/scheduling/v1/" + button.dataset.policy, {
+        method: "PUT",
+        headers: {"Authorization": "Bearer " + document.getElementById("token").value.trim(),
+          "Content-Type": "application/json"},
+        body: JSON.stringify({status: button.dataset.status})});
+      const told = await answer.json();
+      if (answer.ok) location.reload();
+      else said.textContent = told.code + ": " + told.data.reason;
+    } catch (error) { said.textContent = "no answer: " + error.message; }
+  });
+"""
+"""The token stays in the field: it is neither stored nor put into an address."""
+
+
+def document(found: Mapping[str, str], *, may_switch: bool) -> str:
+    """`found`: of each policy `open`, `close`, or why that is unknown."""
+    rows = [_row(name, status, may_switch=may_switch) for name, status in found.items()]
+    heads = ("policy", "status", "switch")
+    table = page.table(heads, rows, empty="there are no policies here", stacked=True)
+    return page.page(
+        "Policies",
+        el("p", el("a", "all nodes", href="../numa")),
+        page.section("Policies", table, el("p", id="said", role="status")),
+        _token() if may_switch else _read_only(),
+        foot="The same is at /rest/scheduling/v1/numaaware.",
+    )
+
+
+def _row(name: str, status: str, *, may_switch: bool) -> tuple[Child, ...]:
+    known = status in ("open", "close")
+    other = "close" if status == "open" else "open"
+    button = el("button", other, type="button", data_policy=name, data_status=other)
+    shown = page.badge(status, "good" if status == "open" else "") if known else status
+    return NAMES[name], shown, button if known and may_switch else "–"
+
+
+def _token() -> Markup:
+    field = el("input", type="password", id="token", autocomplete="off", aria_label="bearer token")
+    # The field has no name: a form that is sent by the Enter key carries nothing.
+    note = "Whoever switches a policy shows a bearer token with permission to put the path /rest. It is not stored."
+    return page.section("Token", el("form", field), note=note)
+
+
+def _read_only() -> Markup:
+    return page.section("Read-only", el("p", "This server switches nothing: it runs without --allow-policy-changes."))
