@@ -21,6 +21,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         ("nrt.filter",),
         _sidecar_stays,
-        "a sidecar keeps what it takes: containers after it, and the pod as a whole, have to fit beside it",
+        "nrt-sidecars: a sidecar keeps what it takes; what follows and the whole pod have to fit beside it",
     ),
 )

@@ -16,7 +16,7 @@ from self_signed import certificate
 from koordlite.http import connections as limits
 from koordlite.http.answers import Answer, Plain
 from koordlite.http.certificate import Certificate
-from koordlite.http.connections import ADDRESS_CONNECTIONS, CONNECTIONS, PROBES, Connections
+from koordlite.http.connections import ADDRESS_CONNECTIONS, CONNECTIONS, PROBES, Connections, Limits
 from koordlite.http.guard import Guard
 from koordlite.http.server import Server
 
@@ -98,18 +98,17 @@ def test_slow_connections_of_many_addresses_leave_health(start: Start) -> None:
         assert request(server, "/state", source="127.0.0.9").startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_request_that_comes_byte_by_byte_has_a_deadline(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_comes_byte_by_byte_has_a_deadline(start: Start) -> None:
     """Each byte comes well before any timeout of a single read."""
-    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.5)
-    server = start()
+    server = start(limits=Limits(request_seconds=0.5))
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as made:
         made.settimeout(0.02)
         assert _seconds_until_closed(made) < 4
 
 
-def test_so_has_a_handshake(start: Start, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REQUEST_SECONDS", 0.5)
-    server = start(certificate=Certificate(*certificate(tmp_path, "a")))
+def test_so_has_a_handshake(start: Start, tmp_path: pathlib.Path) -> None:
+    made_for = Certificate(*certificate(tmp_path, "a"))
+    server = start(certificate=made_for, limits=Limits(request_seconds=0.5))
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as made:
         made.sendall(b"\x16\x03\x01\x10\x00")  # A handshake record of 4 KiB, which then comes byte by byte.
         made.settimeout(0.02)

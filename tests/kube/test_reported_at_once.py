@@ -6,6 +6,7 @@ import base64
 import contextlib
 import dataclasses
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -49,9 +50,14 @@ class Kubelet:
 
 
 @pytest.fixture
-def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+def kubelet() -> Iterator[Kubelet]:
     grpc = pytest.importorskip("grpc")
-    made = Kubelet(tmp_path / "kubelet")
+    # The name of a socket has 107 bytes at most, and a test's own folder may have more.
+    with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:
+        yield from _served(grpc, Kubelet(Path(folder)))
+
+
+def _served(grpc: Any, made: Kubelet) -> Iterator[Kubelet]:
     (made.folder / "pod-resources").mkdir(parents=True)
     answers = {"List": lambda: made.listed, "GetAllocatableResources": lambda: ALLOCATABLE}
     methods = {
