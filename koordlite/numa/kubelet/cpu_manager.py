@@ -136,7 +136,7 @@ class StaticPolicy:
     def _check_cores(self, state: CPUState, count: int) -> None:
         if not self.options.full_cores:
             return
-        per_core = self.machine.per_core
+        per_core = self.machine.per_core or 1
         if count % per_core:
             wrong = f"requested {count} cpus not multiple cpus per core = {per_core}"
             raise Refused(SMT, f"SMT Alignment Error: {wrong}")

@@ -17,6 +17,8 @@ Policy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 Scope = Literal["container", "pod"]
 Distances = Mapping[int, Sequence[int]]
 """NUMA node id → its distances to the nodes 0, 1, 2, …"""
+UNREACHABLE = 255
+"""As firmware writes it in its table of distances (ACPI SLIT)."""
 
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -81,10 +83,15 @@ def merge(policy: Policy, providers: Iterable[Hints | None], rules: Rules) -> tu
 
 
 def mean_distance(mask: int, distances: Distances) -> float:
-    """Mean distance over all ordered pairs of the mask's nodes, also of each to itself; 0 for an empty mask."""
+    """Mean distance over all ordered pairs of the mask's nodes, also of each to itself; 0 for an empty mask. A distance
+    that is not known counts as unreachable."""
     nodes = nodes_of(mask)
-    pairs = [distances[a][b] for a in nodes for b in nodes]
+    pairs = [_distance(distances.get(a, ()), b) for a in nodes for b in nodes]
     return sum(pairs) / len(pairs) if pairs else 0.0
+
+
+def _distance(row: Sequence[int], node: int) -> int:
+    return row[node] if node < len(row) else UNREACHABLE
 
 
 def _one_node(hint: Hint) -> bool:

@@ -42,7 +42,7 @@ def _cpus_or_error(call: Any) -> Any:
 
 def _taking(given: Any) -> tuple[Machine, dict[int, TakenCPU], TakePolicy]:
     machine = _machine(given)
-    held_cpus = {row["cpu"]: _taken(machine, row) for row in given["allocated"]}
+    held_cpus = {row["cpu"]: _taken(machine, row) for row in given["allocated"] if row["cpu"] in machine.cpus}
     words = given["bindPolicy"], given["exclusivePolicy"], given["numaAllocateStrategy"]
     return machine, held_cpus, TakePolicy(*words, most_holders=given["maxRefCount"])
 
@@ -285,7 +285,7 @@ def _mask(nodes: Any) -> int | None:
 
 
 def _zones(rows: Any) -> dict[int, Any]:
-    return {row["node"]: shapes.quantities(row["resources"]) for row in rows or ()}
+    return {row.get("node") or 0: shapes.quantities(row["resources"]) for row in rows or ()}
 
 
 def _set(text: str | None) -> CPUSet:

@@ -84,7 +84,10 @@ def static_sequence(given: Any, expect: Any) -> tuple[Any, Any]:
     policy = StaticPolicy(machine(given["topology"]), CPUSet.parse(given["reserved"]), _options(given["options"]))
     state = CPUState(CPUSet.parse(given["defaultCPUSet"]))
     for number, count in enumerate(given["containers"]):
-        state = policy.allocate(state, "pod", ContainerAsk(str(number), cpus=count), affinity=None)
+        try:
+            state = policy.allocate(state, "pod", ContainerAsk(str(number), cpus=count), affinity=None)
+        except Refused as refused:
+            return {"error": refused.message}, dict(expect)
     cpus = [state.of("pod", str(number)) or EMPTY for number in range(len(given["containers"]))]
     caches = {policy.machine.by_id[cpu].l3 for each in cpus for cpu in each}
     found = {"uncoreIDs": sorted(cache for cache in caches if cache is not None), "cpus": [str(each) for each in cpus]}

@@ -17,7 +17,7 @@ ANY = Machine((CPU(0, 0, 0, 0),))
 @adapter("volcano.cpu_hints")
 def cpu_hints(given: Any, expect: Any) -> tuple[Any, Any]:
     layout, free = kubelet_managers.machine(given["topology"]), CPUSet.parse(given["available"])
-    found = volcano.cpu_hints(layout, free, given["cpus"])
+    found = volcano.cpu_hints(layout, free, given.get("cpus") or 0)
     return {"hints": kubelet_managers.shown(found)}, {"hints": expect["hints"] or []}
 
 
@@ -25,7 +25,7 @@ def cpu_hints(given: Any, expect: Any) -> tuple[Any, Any]:
 def cpu_allocate(given: Any, expect: Any) -> tuple[Any, Any]:
     layout, free = kubelet_managers.machine(given["topology"]), CPUSet.parse(given["available"])
     affinity = None if given["hint"] is None else hints.mask_of(given["hint"])
-    return {"cpus": str(volcano.allocate(layout, free, given["cpus"], affinity))}, dict(expect)
+    return {"cpus": str(volcano.allocate(layout, free, given.get("cpus") or 0, affinity))}, dict(expect)
 
 
 @adapter("volcano.policy_predicate")
