@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinyapi import Reply, TinyApi
 
+from koordlite import cli
+from koordlite.cli import numa_api
 from koordlite.http.answers import Plain
 from koordlite.http.server import Server
 from koordlite.model import keys
+from koordlite.model.errors import InputError
 from koordlite.model.wire.objects import NRTObject
 from koordlite.scheduler.numa_api import prometheus
 from koordlite.scheduler.numa_api.envelope import RestGuard
@@ -211,3 +214,26 @@ def test_the_overview_filters_sorts_and_is_cut_into_pages(get: Get):
 def test_names_of_the_cluster_stay_text(get: Get):
     _, shown = get(service(numa_scene.scene()), "/numa?q=%3Cscript%3Ealert(1)%3C/script%3E")
     assert "<script" not in shown
+
+
+@pytest.mark.parametrize(
+    ("node", "said"), [("old", "not judged"), ("bare", "not judged"), ("fine", "every promise holds")]
+)
+def test_no_violations_are_no_praise_where_nothing_is_known(get: Get, node: str, said: str):
+    scene = numa_scene.scene()
+    scene.node("fine", {"cpu": "1"}, annotations=numa_scene.notes(wall=scene.clock.wall))
+    assert said in get(service(scene), f"/numa/nodes/{node}")[1]
+
+
+def test_the_command_does_not_take_tokens_in_the_clear():
+    args = cli.parser().parse_args(["numa-api", "--listen", "0.0.0.0:0"])
+    nobody: Any = None
+    with pytest.raises(InputError, match="in the clear"), numa_api.served(args, nobody, nobody, str, ""):
+        pass
+
+
+def test_an_extender_without_an_address_for_it_serves_none():
+    args = cli.parser().parse_args(["scheduler-extender"])
+    nobody: Any = None
+    with numa_api.served(args, nobody, nobody, str, ""):
+        assert args.numa_listen == ""

@@ -211,7 +211,8 @@ def _container(placed: ContainerPlacement) -> tuple[Child, ...]:
 
 def _violations(node: NodeView, now: float) -> Markup:
     rows = [(each.key, *finding(each.violation)) for each in node.findings]
-    table = page.table(("pod", "what is wrong", "facts"), rows, empty="every promise holds", stacked=True)
+    empty = "every promise holds" if node.state(now) == "ok" else "not judged without an up-to-date report"
+    table = page.table(("pod", "what is wrong", "facts"), rows, empty=empty, stacked=True)
     old = "As of the last report, which is out of date." if node.state(now) != "ok" and rows else None
     return page.section("Violations", table, note=old)
 

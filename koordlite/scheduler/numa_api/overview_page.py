@@ -197,8 +197,13 @@ def _violations(found: Sequence[NodeView], now: float) -> Markup:
         for node, each in listed[:MOST_ROWS]
     ]
     note = f"The first {MOST_ROWS} of {len(listed)}." if len(listed) > MOST_ROWS else None
-    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty="every promise holds", stacked=True)
+    table = page.table(("node", "pod", "what is wrong", "facts"), rows, empty=_none(found, now), stacked=True)
     return page.section("Violations", table, note=note)
+
+
+def _none(found: Sequence[NodeView], now: float) -> str:
+    judged = sum(node.state(now) == "ok" for node in found)
+    return f"every promise holds on the {judged} nodes with an up-to-date report" if judged else "no node can be judged"
 
 
 def finding(wrong: Any) -> tuple[Child, Child]:
@@ -211,6 +216,7 @@ def finding(wrong: Any) -> tuple[Child, Child]:
 
 def _more() -> Markup:
     items = [
+        el("li", el("a", "policies", href="numa/policies")),
         el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
         el("li", el("a", "interface (OpenAPI)", href="rest/scheduling/v1/openapi.json")),
         el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),
