@@ -152,7 +152,8 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
         demo.write(pathlib.Path(made.name), emulated.machine)
         args.cluster = made.name
         chosen = dataclasses.replace(chosen, agent=dataclasses.replace(chosen.agent, node=demo.NODE))
-        LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", made.name)
+        if args.command == "run":
+            LOG.info("the cluster is a demonstration: its manifests are in %s, and may be edited", made.name)
     named = cluster(args, chosen, emulated.files, emulated.clock, stop)
     shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
     shown.view()  # Its kubelet makes the groups that are read next.

@@ -172,8 +172,13 @@ QUESTIONS = {
     (q.where, (without_bounds if q.where.startswith("alert") else str)(q.asked(node=NODE, window=WINDOW)))
     for q in dashboards.questions()
 }
-ONLY_IN_TROUBLE = {"alert KoordliteDegraded", "alert DeschedulerEvictionsFail"}
-"""Series that come with what they tell; tests of the rules make them up."""
+ONLY_IN_TROUBLE = {
+    "alert KoordliteDegraded",
+    "alert DeschedulerEvictionsFail",
+    # The descheduler moves such pods in its first cycle, which may come before the first scrape.
+    "koordlite-numa.json: Violations: {{namespace}}/{{pod}} {{code}}",
+}
+"""Series that come with what they report; other tests make them up."""
 
 
 def test_nothing_that_a_dashboard_or_an_alert_asks_for_is_empty(prometheus):
