@@ -28,6 +28,8 @@ _HOT = frozenset(
         "memory.min",
         "memory.low",
         "memory.high",
+        "memory.max",
+        "memory.limit_in_bytes",
         "memory.stat",
         "memory.current",
         "memory.usage_in_bytes",
