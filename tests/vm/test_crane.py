@@ -11,7 +11,8 @@ pytestmark = kernelrig.marks(BOOT_SECONDS)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "cgroup"), [pytest.param("6.12", "2", id="6.12-v2"), pytest.param("6.1", "1", id="6.1-v1")]
+    ("kernel", "cgroup"),
+    [pytest.param("6.12", "2", id="6.12-v2")],  # v1: tests/kernel
 )
 def test_two_exclusive_cpus_of_node_0(kernel: str, cgroup: str) -> None:
     environment = {"KVER": kernel, "CGROUP": cgroup, "RDT": "none", "TIMEOUT": str(BOOT_SECONDS)}

@@ -13,9 +13,7 @@ pytestmark = kernelrig.marks(BOOT_SECONDS)
 @pytest.mark.parametrize(
     ("kernel", "cgroup"),
     [
-        pytest.param("6.1", "2", id="6.1-v2"),
         pytest.param("6.12", "2", id="6.12-v2"),
-        pytest.param("6.12", "1", id="6.12-v1"),
     ],
 )
 def test_what_disturbs_containers_is_seen(kernel: str, cgroup: str) -> None:
