@@ -32,6 +32,7 @@ class Browser:
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self._ask(f"{domain}.enable")
+        self._ask("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
         """Load `url` in a window of this size."""
@@ -41,13 +42,18 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Page.navigate", url=url)
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+        navigation = self._ask("Page.navigate", url=url)
+        assert "errorText" not in navigation, f"{url}: {navigation['errorText']}"
+        loader = navigation["loaderId"]
+        # Events of the page before may still arrive: only the load of this one counts.
+        while not any(_is_load(event, loader) for event in self._events):
             self._events.append(self._next())
 
     def value(self, expression: str) -> Any:
         """What a JavaScript expression gives in the page."""
-        return self._ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
+        return answer["result"].get("value")
 
     @property
     def complaints(self) -> list[str]:
@@ -83,6 +89,12 @@ class Browser:
         text, _, self._rest = self._rest.partition(b"\0")
         found: Object = json.loads(text)
         return {"method": "", **found}
+
+
+def _is_load(event: Object, loader: str) -> bool:
+    """Whether this event says that the document of `loader` is there with all it refers to."""
+    params = event.get("params", {})
+    return event["method"] == "Page.lifecycleEvent" and params["name"] == "load" and params["loaderId"] == loader
 
 
 @contextlib.contextmanager
