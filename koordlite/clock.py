@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import select
+import signal
 import threading
 import time
 import weakref
@@ -48,6 +49,14 @@ class SignalEvent(threading.Event):
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         return bool(poll.poll(None if timeout is None else min(math.ceil(timeout * 1000), _LONGEST_MS)))
+
+
+def ended_by_signals() -> SignalEvent:
+    """An event that SIGINT and SIGTERM set, instead of what they did before."""
+    stop = SignalEvent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 class RealClock:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from koordlite.cli import scheduler_extender as extender
+from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.watches import Watches
 
     extender.start_log(args.log_level)
-    stop = extender.stopped()
+    stop = ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-numa-api")
     cluster = Cluster(Settings(max_age_seconds=args.max_age), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic)

@@ -7,14 +7,13 @@ import contextlib
 import dataclasses
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
-from koordlite.clock import SignalEvent
+from koordlite.clock import ended_by_signals
 from koordlite.config import NumaExporter, Settings
 from koordlite.host import sysfs
 from koordlite.http.answers import Answer, Plain
@@ -41,9 +40,7 @@ def numa_exporter(args: argparse.Namespace) -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    stop = SignalEvent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = ended_by_signals()
     settings = _observing(machines.settings(args), args)
     if args.node_only:
         with served(machines.files(args), settings.numa_exporter, node=_node_name(settings)):

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import math
 import pathlib
-import signal
 import sys
 import tempfile
 
@@ -14,7 +13,7 @@ from koordlite import __version__, config
 from koordlite.agent import Agent
 from koordlite.cli import asking, recorded, recording
 from koordlite.cli import machine as machines
-from koordlite.clock import SignalEvent
+from koordlite.clock import ended_by_signals
 from koordlite.model import printable
 from koordlite.model.errors import InputError, Problem
 from koordlite.record import onefile
@@ -64,9 +63,7 @@ def _observe_for(args: argparse.Namespace, path: pathlib.Path) -> int:
 
 
 def _observe(args: argparse.Namespace, path: pathlib.Path, seconds: float) -> Head:
-    stop = SignalEvent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = ended_by_signals()
     settings = config.with_modes(machines.settings(args), "observe")
     machine = machines.machine(args, settings, stop)
     with contextlib.closing(machine):

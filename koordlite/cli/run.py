@@ -11,7 +11,6 @@ import pathlib
 import platform
 import resource
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from koordlite.cli import asking, numa_exporter, recording, serving
 from koordlite.cli import machine as machines
 from koordlite.cli.machine import Machine
 from koordlite.cli.serving import Listener, News
-from koordlite.clock import SignalEvent
+from koordlite.clock import ended_by_signals
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
 from koordlite.host import procfs
@@ -64,9 +63,7 @@ def run(args: argparse.Namespace) -> int:
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level, handlers=[handler])
     _keep_files_open()
-    stop = SignalEvent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = ended_by_signals()
     with _folders(args, machines.settings(args)) as settings:
         return _run(args, settings, machines.machine(args, settings, stop))
 

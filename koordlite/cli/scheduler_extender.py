@@ -6,14 +6,13 @@ import argparse
 import contextlib
 import dataclasses
 import logging
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from koordlite.clock import SignalEvent
+from koordlite.clock import ended_by_signals
 from koordlite.model.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
     address, port = listen_address(args.listen)
     guard, certificate = _guarded(args, address)
-    levels, stop = start_log(args.log_level), stopped()
+    levels, stop = start_log(args.log_level), ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
     watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=args.crane)
@@ -166,14 +165,6 @@ def start_log(level: str) -> LogLevels:
     handler.addFilter(levels)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     return levels
-
-
-def stopped() -> threading.Event:
-    """Set when the process is told to stop."""
-    stop = SignalEvent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 @contextlib.contextmanager
