@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
 
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.client.background import BackgroundRequests
@@ -25,6 +26,8 @@ class BackgroundReport(Generic[W]):
 
     kind: str
     """For messages."""
+    path: str
+    """Where the API server keeps the objects of this kind."""
     resource: str
     """For messages about permissions: `numatopologies.nodeinfo.volcano.sh`."""
     no_kind: str
@@ -43,10 +46,29 @@ class BackgroundReport(Generic[W]):
         """What the object is to say by this picture."""
         raise NotImplementedError
 
-    def write(self, wanted: W, owner: objects.NodeObject | None) -> None:
-        """Make the object, owned by the Node, or change it where it differs. ApiError and ApiUnreachable as of the
-        requests."""
+    def fresh(self, wanted: W, owner: objects.NodeObject) -> dict[str, Any]:
+        """The whole object, owned by the Node, so that it goes when the node goes."""
         raise NotImplementedError
+
+    def change(self, path: str, held: bytes, wanted: W) -> None:
+        """Change the object where it differs from what is held there. ApiError and ApiUnreachable as of the requests;
+        ValueError when what is held cannot be read."""
+        raise NotImplementedError
+
+    def write(self, wanted: W, owner: objects.NodeObject | None) -> None:
+        """Make the object, or change the one that is there. ApiError and ApiUnreachable as of the requests."""
+        path = f"{self.path}/{self._name}"
+        try:
+            held = self._api.request("GET", path).body
+        except ApiError as missing:
+            if missing.status != HTTPStatus.NOT_FOUND or missing.unknown_resource or owner is None:
+                raise
+            self._api.request("POST", self.path, body=self.fresh(wanted, owner))
+            return
+        try:
+            self.change(path, held, wanted)
+        except ValueError as unreadable:
+            raise ApiError(422, "Unreadable", str(unreadable), named=self._name) from unreadable
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.client.access import Api
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model import keys
 from koordlite.model.pod.crane import boolean
@@ -56,6 +55,7 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
     """Keeps the object as the pictures say. Attributes and labels of others stay."""
 
     kind = "crane-noderesourcetopology"
+    path = PATH
     resource = "noderesourcetopologies.topology.crane.io"
     no_kind = "install the CRD of manifests/crds/crane, or set publish.craneTopology: off"
 
@@ -67,21 +67,23 @@ class CraneTopologyReport(BackgroundReport[TopologyObject]):
         """As `topology`."""
         return topology(seen, parts=self._parts)
 
-    def write(self, wanted: TopologyObject, owner: objects.NodeObject | None) -> None:
-        """Make the object, or patch it where it differs."""
-        path = f"{PATH}/{self._name}"
-        try:
-            held = _decoded(self._api.request("GET", path).body, self._name)
-        except ApiError as missing:
-            if missing.status != HTTPStatus.NOT_FOUND or missing.unknown_resource or owner is None:
-                raise
-            self._api.request("POST", PATH, body=_fresh(owner, wanted))
-            return
-        wanted = structs.replace(wanted, zones=_with_attributes(wanted.zones or (), held.zones or ()))
-        body = _difference(held, wanted)
+    def fresh(self, wanted: TopologyObject, owner: objects.NodeObject) -> dict[str, Any]:
+        """As wanted, with its metadata."""
+        reference = objects.OwnerReference(
+            api_version="v1", kind="Node", name=owner.metadata.name, uid=owner.metadata.uid, controller=True
+        )
+        metadata = objects.ObjectMeta(name=owner.metadata.name, owner_references=(reference,))
+        whole = structs.replace(wanted, metadata=metadata)
+        return {"apiVersion": crane.API_VERSION, "kind": crane.KIND, **msgspec.to_builtins(whole)}
+
+    def change(self, path: str, held: bytes, wanted: TopologyObject) -> None:
+        """Patch what differs; attributes that others put into zones stay."""
+        there = msgspec.json.decode(held, type=TopologyObject)
+        wanted = structs.replace(wanted, zones=_with_attributes(wanted.zones or (), there.zones or ()))
+        body = _difference(there, wanted)
         if body:
             # Zones are a list, which a merge patch replaces as a whole: made from this version, or not at all.
-            body["metadata"] = {"resourceVersion": held.metadata.resource_version}
+            body["metadata"] = {"resourceVersion": there.metadata.resource_version}
             self._api.request("PATCH", path, body=body, content_type=MERGE)
 
 
@@ -106,20 +108,3 @@ def _with_attributes(wanted: tuple[Zone, ...], held: tuple[Zone, ...]) -> tuple[
         structs.replace(zone, attributes={**(theirs.get(zone.name) or {}), **(zone.attributes or {})} or None)
         for zone in wanted
     )
-
-
-def _decoded(raw: bytes, name: str) -> TopologyObject:
-    try:
-        return msgspec.json.decode(raw, type=TopologyObject)
-    except msgspec.DecodeError as error:
-        raise ApiError(422, "Unreadable", str(error), named=name) from error
-
-
-def _fresh(node: objects.NodeObject, wanted: TopologyObject) -> dict[str, Any]:
-    """Owned by the Node, so that it goes when the node goes."""
-    owner = objects.OwnerReference(
-        api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid, controller=True
-    )
-    metadata = objects.ObjectMeta(name=node.metadata.name, owner_references=(owner,))
-    whole = structs.replace(wanted, metadata=metadata)
-    return {"apiVersion": crane.API_VERSION, "kind": crane.KIND, **msgspec.to_builtins(whole)}

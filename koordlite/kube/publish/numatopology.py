@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from koordlite.kube.client.access import ApiError
 from koordlite.kube.publish.background_report import BackgroundReport
 from koordlite.model.cpuset import CPUSet, union
 from koordlite.model.picture.kubelet import PodCPUs
@@ -17,7 +15,6 @@ from koordlite.model.wire import numatopology, objects
 from koordlite.model.wire.numatopology import (
     ContainerAllocation,
     CPUInfo,
-    NumatopologyObject,
     NumatopologySpec,
     PodAllocation,
     ResourceInfo,
@@ -73,6 +70,7 @@ class NumatopologyReport(BackgroundReport[NumatopologySpec]):
     """Keeps the object as the pictures say."""
 
     kind = "numatopology"
+    path = numatopology.PATH
     resource = "numatopologies.nodeinfo.volcano.sh"
     no_kind = "install Volcano's CRD numatopologies.nodeinfo.volcano.sh, or set publish.numatopology: off"
 
@@ -80,35 +78,20 @@ class NumatopologyReport(BackgroundReport[NumatopologySpec]):
         """As `spec`."""
         return spec(seen)
 
-    def write(self, wanted: NumatopologySpec, owner: objects.NodeObject | None) -> None:
-        """Make the object, or replace its spec where it differs. ApiError and ApiUnreachable as of the requests."""
-        path = f"{numatopology.PATH}/{self._name}"
-        try:
-            held = _decoded(self._api.request("GET", path).body, self._name)
-        except ApiError as missing:
-            if missing.status != HTTPStatus.NOT_FOUND or missing.unknown_resource or owner is None:
-                raise
-            self._api.request("POST", numatopology.PATH, body=_fresh(owner, wanted))
-            return
-        if held.spec != wanted:
-            body = _body({"name": self._name, "resourceVersion": held.metadata.resource_version}, wanted)
-            if held.metadata.owner_references:
-                body["metadata"]["ownerReferences"] = msgspec.to_builtins(held.metadata.owner_references)
+    def fresh(self, wanted: NumatopologySpec, owner: objects.NodeObject) -> dict[str, Any]:
+        """The spec, with its metadata."""
+        name = owner.metadata.name
+        reference = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": owner.metadata.uid, "controller": True}
+        return _body({"name": name, "ownerReferences": [reference]}, wanted)
+
+    def change(self, path: str, held: bytes, wanted: NumatopologySpec) -> None:
+        """Replace the spec where it differs."""
+        there = numatopology.decode(held)
+        if there.spec != wanted:
+            body = _body({"name": self._name, "resourceVersion": there.metadata.resource_version}, wanted)
+            if there.metadata.owner_references:
+                body["metadata"]["ownerReferences"] = msgspec.to_builtins(there.metadata.owner_references)
             self._api.request("PUT", path, body=body)
-
-
-def _decoded(raw: bytes, name: str) -> NumatopologyObject:
-    try:
-        return numatopology.decode(raw)
-    except msgspec.DecodeError as error:
-        raise ApiError(422, "Unreadable", str(error), named=name) from error
-
-
-def _fresh(node: objects.NodeObject, wanted: NumatopologySpec) -> dict[str, Any]:
-    """Owned by the Node, so that it goes when the node goes."""
-    name = node.metadata.name
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid, "controller": True}
-    return _body({"name": name, "ownerReferences": [owner]}, wanted)
 
 
 def _body(metadata: dict[str, Any], wanted: NumatopologySpec) -> dict[str, Any]:
