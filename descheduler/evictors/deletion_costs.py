@@ -1,6 +1,6 @@
 """The order in which owners should remove their pods, written as `controller.kubernetes.io/pod-deletion-cost`.
 
-A cost of ours carries a mark with the same number. A cost without it, or with another number, is somebody else's and
+A cost of ours carries a mark with the same number. A cost without it, or with another number, is another program's and
 stays. Pods that leave the order lose both.
 """
 
@@ -44,7 +44,7 @@ def _differs(pod: PodView, cost: str | None) -> bool:
     notes = pod.pod.annotations
     present, ours = notes.get(COST), notes.get(MARK)
     if present is not None and present != ours:
-        return False  # Somebody else's; our mark beside it says nothing.
+        return False  # Another program's; our mark beside it says nothing.
     return present != cost
 
 

@@ -28,7 +28,7 @@ class Elsewhere:
     uid: str
 
     def __contains__(self, value: str | None) -> bool:
-        """Is somebody else there? None: nodes without the label."""
+        """Is another pod there? None: nodes without the label."""
         uids = self.holders.get(value, ()) if value is not None else ()
         return len(uids) > (self.uid in uids)
 

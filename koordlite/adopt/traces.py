@@ -1,8 +1,8 @@
 """Which values on a node are koordlet's: those that the protocol's rules give there, and those that have their form.
 
 The strategies are asked what they would write on the same machine if kubelet alone had written before. Where that value
-stands already, it is koordlet's, as the rules are the same. Limits that follow the load are told by where they stand
-and by their form instead. Whatever else differs from what kubelet writes stays, and is listed.
+stands already, it is koordlet's, as the rules are the same. Limits that follow the load are recognised by where they
+stand and by their form instead. Whatever else differs from what kubelet writes stays, and is listed.
 """
 
 from __future__ import annotations

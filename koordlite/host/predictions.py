@@ -27,4 +27,4 @@ def write(folder: Path, content: bytes) -> None:
 
 def problem(folder: Path, why: str) -> Problem:
     """What is wrong with the file."""
-    return Problem(str(folder / NAME), "file", "", why, "remove it; what pods need is learnt anew, which takes a day")
+    return Problem(str(folder / NAME), "file", "", why, "remove it; what pods need is learnt again, which takes a day")

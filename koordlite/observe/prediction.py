@@ -68,7 +68,7 @@ class _Model:
         self.peak = allocatable.NOTHING
 
     def add(self, use: Use, wall: float, learning: Learning) -> None:
-        """Take in a sample, and predict anew."""
+        """Take in a sample, and predict again."""
         self.last = wall
         self.cpu.add(use.cpu / 1000, wall, buckets=histogram.CPU, half_life=learning.cpu_half_life)
         self.memory.add(use.memory, wall, buckets=histogram.MEMORY, half_life=learning.memory_half_life)

@@ -49,7 +49,7 @@ class Cluster:
         self._stale: dict[str, float] = {}
         """Since when."""
         self.changes: list[str] = []
-        """Names of nodes in the order in which their rows changed; begins anew when it grows long."""
+        """Names of nodes in the order in which their rows changed; starts over when it grows long."""
         self.changes_before = 0
         """How many changes are not in the list any more."""
         self._looks: list[tuple[float, str]] = []

@@ -65,7 +65,7 @@ def decide(seen: NodeSnapshot, config: Config) -> Iterator[Decision]:
 
 
 def _quotas(seen: Snapshot, pod: Pod, ratio: float) -> list[_Quota]:
-    """Groups of a pod that shares CPUs and has limits; one whose quota somebody has lifted is left alone."""
+    """Groups of a pod that shares CPUs and has limits; one whose quota another program has lifted is left alone."""
     shares = pod.raw_qos is QoSClass.LS or (pod.raw_qos is QoSClass.NONE and not pod.resource_status.cpuset)
     place = seen.places.get(pod.uid)
     if not shares or not pod.active or place is None:

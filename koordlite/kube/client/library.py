@@ -1,7 +1,7 @@
 """The official client without what this program does not use.
 
 Importing any module of it runs the package's own module, which imports informers, web sockets, OAuth and JSON Schema:
-12 MiB. Here three of its packages are entered as they are on disk, and run only when somebody asks them for a name.
+12 MiB. Here three of its packages are entered as they are on disk, and run only when a name of theirs is asked for.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def effective(
 
 
 def unused_problems(slo: SLO, *, owner: str = OWNER, node_owner: str = "node") -> tuple[Problem, ...]:
-    """What the authors of settings that nothing acts on are told."""
+    """Reports for the authors of settings that nothing acts on."""
     return tuple(without_effect.problem(each, owner, node_owner) for each in in_vain(slo))
 
 

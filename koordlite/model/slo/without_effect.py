@@ -85,7 +85,7 @@ def found(slo: SLO, sections: Mapping[str, str]) -> Iterator[Unused]:
 
 
 def problem(unused: Unused, owner: str, node_owner: str) -> Problem:
-    """What its author is told."""
+    """The report for its author."""
     of_node = unused.origin.startswith(("annotation ", "label "))
     about, field = (node_owner, unused.origin.partition(" ")[2]) if of_node else (owner, f"{unused.key}.{unused.name}")
     where = "" if of_node or unused.origin == "cluster" else f" ({unused.origin})"

@@ -200,7 +200,7 @@ def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
     width, color = _size(query, "width", 100), query.get("color", "")
     if query.get("view") != "live":
         return status.screen(tick, width=width, color=bool(color))
-    from koordlite.report.terminal import frame  # Not loaded until somebody wants to look.
+    from koordlite.report.terminal import frame  # Not loaded until it is asked for.
 
     return frame.text(tick, past, width=width, height=_size(query, "height", 48), colors=color)
 

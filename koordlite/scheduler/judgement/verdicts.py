@@ -17,7 +17,7 @@ class Verdict:
     numa_nodes: tuple[int, ...] = ()
     """The NUMA nodes it would be on."""
     why: str = ""
-    """What people are told beside the refusal, or in favour of the node."""
+    """What is shown beside the refusal, or in favour of the node."""
     placed: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """NUMA nodes by container; `*` is the whole pod."""
 

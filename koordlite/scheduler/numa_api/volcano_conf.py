@@ -1,6 +1,6 @@
 """Volcano's plugin numa-aware in the text of `volcano-scheduler.conf`: is it there, put it in, take it out.
 
-The text is edited, not written anew, so that comments and order stay. An edit is made only where the outcome, read as
+The text is edited, not rewritten, so that comments and order stay. An edit is made only where the outcome, read as
 YAML, differs from the text before in that plugin alone.
 """
 
