@@ -11,13 +11,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from descheduler.migration import objects
-from descheduler.migration.objects import MigrationJob, Reference, Reservation
+from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reservation_requests import CREATED_BY_LABEL, CREATOR
 from koordlite.kube.client.answers import Answer, ApiError
 from koordlite.kube.client.paging import Page
 from koordlite.kube.publish import evictions
 from koordlite.kube.publish.evictions import EvictionClient
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.reservation import ObjectReference
 
 T = TypeVar("T")
 MERGE = "application/merge-patch+json"
@@ -77,11 +78,11 @@ class Cluster:
         """One reservation; None when it is not there."""
         return self._get(f"{objects.RESERVATIONS}/{name}", Reservation)
 
-    def pod(self, ref: Reference) -> wire.PodObject | None:
+    def pod(self, ref: ObjectReference) -> wire.PodObject | None:
         """The pod that has the name, whichever it is; None when there is none."""
         return self._get(_pod(ref), wire.PodObject) if ref.namespace and ref.name else None
 
-    def pods(self, namespace: str, refs: Collection[Reference]) -> list[wire.PodObject]:
+    def pods(self, namespace: str, refs: Collection[ObjectReference]) -> list[wire.PodObject]:
         """Those of these pods of a namespace that are there, whichever have the names."""
         if len(refs) <= _ONE_BY_ONE:
             return [pod for ref in refs if (pod := self.pod(ref)) is not None]
@@ -90,7 +91,7 @@ class Cluster:
         found = (_read(item, wire.PodObject) for item in items)
         return [pod for pod in found if pod.metadata.name in names]
 
-    def whole_pod(self, ref: Reference) -> dict[str, Any] | None:
+    def whole_pod(self, ref: ObjectReference) -> dict[str, Any] | None:
         """The same with all its fields."""
         return self._get(_pod(ref), dict)
 
@@ -153,16 +154,16 @@ class Cluster:
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
 
-    def evict(self, ref: Reference, options: Mapping[str, Any]) -> None:
+    def evict(self, ref: ObjectReference, options: Mapping[str, Any]) -> None:
         """Ask the Eviction API; budgets are kept by the server. Good when the pod is gone, or is another one, already:
         the next round sees it."""
         self._evictions.send(evictions.eviction(ref.namespace, ref.name, _options(ref, options)))
 
-    def delete_pod(self, ref: Reference, options: Mapping[str, Any]) -> None:
+    def delete_pod(self, ref: ObjectReference, options: Mapping[str, Any]) -> None:
         """Delete a pod, whatever its budgets say."""
         self.api.request("DELETE", _pod(ref), body=_options(ref, options))
 
-    def annotate_pod(self, ref: Reference, annotations: Mapping[str, str]) -> None:
+    def annotate_pod(self, ref: ObjectReference, annotations: Mapping[str, str]) -> None:
         """Annotate this very pod."""
         body = {"metadata": {"uid": ref.uid, "annotations": dict(annotations)}}
         self.api.request("PATCH", _pod(ref), body=body, content_type=MERGE)
@@ -184,10 +185,10 @@ def _name(raw: bytes | msgspec.Raw) -> str:
     return named.metadata.name
 
 
-def _pod(ref: Reference) -> str:
+def _pod(ref: ObjectReference) -> str:
     return f"/api/v1/namespaces/{ref.namespace}/pods/{ref.name}"
 
 
-def _options(ref: Reference, given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(ref: ObjectReference, given: Mapping[str, Any]) -> dict[str, Any]:
     """Delete options with the uid as a precondition: a new pod of the name is never the victim."""
     return {**given, "preconditions": {**(given.get("preconditions") or {}), "uid": ref.uid}}

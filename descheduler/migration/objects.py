@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from koordlite.model.wire import objects
+from koordlite.model.wire.objects import ObjectMeta, WireObject
+from koordlite.model.wire.reservation import Condition, ObjectReference, ReservationObject
 
 GROUP_VERSION = "scheduling.koordinator.sh/v1alpha1"
 JOBS = f"/apis/{GROUP_VERSION}/podmigrationjobs"
@@ -24,59 +25,28 @@ EVICT_TRIGGER = "koordinator.sh/evict-trigger"
 CREATED_BY = "koordinator.sh/job-created-by"
 EVICT_POLICY = "koordinator.sh/evict-policy"
 SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
-RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 
 
-class _Object(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """Camel-case names on the wire; what is empty is left out."""
-
-
-class Reference(_Object, frozen=True):
-    """An object by name; the uid says which one of that name."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-
-class Condition(_Object, frozen=True):
-    """One thing that is known of a job or a reservation."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_probe_time: str | None = None
-    last_transition_time: str | None = None
-
-
-class ReservationOptions(_Object, frozen=True):
+class ReservationOptions(WireObject, frozen=True):
     """How a place is reserved for a job."""
 
-    reservation_ref: Reference | None = None
+    reservation_ref: ObjectReference | None = None
     template: dict[str, Any] | None = None
     """metadata and spec of the Reservation."""
 
 
-class JobSpec(_Object, frozen=True):
+class JobSpec(WireObject, frozen=True):
     """What is asked for."""
 
     paused: bool = False
     ttl: str | None = None
     mode: str = ""
-    pod_ref: Reference | None = None
+    pod_ref: ObjectReference | None = None
     reservation_options: ReservationOptions | None = None
     delete_options: dict[str, Any] | None = None
 
 
-class JobStatus(_Object, frozen=True):
+class JobStatus(WireObject, frozen=True):
     """How far it has come."""
 
     phase: str = ""
@@ -84,14 +54,14 @@ class JobStatus(_Object, frozen=True):
     reason: str = ""
     message: str = ""
     node_name: str = ""
-    pod_ref: Reference | None = None
+    pod_ref: ObjectReference | None = None
     conditions: tuple[Condition, ...] = ()
 
 
-class MigrationJob(_Object, frozen=True):
+class MigrationJob(WireObject, frozen=True):
     """A PodMigrationJob: one pod is to go, and maybe a place is reserved for its successor first."""
 
-    metadata: objects.ObjectMeta = objects.ObjectMeta()
+    metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
@@ -121,9 +91,9 @@ class MigrationJob(_Object, frozen=True):
         return self.annotations.get(PASSED_ARBITRATION) == "true"
 
     @property
-    def pod(self) -> Reference:
+    def pod(self) -> ObjectReference:
         """The pod to move."""
-        return self.spec.pod_ref or Reference()
+        return self.spec.pod_ref or ObjectReference()
 
     @property
     def reservation(self) -> str:
@@ -137,28 +107,8 @@ class MigrationJob(_Object, frozen=True):
         return self.annotations.get(EVICT_REASON) or "NotSet"
 
 
-class ReservationSpec(_Object, frozen=True):
-    """Whose place it is."""
-
-    owners: tuple[dict[str, Any], ...] | None = None
-    allocate_once: bool | None = None
-
-
-class ReservationStatus(_Object, frozen=True):
-    """What the scheduler made of it."""
-
-    phase: str = ""
-    node_name: str = ""
-    conditions: tuple[Condition, ...] | None = None
-    current_owners: tuple[Reference, ...] | None = None
-
-
-class Reservation(_Object, frozen=True):
-    """A place on a node that only its owners' pods take."""
-
-    metadata: objects.ObjectMeta = objects.ObjectMeta()
-    spec: ReservationSpec = ReservationSpec()
-    status: ReservationStatus = ReservationStatus()
+class Reservation(ReservationObject, frozen=True):
+    """A place on a node that only its owners' pods take, as a migration looks at it."""
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of this type."""
@@ -182,7 +132,7 @@ class Reservation(_Object, frozen=True):
         return self.status.phase == FAILED and found is not None and found.reason == "Expired"
 
     @property
-    def bound(self) -> Reference | None:
+    def bound(self) -> ObjectReference | None:
         """The pod that took it."""
         return next(iter(self.status.current_owners or ()), None)
 
@@ -191,7 +141,7 @@ class Reservation(_Object, frozen=True):
         """It waits for one given pod that is pending, not for a pod of a workload."""
         owners = self.spec.owners or ()
         return bool(owners) and all(
-            owner.get("object") and not owner.get("controller") and not owner.get("labelSelector") for owner in owners
+            owner.object is not None and owner.controller is None and owner.label_selector is None for owner in owners
         )
 
 

@@ -10,8 +10,9 @@ from typing import Literal
 from msgspec import structs
 
 from descheduler.migration import objects
-from descheduler.migration.objects import Condition, MigrationJob
+from descheduler.migration.objects import MigrationJob
 from koordlite.model import times
+from koordlite.model.wire.reservation import Condition
 
 Kind = Literal[
     "ReservationCreated",

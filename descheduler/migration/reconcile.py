@@ -18,10 +18,11 @@ from msgspec import structs
 
 from descheduler.filters.default_evictor import EVICT
 from descheduler.migration import objects, progress, reservation_requests
-from descheduler.migration.objects import MigrationJob, Reference, Reservation
+from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.progress import noted
 from koordlite.model import duration, times
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.reservation import ObjectReference
 
 AGAIN_SECONDS = 3.0
 """Pause while something is waited for."""
@@ -230,7 +231,7 @@ def _end_bound(job: MigrationJob, seen: Seen) -> Step:
         job = noted(job, "BoundPodReady", False, now=seen.now, reason="WaitForBoundPodReady")
         return Step(job=job, again_seconds=AGAIN_SECONDS)
     job = noted(job, "BoundPodReady", True, now=seen.now)
-    taken = job.status.pod_ref or Reference()
+    taken = job.status.pod_ref or ObjectReference()
     text = f'Bind Pod "{taken.key}" in Reservation "{job.reservation}"'
     job = noted(job, "PodBoundReservation", True, now=seen.now, message=text)
     return Step(job=progress.succeeded(job, text))
@@ -250,7 +251,7 @@ def _failed(job: MigrationJob, reason: str, message: str, *, error: bool = False
     return Step(job=progress.failed(job, reason, message), error=message if error else "")
 
 
-def _is(one: Reference, other: Reference) -> bool:
+def _is(one: ObjectReference, other: ObjectReference) -> bool:
     return one.uid == other.uid if one.uid and other.uid else one.key == other.key
 
 

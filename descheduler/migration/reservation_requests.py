@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from descheduler.migration import objects
-from descheduler.migration.objects import MigrationJob, Reference, ReservationOptions
+from descheduler.migration.objects import MigrationJob, ReservationOptions
+from koordlite.model import keys
+from koordlite.model.wire.reservation import ObjectReference
 
 CREATED_BY_LABEL = "app.kubernetes.io/created-by"
 CREATOR = "koord-descheduler"
@@ -34,7 +36,7 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
         meta.setdefault("name", job.metadata.uid)
     labels = meta.setdefault("labels", {})
     labels[CREATED_BY_LABEL] = CREATOR
-    labels.setdefault(objects.RESERVATION_ORDER, str(int(now * 1000)))
+    labels.setdefault(keys.RESERVATION_ORDER, str(int(now * 1000)))
     spec.setdefault("template", _place(pod, drop_claims=drop_claims))
     owners = _owners(pod)
     if owners:
@@ -43,7 +45,7 @@ def options(job: MigrationJob, pod: Raw, *, now: float, drop_claims: bool = Fals
     if job.spec.ttl and "ttl" not in spec and "expires" not in spec:
         spec["ttl"] = job.spec.ttl
     name = meta.get("name") or meta.get("generateName", "")
-    ref = Reference(api_version=objects.GROUP_VERSION, kind="Reservation", name=name)
+    ref = ObjectReference(api_version=objects.GROUP_VERSION, kind="Reservation", name=name)
     return ReservationOptions(reservation_ref=ref, template=template)
 
 

@@ -27,6 +27,11 @@ class ObjectReference(WireObject, frozen=True):
     name: str = ""
     uid: str = ""
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class ControllerReference(WireObject, frozen=True):
     """An owner reference of a pod; what is empty may be anything."""
@@ -48,7 +53,7 @@ class Owner(WireObject, frozen=True):
 
 
 class Condition(WireObject, frozen=True):
-    """One thing that is known of a reservation."""
+    """One thing that is known of a reservation, or of a migration job."""
 
     type: str = ""
     status: str = ""

@@ -10,8 +10,9 @@ from apiserver import Fault
 
 from descheduler.arguments.migration import ObjectLimiter
 from descheduler.evictors.migration_api import Cluster
-from descheduler.migration.objects import JOBS, Reference
+from descheduler.migration.objects import JOBS
 from koordlite.kube.client.answers import ApiError
+from koordlite.model.wire.reservation import ObjectReference
 
 World = Any
 MERGE = "application/merge-patch+json"
@@ -246,7 +247,7 @@ def test_a_pod_made_again_before_it_is_asked_softly_is_no_refusal(
     world.around()
     real, answers = Cluster.annotate_pod, []
 
-    def late(self: Cluster, ref: Reference, annotations: Mapping[str, str]) -> None:
+    def late(self: Cluster, ref: ObjectReference, annotations: Mapping[str, str]) -> None:
         pod = world.get("Pod", ref.name, "default")
         world.server.objects.remove("Pod", ref.name, "default")
         kept = {key: pod["metadata"][key] for key in ("name", "namespace", "labels")}

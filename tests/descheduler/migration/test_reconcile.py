@@ -14,6 +14,7 @@ from descheduler.migration import objects, reconcile
 from descheduler.migration.objects import MigrationJob, Reservation
 from descheduler.migration.reconcile import Seen, Step
 from koordlite.model.wire import objects as wire
+from koordlite.model.wire.reservation import ReservationSpec
 
 NOW = 1_000_000.0
 REF = {"namespace": "default", "name": "p", "uid": "u1"}
@@ -144,7 +145,7 @@ def test_a_pending_pod_takes_its_place_itself() -> None:
     assert found["spec"]["owners"][0]["object"]["uid"] == "u1"
     owned = dataclasses.replace(Seen(now=NOW), pod=pod(status=unscheduled))
     waiting = msgspec.structs.replace(
-        place(), spec=msgspec.convert({"owners": found["spec"]["owners"]}, objects.ReservationSpec)
+        place(), spec=msgspec.convert({"owners": found["spec"]["owners"]}, ReservationSpec)
     )
     told = reconcile.step(job({"reservationOptions": MADE}), dataclasses.replace(owned, reservation=waiting))
     assert (told.job.status.status, told.evict, told.again_seconds) == ("PodScheduled", False, 3.0)
