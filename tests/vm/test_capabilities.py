@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import kernelrig
 import pytest
+import slices
 
 pytestmark = kernelrig.marks(570)
 DAC_OVERRIDE, SYS_RESOURCE = 1, 24
@@ -14,7 +15,10 @@ WITH = {
 }
 
 
-@pytest.mark.parametrize("keep", [[], [DAC_OVERRIDE, SYS_RESOURCE]], ids=["none", "those-of-process-capabilities"])
+BOOTS = {"none": [], "those-of-process-capabilities": [DAC_OVERRIDE, SYS_RESOURCE]}
+
+
+@pytest.mark.parametrize("keep", slices.named(BOOTS))
 def test_what_root_may_do_with_these_capabilities(keep):
     environment = {"KVER": "6.12", "RESCTRL": "rw"}
     (found,), _ = kernelrig.told("intel", "tests/vm/guest_capabilities.py", keep, environment)

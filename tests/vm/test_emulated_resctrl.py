@@ -11,6 +11,7 @@ import dataclasses
 import kernelrig
 import pytest
 import resctrl_operations
+import slices
 
 from tests.conformance.resctrl_twin import Twin
 
@@ -41,7 +42,7 @@ BOOTS = {
 }
 
 
-@pytest.mark.parametrize("boot", [pytest.param(boot, id=name) for name, boot in BOOTS.items()])
+@pytest.mark.parametrize("boot", slices.named(BOOTS))
 def test_kernel_and_emulation_answer_alike(boot: Boot) -> None:
     environment = {"KVER": boot.kernel, "RDT": boot.hardware, "TIMEOUT": str(BOOT_SECONDS)}
     lines, _ = kernelrig.told(boot.flavour, "tests/vm/guest_operations.py", boot.sequence, environment)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import kernelrig
 import pytest
+import slices
 
 BOOT_SECONDS = 300
 
@@ -14,6 +15,8 @@ pytestmark = kernelrig.marks(BOOT_SECONDS)
     ("kernel", "cgroup"),
     [
         pytest.param("6.12", "2", id="6.12-v2"),
+        slices.long("6.1", "2", id="6.1-v2"),
+        slices.long("6.12", "1", id="6.12-v1"),
     ],
 )
 def test_what_disturbs_containers_is_seen(kernel: str, cgroup: str) -> None:

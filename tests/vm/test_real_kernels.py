@@ -10,6 +10,7 @@ import dataclasses
 
 import kernelrig
 import pytest
+import slices
 
 BOOT_SECONDS = 420
 
@@ -34,16 +35,16 @@ class Boot:
 
 
 BOOTS = {
+    "amd-6.12-v2": Boot("amd", "6.12"),
+    "intel-6.1-v1-with-eight-CPUs-and-no-resctrl": Boot("intel", "6.1", cgroup="1", resctrl=False),
     "intel-6.1-v2": Boot("intel", "6.1"),
     "intel-6.12-v2-systemd-names": Boot("intel", "6.12", driver="systemd"),
     "amd-6.1-v2-systemd-names": Boot("amd", "6.1", driver="systemd"),
-    "amd-6.12-v2": Boot("amd", "6.12"),
-    "intel-6.1-v1-with-eight-CPUs-and-no-resctrl": Boot("intel", "6.1", cgroup="1", resctrl=False),
     "amd-6.12-hybrid-works-on-v1": Boot("amd", "6.12", cgroup="hybrid"),
 }
 
 
-@pytest.mark.parametrize("boot", [pytest.param(boot, id=name) for name, boot in BOOTS.items()])
+@pytest.mark.parametrize("boot", slices.named(BOOTS, 2))
 def test_what_the_agent_programs_is_what_the_kernel_does(boot: Boot) -> None:
     words = [kernelrig.PYTHON, "tests/vm/guest_agent.py", boot.driver, *(["resctrl"] if boot.resctrl else [])]
     kernelrig.check_claims(boot.flavour, " ".join(words), boot.environment)

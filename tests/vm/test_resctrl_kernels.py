@@ -12,6 +12,7 @@ from typing import Any
 
 import kernelrig
 import pytest
+import slices
 
 BOOT_SECONDS = 300
 
@@ -70,13 +71,6 @@ SHAPES = {
         offline=(4, 5, 6, 7),
         unit=65536,
     ),
-    "intel-6.12-code-and-data-apart-on-sub-NUMA-clusters": Shape(
-        flavour="intel",
-        kernel="6.12",
-        resctrl="cdp",
-        rig={"NUMA": "0-1 2-3 4-5 6-7"},
-        values={"L3CODE": each((0, 1), 0xF), "L3DATA": each((0, 1), 0xF), "MB": each((0, 1), 50)},
-    ),
     "amd-6.12-gaps-in-the-ids-and-a-larger-maximum": Shape(
         flavour="amd",
         kernel="6.12",
@@ -84,6 +78,13 @@ SHAPES = {
         rig={"SMP": "12,sockets=2,dies=3,cores=1,threads=2", "NUMA": "0-5 6-11"},
         values={"L3": each(SIX, 0x1F), "MB": each(SIX, 160)},
         unit=64,
+    ),
+    "intel-6.12-code-and-data-apart-on-sub-NUMA-clusters": Shape(
+        flavour="intel",
+        kernel="6.12",
+        resctrl="cdp",
+        rig={"NUMA": "0-1 2-3 4-5 6-7"},
+        values={"L3CODE": each((0, 1), 0xF), "L3DATA": each((0, 1), 0xF), "MB": each((0, 1), 50)},
     ),
     "intel-6.1-no-bandwidth-and-an-L2": Shape(
         flavour="intel", kernel="6.1", rdt="mba:0,l2:8,mincbm:2", values={"L3": each((0, 1), 0xF)}, unit=65536
@@ -102,7 +103,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", [pytest.param(shape, id=name) for name, shape in SHAPES.items()])
+@pytest.mark.parametrize("shape", slices.named(SHAPES, 2))
 def test_what_is_programmed_is_what_runs(shape: Shape) -> None:
     command = shlex.join([kernelrig.PYTHON, "tests/vm/guest_resctrl.py", json.dumps(shape.argument)])
     kernelrig.check_claims(shape.flavour, command, shape.environment)
