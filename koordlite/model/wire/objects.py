@@ -204,6 +204,7 @@ class PodSpec(WireObject, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[dict[str, Any], ...] | None = None
+    scheduling_gates: tuple[dict[str, Any], ...] | None = None
 
 
 class PodCondition(WireObject, frozen=True):
@@ -212,6 +213,7 @@ class PodCondition(WireObject, frozen=True):
     type: str = ""
     status: str = ""
     reason: str | None = None
+    message: str | None = None
     last_transition_time: str | None = None
 
 
@@ -227,6 +229,8 @@ class PodStatus(WireObject, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
     conditions: tuple[PodCondition, ...] | None = None
+    nominated_node_name: str | None = None
+    """Where room is kept for it, while it is not bound."""
 
 
 class PodObject(WireObject, frozen=True):

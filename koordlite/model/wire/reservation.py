@@ -119,6 +119,19 @@ class AllocatedText(WireObject, frozen=True):
     uid: str = ""
 
 
+class HandOverText(WireObject, frozen=True):
+    """Annotation `reservation.koordlite.io/hand-over` of a Reservation: the pod its place is given to."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    since: str | None = None
+    ended: str | None = None
+    """When it was given up; the next attempt with this pod waits."""
+    tries: int = 0
+    """How many were given up one after the other."""
+
+
 class ResourceNames(WireObject, frozen=True):
     """Annotation `scheduling.koordinator.sh/exact-match-reservation` of a pod."""
 

@@ -42,8 +42,9 @@ class World:
         path = folder / "kubeconfig"
         path.write_text(server.kubeconfig(), encoding="utf-8")
         self.api = access.connect(str(path), None, user_agent="test")
-        for item in yaml.safe_load_all((ROOT / "manifests/crds/koordinator/migration.yaml").read_text("utf-8")):
-            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item)
+        for kind in ("podmigrationjobs", "reservations"):
+            definition = yaml.safe_load((ROOT / f"manifests/crds/koordinator/{kind}.yaml").read_text("utf-8"))
+            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         for name in ("old", "a", "b"):
             taints = [{"key": "broken", "effect": "NoSchedule"}] if name == "old" else []
             self.create("/api/v1/nodes", {"kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}})
