@@ -14,8 +14,6 @@ STRATEGIES = ("LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUM
 
 def extender(command: argparse.ArgumentParser) -> None:
     """The service."""
-    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
-    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
     command.add_argument(
         "--listen",
         metavar="ADDRESS:PORT",
@@ -28,11 +26,6 @@ def extender(command: argparse.ArgumentParser) -> None:
         default="",
         help="also answer health there, for kubelet's probes, and /metrics to tokens that may get it",
     )
-    command.add_argument(
-        "--token-audience", metavar="NAME", default="", help="with --health-listen: what tokens have to be bound to"
-    )
-    command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
-    command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
     command.add_argument(
         "--client-ca-file", metavar="FILE", default="", help="who signs the certificates that schedulers show"
     )
@@ -64,27 +57,17 @@ def extender(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--crane", action="store_true", help="read Crane's own NodeResourceTopologies as well")
     command.add_argument(
-        "--max-age",
-        metavar="DURATION",
-        type=times.duration("--max-age"),
-        default=300.0,
-        help="answer from what is known for so long while the API server is away (default: 5m)",
-    )
-    command.add_argument(
         "--numa-listen",
         metavar="ADDRESS:PORT",
         default="",
         help=f"also serve the NUMA page and its REST interface there, for example {NUMA_LISTEN}",
     )
     _numa(command)
-    command.add_argument("--state-dir", metavar="DIR", default="", help="where the token for log levels is written")
-    command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
+    _shared(command, audience="with --health-listen: ", token="the token for log levels")
 
 
 def numa_api(command: argparse.ArgumentParser) -> None:
     """The NUMA page and its REST interface without an extender."""
-    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
-    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
     command.add_argument(
         "--listen",
         dest="numa_listen",
@@ -92,10 +75,20 @@ def numa_api(command: argparse.ArgumentParser) -> None:
         default=NUMA_LISTEN,
         help=f"beyond loopback only with --tls-cert-file, and then reading wants a token. Default {NUMA_LISTEN}",
     )
-    command.add_argument("--token-audience", metavar="NAME", default="", help="what tokens have to be bound to")
+    _numa(command)
+    _shared(command, audience="", token="a token for this machine")
+
+
+def _shared(command: argparse.ArgumentParser, *, audience: str, token: str) -> None:
+    """What every server of the scheduler's side can be given. `audience` stands before the help about tokens of
+    callers; `token` is what --state-dir is for."""
+    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig (default: the cluster of this pod)")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current context)")
+    command.add_argument(
+        "--token-audience", metavar="NAME", default="", help=f"{audience}what tokens have to be bound to"
+    )
     command.add_argument("--tls-cert-file", metavar="FILE", default="", help="serve HTTPS with this certificate (PEM)")
     command.add_argument("--tls-private-key-file", metavar="FILE", default="", help="its key (default: same file)")
-    _numa(command)
     command.add_argument(
         "--max-age",
         metavar="DURATION",
@@ -103,7 +96,7 @@ def numa_api(command: argparse.ArgumentParser) -> None:
         default=300.0,
         help="answer from what is known for so long while the API server is away (default: 5m)",
     )
-    command.add_argument("--state-dir", metavar="DIR", default="", help="where a token for this machine is written")
+    command.add_argument("--state-dir", metavar="DIR", default="", help=f"where {token} is written")
     command.add_argument("--log-level", choices=("warning", "info", "debug"), default="info")
 
 
