@@ -53,7 +53,7 @@ def _not_ready(age: float | None, most: float) -> str:
 def served(
     args: argparse.Namespace, api: Api, cluster: Cluster, not_ready: Callable[[], str], token: str
 ) -> Iterator[None]:
-    """Serve on `--numa-listen`, nothing without it. InputError when it is beyond loopback and not TLS: tokens would be
+    """Serve on the address for it, nothing without one. InputError when it is beyond loopback and not TLS: tokens would be
     sent in the clear."""
     from koordlite.http.certificate import Certificate
     from koordlite.http.cluster_review import by_cluster
@@ -67,12 +67,13 @@ def served(
     if not args.numa_listen:
         yield
         return
-    address, port = extender.listen_address(args.numa_listen)
+    option = "--listen" if args.command == "numa-api" else "--numa-listen"
+    address, port = extender.listen_address(args.numa_listen, option)
     exposed = not is_loopback(address)
     if exposed and not args.tls_cert_file:
         do = "listen on 127.0.0.1 and use kubectl port-forward, or give --tls-cert-file"
         why = "bearer tokens would be sent in the clear"
-        raise InputError(Problem("command line", "listen", args.numa_listen, why, do))
+        raise InputError(Problem("command line", option, args.numa_listen, why, do))
     certificate = None
     if exposed:
         files = (args.tls_cert_file, args.tls_private_key_file)

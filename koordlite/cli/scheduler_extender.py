@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
-    address, port = listen_address(args.listen)
+    address, port = listen_address(args.listen, "--listen")
     guard, certificate = _guarded(args, address)
     levels, stop = start_log(args.log_level), ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
@@ -87,12 +87,12 @@ def settled(watches: Watches, stop: threading.Event) -> None:
     LOG.info("ready")
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """Address and port; InputError without either."""
+def listen_address(text: str, option: str) -> tuple[str, int]:
+    """Address and port in the value of `option`; InputError without either."""
     address, _, port = text.rpartition(":")
     if not address or not port.isdigit():
         do = "write it like 127.0.0.1:9318, or [::1]:9318"
-        raise InputError(Problem("command line", "--listen", text, "no address with a port", do))
+        raise InputError(Problem("command line", option, text, "no address with a port", do))
     return address.strip("[]"), int(port)
 
 
@@ -143,7 +143,7 @@ def _health(args: argparse.Namespace, api: Api, service: Service) -> Iterator[No
     from koordlite.http.guard import Guard, is_loopback
     from koordlite.http.server import Server
 
-    address, port = listen_address(args.health_listen)
+    address, port = listen_address(args.health_listen, "--health-listen")
     guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
     server = Server(address, port, service.health, guard=guard)
     server.start()

@@ -232,6 +232,16 @@ def test_the_command_does_not_take_tokens_in_the_clear():
         pass
 
 
+@pytest.mark.parametrize(("command", "option"), [("numa-api", "--listen"), ("scheduler-extender", "--numa-listen")])
+@pytest.mark.parametrize("given", ["9320", "0.0.0.0:0"])
+def test_an_error_about_the_address_names_the_option_that_was_given(command: str, option: str, given: str):
+    args = cli.parser().parse_args([command, option, given])
+    nobody: Any = None
+    with pytest.raises(InputError) as caught, numa_api.served(args, nobody, nobody, str, ""):
+        pass
+    assert caught.value.problems[0].field == option
+
+
 def test_an_extender_without_an_address_for_it_serves_none():
     args = cli.parser().parse_args(["scheduler-extender"])
     nobody: Any = None

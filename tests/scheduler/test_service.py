@@ -270,7 +270,7 @@ def test_beyond_loopback_it_does_not_listen_without_client_certificates() -> Non
     for options in (["--listen", "0.0.0.0:9318"], ["--listen", "9318"], ["--listen", "127.0.0.1:x"]):
         args = cli.parser().parse_args(["scheduler-extender", *options])
         with pytest.raises(InputError, match="--listen"):
-            address, _ = scheduler_extender.listen_address(args.listen)
+            address, _ = scheduler_extender.listen_address(args.listen, "--listen")
             scheduler_extender._guarded(args, address)
 
 
