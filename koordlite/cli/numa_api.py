@@ -53,8 +53,8 @@ def _not_ready(age: float | None, most: float) -> str:
 def served(
     args: argparse.Namespace, api: Api, cluster: Cluster, not_ready: Callable[[], str], token: str
 ) -> Iterator[None]:
-    """Serve on the address for it, nothing without one. InputError when it is beyond loopback and not TLS: tokens would be
-    sent in the clear."""
+    """Serve on the address for it, nothing without one. InputError when it is beyond loopback and not TLS: tokens would
+    be sent in the clear."""
     from koordlite.http.certificate import Certificate
     from koordlite.http.cluster_review import by_cluster
     from koordlite.http.guard import is_loopback

@@ -69,7 +69,7 @@ class Attempts:
     """By pod. Not locked: its owner is."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._attempts: collections.OrderedDict[str, Attempt] = collections.OrderedDict()
         self._whole: dict[str, None] = {}
         """Pods whose attempts have all of their nodes, the oldest first."""
@@ -111,7 +111,7 @@ class Attempts:
             name = next(iter(self._whole))
             del self._whole[name]
             self._rows -= len(self._attempts[name].rows)
-            thin(self._attempts[name], self._settings)
+            thin(self._attempts[name], self.settings)
             self._rows += len(self._attempts[name].rows)
 
 

@@ -67,12 +67,13 @@ class Boards:
     """One board for each shape; those not asked for longest are forgotten."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
+        """What every verdict of these boards was judged by."""
         self._boards: dict[PodShape, Board] = {}
 
     def of(self, shape: PodShape, places: int) -> Board:
         """The board of a shape, in a cluster of so many nodes."""
-        board = self._boards.pop(shape, None) or Board(shape, self._settings)
+        board = self._boards.pop(shape, None) or Board(shape, self.settings)
         self._boards[shape] = board
         while len(self._boards) > max(8, MOST_ENTRIES // max(1, places)):
             del self._boards[next(iter(self._boards))]

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model import node as nodes
+from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
 from koordlite.scheduler.judgement import pods as judged
 from koordlite.scheduler.judgement import reports
@@ -35,6 +36,8 @@ class Cluster:
 
     def __init__(self, settings: Settings, *, monotonic: Callable[[], float]) -> None:
         self.settings, self._now = settings, monotonic
+        self.policies: NUMAPolicy | None = None
+        """The switches of the cluster; None: not read yet, and what the settings began with holds."""
         self.lock = threading.RLock()
         self.shapes = judged.Shapes()
         self.nodes: dict[str, NodeState] = {}
@@ -66,6 +69,15 @@ class Cluster:
         """Everything was listed once: pods that kubelet takes from now on are new."""
         with self.lock:
             self._synced = True
+
+    def switch(self, policies: NUMAPolicy) -> None:
+        """These policies hold from now on."""
+        with self.lock:
+            if self.policies is None or self.policies.distance != policies.distance:
+                LOG.info("policy numadistance is %s", "open" if policies.distance else "close")
+            self.policies = policies
+            if self.settings.numa_distance != policies.distance:
+                self.settings = dataclasses.replace(self.settings, numa_distance=policies.distance)
 
     def row(self, name: str) -> Row | None:
         """The node as it is judged now; None when it is unknown."""

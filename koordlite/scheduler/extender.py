@@ -171,6 +171,9 @@ class Extender:
         """The board of a shape, brought up to date."""
         cluster = self.cluster
         cluster.refresh()
+        if self._boards.settings is not cluster.settings:
+            # A policy was switched: nothing that was judged before counts.
+            self._boards, self.attempts.settings = Boards(cluster.settings), cluster.settings
         board = self._boards.of(shape, len(cluster.rows))
         now, seen = cluster.changes_before + len(cluster.changes), board.version - cluster.changes_before
         if seen < 0:

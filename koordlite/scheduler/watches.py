@@ -1,4 +1,5 @@
-"""What the extender watches: all Nodes, Pods and NodeResourceTopologies, handed on to `Cluster` and not kept twice."""
+"""What the extender watches: all Nodes, Pods and NodeResourceTopologies, and the ConfigMap with the cluster's switches;
+handed on to `Cluster` and not kept twice."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from typing import Any
 from koordlite.kube.client.access import Api
 from koordlite.kube.watch.feed import Feed
 from koordlite.kube.watch.reflector import Reflector, Source
-from koordlite.kube.watch.sources import TOPOLOGY_PATHS
+from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.status.watch import WatchState
 from koordlite.model.wire import crane, objects
+from koordlite.scheduler import policies
 from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.policies import Policies
 
 LOG = logging.getLogger(__name__)
 CRANE_PATH = "/apis/topology.crane.io/v1alpha1/noderesourcetopologies"
@@ -49,16 +52,20 @@ class Watches:
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         self._watches = [self._watch(api, *each, monotonic) for each in sources]
+        switched = Policies(cluster)
+        source = config_map(policies.NAMESPACE, policies.NAME)
+        self._beside = self._watch(api, source, switched.put, switched.gone, monotonic)
+        """Without its ConfigMap, or without permission for it, everything else is answered all the same."""
         self._synced = threading.Event()
 
     def start(self) -> None:
         """Begin; `ready` is true once everything was listed."""
-        for watch in self._watches:
+        for watch in (*self._watches, self._beside):
             watch.start()
 
     def stop(self) -> None:
         """End."""
-        for watch in self._watches:
+        for watch in (*self._watches, self._beside):
             watch.stop()
 
     def wait(self, seconds: float) -> bool:
@@ -69,7 +76,7 @@ class Watches:
         """Seconds since the API server last vouched for the oldest of the lists; None until all were read once."""
         ages = [
             None if state.age_seconds is None and not state.absent else state.age_seconds or 0.0
-            for state in self.states()
+            for state in (watch.state() for watch in self._watches)
         ]
         known = [age for age in ages if age is not None]
         if len(known) < len(ages):
@@ -81,7 +88,7 @@ class Watches:
 
     def states(self) -> list[WatchState]:
         """One for each watch."""
-        return [watch.state() for watch in self._watches]
+        return [watch.state() for watch in (*self._watches, self._beside)]
 
     @staticmethod
     def _watch(

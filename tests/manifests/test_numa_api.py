@@ -1,8 +1,9 @@
-"""Components numa-api and numa-api-volcano: the command is one the program takes, rights are those that it uses."""
+"""Components numa-api, numa-api-policies, numa-api-volcano: a command the program takes, and the rights that it uses."""
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import yaml
@@ -14,15 +15,17 @@ from koordlite import cli
 from koordlite.kube.client import access, reviews
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement.settings import Settings
-from koordlite.scheduler.numa_api.switches import NUMA_AWARE, Switches
+from koordlite.scheduler.numa_api.switches import NUMA_AWARE, NUMA_DISTANCE, Policy, Switches
 from koordlite.scheduler.watches import Watches
 
-COMPONENTS = ("numa-api", "numa-api-volcano")
+COMPONENTS = ("numa-api", "numa-api-policies", "numa-api-volcano")
 NAME = "koordlite-numa-api"
 
 
-@pytest.mark.parametrize(("components", "switches"), [(COMPONENTS[:1], False), (COMPONENTS, True)])
-def test_it_is_read_only_unless_the_second_component_is_named(render, find, components, switches):
+@pytest.mark.parametrize(
+    ("components", "switches"), [(COMPONENTS[:1], False), (COMPONENTS[:2], True), (COMPONENTS, True)]
+)
+def test_it_is_read_only_unless_another_component_is_named(render, find, components, switches):
     pod = find(render("namespace", *components), "Deployment", NAME)["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     args = cli.parser().parse_args(container["command"][1:])
@@ -45,12 +48,12 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
         f"system:serviceaccount:koordlite-system:{NAME}",
         ("system:serviceaccounts", "system:serviceaccounts:koordlite-system"),
     )
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "volcano-system"}}
-    meta = {"name": NUMA_AWARE.config_map, "namespace": NUMA_AWARE.namespace}
-    conf = {NUMA_AWARE.key: "tiers:\n- plugins:\n  - name: gang\n"}
-    held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": conf}
+    held = [
+        *_config_map(NUMA_AWARE, "tiers:\n- plugins:\n  - name: gang\n"),
+        *_config_map(NUMA_DISTANCE, "{}"),
+    ]
     with ApiServer(tokens={NAME: user, "reader": User("reader")}) as server:
-        server.objects.load(yaml.safe_load(CRD.read_text()), namespace, held, *found)
+        server.objects.load(yaml.safe_load(CRD.read_text()), *held, *found)
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(NAME))
         api = access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test")
         watches = Watches(api, Cluster(Settings(), monotonic=time.monotonic), monotonic=time.monotonic)
@@ -59,6 +62,7 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
         until(lambda: {each.verb for each in list(server.requests)} >= {"list", "watch"})
         until(lambda: all(state.error == "" for state in watches.states()))
         assert Switches(api).put(NUMA_AWARE, "open")
+        assert Switches(api).put(NUMA_DISTANCE, "open")
         reviews.Reviewer(api).verdict("reader", "get", "/rest")
         watches.stop()
         mine = [each for each in list(server.requests) if each.user == user.name and each.resource]
@@ -68,3 +72,12 @@ def test_its_rights_are_those_it_uses(render, tmp_path):
     rules = [rule for role in roles for rule in role["rules"]]
     allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
     assert allowed == asked, "no more, no less"
+
+
+def _config_map(policy: Policy, text: str) -> list[dict[str, Any]]:
+    """With its namespace."""
+    meta = {"name": policy.config_map, "namespace": policy.namespace}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": policy.namespace}},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {policy.key: text}},
+    ]

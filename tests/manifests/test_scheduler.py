@@ -111,7 +111,10 @@ def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, componen
     assert bool(leases) is (component == BESIDE), "the lease is the scheduler's"
 
 
-OURS = ("koordlite-scheduler-extender-beside", "koordlite-scheduler-service", "koordlite-scheduler-lease")
+OURS = (
+    *("koordlite-scheduler-extender-beside", "koordlite-scheduler-service", "koordlite-scheduler-lease"),
+    *("koordlite-scheduler-beside-policies", "koordlite-scheduler-service-policies"),
+)
 POD = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", "image": "x"}]}}
 
 

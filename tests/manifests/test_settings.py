@@ -30,6 +30,7 @@ _SECTIONS = {
     "system-config": settings.System,
     "cpu-normalization-config": settings.CPUNormalization,
     "resource-amplification-config": settings.ResourceAmplification,
+    "numa-policy-config": settings.NUMAPolicy,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -124,8 +124,10 @@ def report(
     ids: tuple[int, ...] | None = None,
     annotations: Mapping[str, str] | None = None,
     version: str = "1",
+    distances: Sequence[Sequence[int]] = (),
 ) -> Any:
-    """A NodeResourceTopology. `signed`: the pods of its fingerprint; None: it carries none."""
+    """A NodeResourceTopology. `signed`: the pods of its fingerprint; None: it carries none. `distances`: a row for each
+    NUMA node."""
     attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
     if signed is not None:
         pods = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in signed]
@@ -139,6 +141,7 @@ def report(
             {
                 "name": f"node-{number}",
                 "type": "Node",
+                **({"costs": _costs(distances[number])} if distances else {}),
                 "resources": [
                     {
                         "name": key,
@@ -152,6 +155,10 @@ def report(
             for number, zone in numbered
         ],
     }
+
+
+def _costs(row: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"name": f"node-{number}", "value": far} for number, far in enumerate(row)]
 
 
 def pod(name: str, cpu: str = "2", memory: str = "1Gi", **given: Any) -> Any:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from apiserver import ApiServer
-from apiserver.users import User
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordlite.http.cluster_review import by_cluster
-from koordlite.http.server import Server
-from koordlite.kube.client import access
 from koordlite.scheduler.numa_api import volcano_conf
-from koordlite.scheduler.numa_api.envelope import RestGuard
-from koordlite.scheduler.numa_api.service import NumaService
 from koordlite.scheduler.numa_api.switches import NUMA_AWARE, Switches
-from tests.scheduler.builders import Scene
+from tests.scheduler import numa_world
+from tests.scheduler.numa_world import TOKENS, World, path_of
 
 CONF = """\
 # of the platform team
@@ -44,9 +36,7 @@ configurations:
   arguments:
     "overcommit-factor": 1.5
 """
-MAPS = "/api/v1/namespaces/volcano-system/configmaps"
-ONE = f"{MAPS}/volcano-scheduler-configmap"
-PATH = "/rest/scheduling/v1/numaaware"
+PATH = "numaaware"
 
 
 def test_opened_adds_the_plugin_to_the_last_tier_and_nothing_else():
@@ -101,135 +91,64 @@ def test_any_text_is_edited_or_refused(text: str):
         assert made == text or volcano_conf.is_open(made) != volcano_conf.is_open(text)
 
 
-TOKENS = {
-    "server": User("server", groups=("system:masters",)),
-    "may": User("may"),
-    "reads": User("reads"),
-}
-
-
-class World:
-    """An API server, and our server before it that lets who may `put /rest`."""
-
-    def __init__(self, server: ApiServer, folder: pathlib.Path, *, may_switch: bool = True) -> None:
-        (folder / "kubeconfig").write_text(server.kubeconfig("server"))
-        self.api = access.connect(str(folder / "kubeconfig"), None, user_agent="test")
-        scene = Scene()
-        service = NumaService(
-            scene.cluster,
-            wall=lambda: 0.0,
-            not_ready=lambda: "",
-            switches=Switches(self.api),
-            may_switch=may_switch,
-        )
-        guard = RestGuard(exposed=False, review=by_cluster(self.api))
-        self.http = Server("127.0.0.1", 0, service.answer, change=service.put, guard=guard)
-        self.http.start()
-
-    def ask(self, method: str, body: Any = None, token: str = "", path: str = PATH) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.http.url + path, data=data, headers=headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return answer.status, json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
-
-    def create(self, text: str = CONF) -> None:
-        meta = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
-        data = {"volcano-scheduler.conf": text, "other": "kept"}
-        self.api.request("POST", MAPS, body={"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
-
-    def data(self) -> Any:
-        return json.loads(self.api.request("GET", ONE).body)["data"]
-
-    def version(self) -> str:
-        return str(json.loads(self.api.request("GET", ONE).body)["metadata"]["resourceVersion"])
-
-
 @pytest.fixture
 def world(tmp_path: pathlib.Path) -> Iterator[World]:
-    with ApiServer(seed=1, tokens=TOKENS) as server:
-        made = World(server, tmp_path)
-        made.api.request("POST", "/api/v1/namespaces", body=_object("Namespace", "v1", "volcano-system"))
-        rules = [{"nonResourceURLs": ["/rest"], "verbs": ["put"]}]
-        group = "/apis/rbac.authorization.k8s.io/v1"
-        made.api.request(
-            "POST",
-            f"{group}/clusterroles",
-            body=_object("ClusterRole", "rbac.authorization.k8s.io/v1", "r", rules=rules),
-        )
-        binding = {
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "may"}],
-        }
-        made.api.request(
-            "POST",
-            f"{group}/clusterrolebindings",
-            body=_object("ClusterRoleBinding", "rbac.authorization.k8s.io/v1", "b", **binding),
-        )
+    with numa_world.world(tmp_path) as made:
         yield made
-        made.http.close()
-
-
-def _object(kind: str, version: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
 
 
 def test_it_is_read_opened_and_closed_and_a_second_time_writes_nothing(world: World):
-    world.create()
-    assert world.ask("GET") == (200, {"code": 200, "msg": "success", "data": {"status": "close"}})
-    assert world.ask("PUT", {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": True}
-    assert world.data() == {"volcano-scheduler.conf": volcano_conf.opened(CONF), "other": "kept"}
-    version = world.version()
-    assert world.ask("PUT", {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": False}
-    assert world.version() == version and world.ask("GET")[1]["data"] == {"status": "open"}
-    assert world.ask("PUT", {"status": "close"}, "may")[0] == 200
-    assert world.data()["volcano-scheduler.conf"] == CONF
+    world.create(NUMA_AWARE, CONF)
+    assert world.ask("GET", PATH) == (200, {"code": 200, "msg": "success", "data": {"status": "close"}})
+    assert world.ask("PUT", PATH, {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": True}
+    assert world.data(NUMA_AWARE) == {"volcano-scheduler.conf": volcano_conf.opened(CONF), "other": "kept"}
+    version = world.version(NUMA_AWARE)
+    assert world.ask("PUT", PATH, {"status": "open"}, "may")[1]["data"] == {"status": "open", "changed": False}
+    assert world.version(NUMA_AWARE) == version and world.ask("GET", PATH)[1]["data"] == {"status": "open"}
+    assert world.ask("PUT", PATH, {"status": "close"}, "may")[0] == 200
+    assert world.data(NUMA_AWARE)["volcano-scheduler.conf"] == CONF
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"open", {"status": "on"}, {"status": "OPEN"}, {}, {"status": "open", "x": 1}, b"\xff", ["open"]]
 )
 def test_anything_else_is_400_and_writes_nothing(world: World, body: Any):
-    world.create()
-    code, answer = world.ask("PUT", body, "may")
+    world.create(NUMA_AWARE, CONF)
+    code, answer = world.ask("PUT", PATH, body, "may")
     assert (code, answer["code"], answer["msg"]) == (400, 400, "bad request")
-    assert world.data()["volcano-scheduler.conf"] == CONF
+    assert world.data(NUMA_AWARE)["volcano-scheduler.conf"] == CONF
 
 
 @pytest.mark.parametrize(("token", "code"), [("", 401), ("unknown", 401), ("reads", 403)])
 def test_only_who_may_put_switches(world: World, token: str, code: int):
-    world.create()
-    status, answer = world.ask("PUT", {"status": "open"}, token)
+    world.create(NUMA_AWARE, CONF)
+    status, answer = world.ask("PUT", PATH, {"status": "open"}, token)
     assert status == answer["code"] == code and answer["data"]["reason"]
-    assert world.data()["volcano-scheduler.conf"] == CONF
+    assert world.data(NUMA_AWARE)["volcano-scheduler.conf"] == CONF
 
 
 def test_it_is_read_only_unless_it_was_told_otherwise(tmp_path: pathlib.Path):
     with ApiServer(seed=1, tokens=TOKENS) as server:
         made = World(server, tmp_path, may_switch=False)
-        code, answer = made.ask("PUT", {"status": "open"}, "server")
+        code, answer = made.ask("PUT", PATH, {"status": "open"}, "server")
         made.http.close()
     assert code == 403 and "read-only" in answer["data"]["reason"]
 
 
 def test_without_the_config_map_it_is_404(world: World):
-    assert world.ask("GET")[0] == world.ask("PUT", {"status": "open"}, "may")[0] == 404
-    assert world.ask("PUT", {"status": "open"}, "may", path="/rest/scheduling/v1/other")[0] == 404
+    assert world.ask("GET", PATH)[0] == world.ask("PUT", PATH, {"status": "open"}, "may")[0] == 404
+    assert world.ask("PUT", "other", {"status": "open"}, "may")[0] == 404
 
 
 def test_a_write_in_between_is_kept(world: World):
-    world.create()
+    world.create(NUMA_AWARE, CONF)
     once, opened = iter([True]), volcano_conf.opened
 
     def slow(text: str) -> str:
         if next(once, False):
             body = {"data": {"volcano-scheduler.conf": CONF.replace("gang", "drf")}}
-            world.api.request("PATCH", ONE, body=body, content_type="application/merge-patch+json")
+            world.api.request("PATCH", path_of(NUMA_AWARE), body=body, content_type="application/merge-patch+json")
         return opened(text)
 
     changed = Switches(world.api).put(dataclasses.replace(NUMA_AWARE, opened=slow), "open")
-    assert changed and world.data()["volcano-scheduler.conf"] == opened(CONF.replace("gang", "drf"))
+    assert changed and world.data(NUMA_AWARE)["volcano-scheduler.conf"] == opened(CONF.replace("gang", "drf"))

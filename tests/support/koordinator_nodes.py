@@ -38,13 +38,14 @@ def node(
     labels: Mapping[str, str] | None = None,
     reserved: str = "",
     memory: str = "32Gi",
+    distances: Mapping[int, Mapping[int, int]] | None = None,
 ) -> NodeState:
     """A node of that machine, `memory` on each NUMA node."""
     zones = {zone: quantities(cpu=str(len(cpus.by_node[zone])), memory=memory) for zone in sorted(cpus.by_node)}
     return NodeState(
         labels=labels or {},
         allocatable=quantities(cpu=str(len(cpus.cpus)), memory="64Gi"),
-        topology=NodeTopology(machine=cpus, reserved=CPUSet.parse(reserved), zones=zones),
+        topology=NodeTopology(machine=cpus, reserved=CPUSet.parse(reserved), zones=zones, distances=distances or {}),
         held=Held.of(cpus, allocations),
     )
 

@@ -20,6 +20,7 @@ from koordlite.model.slo.settings import (
     CPUBurst,
     CPUNormalization,
     GoodDocument,
+    NUMAPolicy,
     ResourceAmplification,
     System,
     Threshold,
@@ -51,6 +52,7 @@ SECTIONS: tuple[Section, ...] = (
     ),
     Section(key="cpu-normalization-config", attribute="cpu_normalization", base=CPUNormalization()),
     Section(key="resource-amplification-config", attribute="resource_amplification", base=ResourceAmplification()),
+    Section(key="numa-policy-config", attribute="numa_policy", base=NUMAPolicy()),
 )
 
 

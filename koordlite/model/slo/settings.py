@@ -162,6 +162,16 @@ class ResourceAmplification:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NUMAPolicy:
+    """Key `numa-policy-config`: NUMA policies of the cluster that are switched over REST. Ours."""
+
+    distance: bool = False
+    """The scheduler's extender rates nodes by the distance of the NUMA nodes a pod gets, and takes the nearest."""
+    pod_affinity: bool = True
+    """Agents may bring pods that talk to each other onto one NUMA node, as far as their own mode lets them."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostApplication:
     """A process group outside Kubernetes, from key `host-application-config`."""
 
@@ -211,6 +221,7 @@ class SLO:
     host_applications: tuple[HostApplication, ...] = ()
     cpu_normalization: CPUNormalization = CPUNormalization()
     resource_amplification: ResourceAmplification = ResourceAmplification()
+    numa_policy: NUMAPolicy = NUMAPolicy()
     origins: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Where a value that is not the default came from: `threshold.cpuSuppressThresholdPercent` →
     `cluster`, `node strategy NAME`, `annotation …` or `label …`."""

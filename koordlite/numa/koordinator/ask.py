@@ -43,6 +43,8 @@ class Settings:
     numa_scoring: str = LEAST_ALLOCATED
     """How NUMA nodes of one node are scored."""
     weights: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"cpu": 1, "memory": 1})
+    prefer_closest: bool = False
+    """Of sets of as many NUMA nodes, those nearest together. Ours; kubelet's option `prefer-closest-numa-nodes`."""
 
     @property
     def strategy(self) -> str:

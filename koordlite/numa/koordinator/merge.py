@@ -26,6 +26,8 @@ from koordlite.numa.koordinator.values import (
 
 Provider = Mapping[str, Sequence[Hint] | None]
 """Hints by resource: None is no preference, an empty list that no NUMA nodes would do."""
+Distance = Callable[[int], float]
+"""How far apart the NUMA nodes of a mask are."""
 _MOST_COMBINATIONS = 20_000
 
 
@@ -45,8 +47,10 @@ def merge(
     *,
     exclusive: str,
     states: Mapping[int, str],
+    distance: Distance | None = None,
 ) -> Merged:
-    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule."""
+    """One hint for the pod. `states` are those of `held.Held` by NUMA node, for the `exclusive` rule. `distance`: of
+    as many NUMA nodes those nearest together come first; None: Koordinator's order."""
     given = list(providers)
     lists, reasons = _collected(given)
     everywhere = mask_of(nodes)
@@ -54,7 +58,7 @@ def merge(
         return Merged(Hint(None if policy == SINGLE_NUMA_NODE else everywhere), False, tuple(reasons))
     if policy == SINGLE_NUMA_NODE:
         lists = [[hint for hint in hints if _single(hint)] for hints in lists]
-    best = _best(lists, everywhere, lambda mask: _may_use(mask, exclusive, states))
+    best = _best(lists, everywhere, lambda mask: _may_use(mask, exclusive, states), distance)
     if policy == BEST_EFFORT:
         return Merged(Hint(everywhere) if best.unsatisfied else best, True)
     if policy == SINGLE_NUMA_NODE and best.mask == everywhere:
@@ -115,7 +119,9 @@ def _mask(hint: Hint) -> str:
     return "<nil>" if hint.mask is None else mask_text(hint.mask)
 
 
-def _best(lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[int], bool]) -> Hint:
+def _best(
+    lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[int], bool], distance: Distance | None
+) -> Hint:
     """The best of all combinations of one hint from each list.
 
     Preferred ones decide when there are any, and they are found without going through the others. Where there are none,
@@ -124,20 +130,22 @@ def _best(lists: Sequence[Sequence[Hint]], everywhere: int, allowed: Callable[[i
     best = Hint(everywhere)
     for chosen in _aligned(lists):
         found = _combined(chosen, everywhere, allowed)
-        if found.mask and found.preferred and (not best.preferred or _beats(found, best)):
+        if found.mask and found.preferred and (not best.preferred or _beats(found, best, distance)):
             best = found
     if best.preferred:
         return best
     for chosen in _all(lists):
         found = _combined(chosen, everywhere, allowed)
-        if found.mask and _beats(found, best):
+        if found.mask and _beats(found, best, distance):
             best = found
     return best
 
 
-def _beats(found: Hint, best: Hint) -> bool:
-    """Fewer NUMA nodes; of as many, lower ones, or a higher score."""
+def _beats(found: Hint, best: Hint, distance: Distance | None) -> bool:
+    """Fewer NUMA nodes; of as many, nearer ones where that counts, then lower ones, or a higher score."""
     assert found.mask is not None and best.mask is not None
+    if distance and found.mask.bit_count() == best.mask.bit_count() and distance(found.mask) != distance(best.mask):
+        return distance(found.mask) < distance(best.mask)
     a, b = (found.mask.bit_count(), found.mask), (best.mask.bit_count(), best.mask)
     return a < b or (a[0] == b[0] and found.score > best.score)
 

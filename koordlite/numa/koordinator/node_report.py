@@ -32,6 +32,7 @@ from koordlite.numa.koordinator.values import (
     Machine,
     Zones,
 )
+from koordlite.numa.nrt.score import Costs
 
 T = TypeVar("T")
 
@@ -56,6 +57,8 @@ class NodeTopology:
     """What each NUMA node may hand out, without the reserved CPUs; by its id, ascending."""
     ratios: Ratios | None = None
     """Amplification that is in `zones` already; None where it is not."""
+    distances: Costs = dataclasses.field(default_factory=dict)
+    """From one NUMA node to another; empty where the report has none."""
 
 
 NO_REPORT = NodeTopology()
@@ -170,6 +173,7 @@ def read(obj: objects.NRTObject, problems: list[Problem]) -> NodeTopology:
         numa_policy=next((_POLICIES[word] for word in obj.topology_policies or () if word in _POLICIES), ""),
         zones=_zones(obj, machine, reserved, problems),
         ratios=note.get(keys.AMPLIFICATION_RATIO, _ratios),
+        distances=_distances(obj),
     )
 
 
@@ -195,6 +199,17 @@ def _zones(obj: objects.NRTObject, machine: Machine, reserved: CPUSet, problems:
             amounts["cpu"] = Quantity((cpu.milli - 1000 * kept) * 10**6, cpu.format)
         zones[number] = amounts
     return dict(sorted(zones.items()))
+
+
+def _distances(obj: objects.NRTObject) -> Costs:
+    """A distance that cannot be read counts as not given: then the NUMA nodes are as far apart as can be."""
+    found: dict[int, dict[int, int]] = {}
+    for zone in obj.zones or ():
+        number = nrt.numa_node_of_zone(zone.name)
+        if zone.type == "Node" and number is not None and zone.costs:
+            named = ((nrt.numa_node_of_zone(str(cost.get("name", ""))), cost.get("value")) for cost in zone.costs)
+            found[number] = {other: far for other, far in named if other is not None and isinstance(far, int)}
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

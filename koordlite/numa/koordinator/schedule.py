@@ -12,12 +12,13 @@ Source: Koordinator v1.9 `Filter`, `Score`, `Reserve`, `PreBind` (plugin.go, sco
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.quantity import Quantity
-from koordlite.numa.koordinator import amounts, held, score
+from koordlite.numa.koordinator import amounts, closest, held, score
 from koordlite.numa.koordinator.allocate import Request, Supply, fits, split
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
@@ -130,7 +131,17 @@ def reserve(
     if not is_bound(ask, node) and not numa_policy(ask, node):
         return None
     request = request_on(ask, node, settings)
+    if settings.prefer_closest and chosen.mask is None and request.bound:
+        near = closest.allocation(node, request, uid=uid)
+        if near is not None:
+            return near
     return take(node, request, chosen.mask, uid=uid)
+
+
+def numa_nodes(given: Allocation, node: NodeState) -> tuple[int, ...]:
+    """The NUMA nodes on which an allocation has CPUs or amounts."""
+    cpus = node.topology.machine.cpus
+    return tuple(sorted({*given.zones, *(cpus[cpu].node for cpu in given.cpus)}))
 
 
 def score_node(ask: PodAsk, node: NodeState, affinity: Affinity, settings: Settings = DEFAULTS) -> int:
@@ -275,7 +286,14 @@ def _aligned(ask: PodAsk, node: NodeState, policy: str, settings: Settings) -> A
         settings=settings,
     )
     exclusive = ask.numa_exclusive or (EXCLUSIVE_REQUIRED if ask.numa_policy else "")
-    merged = merge(policy, tuple(node.zones), [found], exclusive=exclusive, states=node.held.states)
+    merged = merge(
+        policy,
+        tuple(node.zones),
+        [found],
+        exclusive=exclusive,
+        states=node.held.states,
+        distance=functools.partial(closest.distance, node) if settings.prefer_closest else None,
+    )
     if not merged.admitted:
         return Refusal(merged.reasons)
     return _tried(ask, node, settings, Affinity(merged.hint.mask))

@@ -45,9 +45,9 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     return Score(found.score, {"zones": ", ".join(found.result) or "none"})
 
 
-def promise(shape: PodShape, row: Row, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """The topology result for the Binding."""
-    del uid
+    del settings, uid
     found = _judged(shape, row)
     return Promise({CRANE_RESULT: found.annotation} if found.annotation else {}, found.text)
 

@@ -24,7 +24,7 @@ class Allocator(Protocol):
     def score(self, shape: PodShape, row: Row, settings: Settings) -> Score:
         """How good the node is."""
 
-    def promise(self, shape: PodShape, row: Row, uid: str) -> Promise:
+    def promise(self, shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
         """What the pod gets there."""
 
 
@@ -71,6 +71,6 @@ def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """What the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
     for each in ALLOCATORS:
         if each.concerns(shape, row, settings):
-            found = each.promise(shape, row, uid)
+            found = each.promise(shape, row, settings, uid)
             return found if found.refusal else Promise(found.annotations, kubelet.refusal(shape, row, settings))
     return Promise(refusal=kubelet.refusal(shape, row, settings))

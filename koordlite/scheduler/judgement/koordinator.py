@@ -17,13 +17,17 @@ from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState
-from koordlite.numa.koordinator.values import Refusal
+from koordlite.numa.koordinator.values import Allocation, Refusal
+from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.judgement.verdicts import Promise, Score, Verdict
 
 NAME = "koordinator"
+NAME_OF_SCORE = "NodeNUMAResource"
+CLOSEST = ask.Settings(prefer_closest=True)
+"""With the policy `numadistance`."""
 
 
 def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
@@ -45,13 +49,12 @@ def concerns(shape: PodShape, row: Row, settings: Settings) -> bool:
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     """Koordinator's filter, with what it only finds out when it reserves."""
-    del settings
     asked = asked_by(shape)
     if asked is None:
         return Verdict(NAME)
     if row.unusable:
         return Verdict(NAME, "invalid node topology data", why=row.unusable)
-    found = asked if isinstance(asked, Refusal) else schedule.judge(asked, state_of(row))
+    found = asked if isinstance(asked, Refusal) else schedule.judge(asked, state_of(row), _of(settings))
     if isinstance(found, Refusal):
         return Verdict(NAME, "; ".join(found.reasons))
     return Verdict(NAME, numa_nodes=found.affinity.nodes, placed=(("*", found.affinity.nodes),))
@@ -59,16 +62,23 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     """Koordinator's score; 0 where the pod does not fit."""
-    del settings
     asked = asked_by(shape)
     if asked is None or isinstance(asked, Refusal):
         return Score(0)
-    found = schedule.judge(asked, state_of(row))
-    total = 0 if isinstance(found, Refusal) else found.score
-    return Score(total, {"NodeNUMAResource": total})
+    state = state_of(row)
+    found = schedule.judge(asked, state, _of(settings))
+    if isinstance(found, Refusal):
+        return Score(0, {NAME_OF_SCORE: 0})
+    if not settings.numa_distance:
+        return Score(found.score, {NAME_OF_SCORE: found.score})
+    given = schedule.bind(asked, state, CLOSEST, uid="")
+    nodes = schedule.numa_nodes(given, state) if isinstance(given, Allocation) else ()
+    near = distance.nearness(nodes, state.topology.distances)
+    terms: dict[str, int | str] = {NAME_OF_SCORE: found.score, "NUMADistance": near}
+    return Score(distance.blended(found.score, near), terms)
 
 
-def promise(shape: PodShape, row: Row, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """What the pod gets there, as annotations of its Binding."""
     asked = asked_by(shape)
     if asked is None:
@@ -76,10 +86,14 @@ def promise(shape: PodShape, row: Row, uid: str) -> Promise:
     if isinstance(asked, Refusal):
         return Promise(refusal="; ".join(asked.reasons))
     state = state_of(row)
-    found = schedule.bind(asked, state, uid=uid)
+    found = schedule.bind(asked, state, _of(settings), uid=uid)
     if isinstance(found, Refusal):
         return Promise(refusal="; ".join(found.reasons))
     return Promise(notes.for_binding(asked, state, found))
+
+
+def _of(settings: Settings) -> ask.Settings:
+    return CLOSEST if settings.numa_distance else ask.DEFAULTS
 
 
 def asked_by(shape: PodShape) -> PodAsk | Refusal | None:

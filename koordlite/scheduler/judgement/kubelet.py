@@ -9,6 +9,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.numa.kubelet import amounts
 from koordlite.numa.nrt import filter as nrt
 from koordlite.numa.nrt import score as nrt_score
+from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.reports import Report
@@ -83,11 +84,29 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
         return Score(total, {"class": "not Guaranteed: every node is as good"})
     if report is None or row.unusable:
         return Score(total, {"report": "none that can be used"})
-    return Score(total, {"policy": report.policy, settings.strategy: total})
+    terms: dict[str, int | str] = {"policy": report.policy, settings.strategy: _by_amounts(shape, row, settings)}
+    if settings.numa_distance:
+        terms["NUMADistance"] = _near(shape, row)
+    return Score(total, terms)
 
 
 def points(shape: PodShape, row: Row, settings: Settings) -> int:
     """The score alone, 0 to 100."""
+    total = _by_amounts(shape, row, settings)
+    if not settings.numa_distance or not shape.guaranteed or row.report is None or row.unusable:
+        return total
+    return distance.blended(total, _near(shape, row))
+
+
+def _near(shape: PodShape, row: Row) -> int:
+    """How near together the NUMA nodes are on which kubelet's managers would put the pod."""
+    policy = row.report.policy if row.report else ""
+    if policy == SINGLE:
+        return distance.NEAREST
+    return distance.of_shape(shape, row) if policy in (RESTRICTED, "best-effort") else 0
+
+
+def _by_amounts(shape: PodShape, row: Row, settings: Settings) -> int:
     report, strategy = row.report, settings.strategy
     if not shape.guaranteed:
         return nrt_score.FULL

@@ -38,5 +38,8 @@ class Settings:
     """How long a pod that is gone may still be in a report."""
     max_age_seconds: float = 300.0
     """How old what is known of the cluster may be; beyond, every verb answers with an error."""
+    numa_distance: bool = False
+    """Policy `numadistance`: nodes on which a pod gets NUMA nodes near together are rated higher, and the allocator
+    takes those nearest together."""
     check_volcano: bool = True
     """Whether pods' `volcano.sh/numa-topology-policy` is honoured."""

@@ -37,9 +37,9 @@ def score(shape: PodShape, row: Row, settings: Settings) -> Score:
     return kubelet.score(shape, row, settings)
 
 
-def promise(shape: PodShape, row: Row, uid: str) -> Promise:
+def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """Nothing is written."""
-    del shape, row, uid
+    del shape, row, settings, uid
     return Promise()
 
 

@@ -124,20 +124,27 @@ def _get(summary: str, schema: _Schema, *errors: str, **parameters: str) -> _Sch
     return {"get": {"summary": summary, "parameters": given, "responses": _answers(schema, "401", "403", *errors)}}
 
 
-def _put() -> _Schema:
+def _switch(what: str) -> _Schema:
+    """A policy: whether it is open, and to open or close it."""
+    found = _get(f"Whether {what}", _enveloped(_ref("Status")), "404", "500")
+    return {**found, "put": _put(what)}
+
+
+def _put(what: str) -> _Schema:
     content = {"application/json": {"schema": _ref("Status")}}
     answers = _answers(_enveloped(_ref("Switched")), "400", "401", "403", "404", "500")
     body = {"required": True, "content": content}
-    return {"summary": "Switch Volcano's plugin numa-aware", "requestBody": body, "responses": answers}
+    return {"summary": f"Open or close: {what}", "requestBody": body, "responses": answers}
 
 
 def document(version: str) -> dict[str, Any]:
     """OpenAPI 3.1; `version` is that of the program."""
     prometheus = {"type": "object", "description": "Prometheus's own answer, without the envelope"}
-    numa_aware = _get("Whether Volcano has its plugin numa-aware", _enveloped(_ref("Status")), "404", "500")
     nodes, violations = _list(_ref("NodeSummary")), _list(_ref("Violation"))
     paths = {
-        "/numaaware": {**numa_aware, "put": _put()},
+        "/numaaware": _switch("Volcano has its plugin numa-aware"),
+        "/numadistance": _switch("the extender goes by the distance of NUMA nodes"),
+        "/podaffinity": _switch("agents may bring pods that talk to each other onto one NUMA node"),
         "/numa/nodes": _get("Every node by NUMA node", _enveloped(nodes), "500"),
         "/numa/nodes/{node}": _get("One node", _enveloped(_ref("Node")), "404", "500", node="path"),
         "/numa/pods/{namespace}/{pod}": _get(

@@ -8,7 +8,18 @@ from collections.abc import Mapping
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 
-NAMES = {"numaaware": "Volcano's plugin numa-aware"}
+NAMES = {
+    "numaaware": ("NUMA affinity", "Volcano's scheduler places pods by its plugin numa-aware"),
+    "numadistance": (
+        "optimal NUMA distance",
+        "the extender prefers nodes where a pod gets NUMA nodes near together, and takes the nearest",
+    ),
+    "podaffinity": (
+        "affinity of pods",
+        "agents bring pods that talk to each other onto one NUMA node, where their own mode is enforce",
+    ),
+}
+"""Of each policy its name, and what it does where it is open."""
 SCRIPT = """
 for (const button of document.querySelectorAll("button[data-policy]"))
   button.addEventListener("click", async () => {
@@ -32,23 +43,25 @@ for (const button of document.querySelectorAll("button[data-policy]"))
 def document(found: Mapping[str, str], *, may_switch: bool) -> str:
     """`found`: of each policy `open`, `close`, or why that is unknown."""
     rows = [_row(name, status, may_switch=may_switch) for name, status in found.items()]
-    heads = ("policy", "status", "switch")
+    heads = ("policy", "what it does", "status", "switch")
     table = page.table(heads, rows, empty="there are no policies here", stacked=True)
     return page.page(
         "Policies",
         el("p", el("a", "all nodes", href="../numa")),
         page.section("Policies", table, el("p", id="said", role="status")),
         _token() if may_switch else _read_only(),
-        foot="The same is at /rest/scheduling/v1/numaaware.",
+        foot=f"The same is below /rest/scheduling/v1/: {', '.join(NAMES)}.",
     )
 
 
 def _row(name: str, status: str, *, may_switch: bool) -> tuple[Child, ...]:
     known = status in ("open", "close")
     other = "close" if status == "open" else "open"
-    button = el("button", other, type="button", data_policy=name, data_status=other)
+    title, does = NAMES[name]
+    label = f"{other} {title}"
+    button = el("button", other, type="button", data_policy=name, data_status=other, aria_label=label)
     shown = page.badge(status, "good" if status == "open" else "") if known else status
-    return NAMES[name], shown, button if known and may_switch else "–"
+    return title, does, shown, button if known and may_switch else "–"
 
 
 def _token() -> Markup:

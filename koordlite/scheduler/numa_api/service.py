@@ -33,7 +33,11 @@ from koordlite.scheduler.numa_api.view import NodeView
 V1 = "/rest/scheduling/v1/"
 QUERY = "/rest/scheduling/api/v1/"
 """Where openFuyao's console asks for charts; the same is at `V1`."""
-POLICIES: Mapping[str, Policy] = {"numaaware": switches.NUMA_AWARE}
+POLICIES: Mapping[str, Policy] = {
+    "numaaware": switches.NUMA_AWARE,
+    "numadistance": switches.NUMA_DISTANCE,
+    "podaffinity": switches.POD_AFFINITY,
+}
 """Path below `V1`, to what is switched there."""
 READY_SECONDS = 5.0
 _HTML = "text/html; charset=utf-8"

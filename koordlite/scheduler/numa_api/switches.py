@@ -12,7 +12,8 @@ import msgspec
 
 from koordlite.kube.client.access import Api
 from koordlite.kube.client.answers import ApiError
-from koordlite.scheduler.numa_api import volcano_conf
+from koordlite.scheduler import policies
+from koordlite.scheduler.numa_api import numa_policies, volcano_conf
 
 LOG = logging.getLogger(__name__)
 Status = Literal["open", "close"]
@@ -50,8 +51,13 @@ class Policy:
     config_map: str
     key: str
     is_open: Callable[[str], bool]
+    """ValueError for a text that cannot be read, here and below."""
     opened: Callable[[str], str]
     closed: Callable[[str], str]
+    without: str
+    """What to do where there is no such ConfigMap."""
+    empty: str | None = None
+    """What stands for a key that is not there; None: the key has to be there."""
 
 
 NUMA_AWARE = Policy(
@@ -61,8 +67,28 @@ NUMA_AWARE = Policy(
     volcano_conf.is_open,
     volcano_conf.opened,
     volcano_conf.closed,
+    "is Volcano installed?",
 )
 """Volcano's scheduler reads its configuration again by itself when the mounted file changes."""
+
+
+def _ours(field: str) -> Policy:
+    return Policy(
+        policies.NAMESPACE,
+        policies.NAME,
+        policies.KEY,
+        numa_policies.is_open(field),
+        numa_policies.edited(field, True),
+        numa_policies.edited(field, False),
+        "the defaults hold; apply manifests/settings, or install Koordinator's manager",
+        "{}",
+    )
+
+
+NUMA_DISTANCE = _ours("distance")
+"""The extender watches the ConfigMap."""
+POD_AFFINITY = _ours("pod_affinity")
+"""Every agent watches the ConfigMap."""
 
 
 def read_body(body: bytes) -> Status:
@@ -81,7 +107,11 @@ class Switches:
 
     def status(self, policy: Policy) -> Status:
         """Whether the policy is on. NotThere without its ConfigMap."""
-        return "open" if policy.is_open(self._read(policy)[1]) else "close"
+        text = self._read(policy)[1]
+        try:
+            return "open" if policy.is_open(text) else "close"
+        except ValueError as error:
+            raise CannotEdit(f"configmap {_where(policy)}: {error}") from error
 
     def put(self, policy: Policy, status: Status) -> bool:
         """Switch the policy; False when it was so already, and nothing was written."""
@@ -90,8 +120,7 @@ class Switches:
             try:
                 made = policy.opened(text) if status == "open" else policy.closed(text)
             except ValueError as error:
-                where = f"{policy.namespace}/{policy.config_map}, {policy.key}"
-                raise CannotEdit(f"configmap {where}: {error}") from error
+                raise CannotEdit(f"configmap {_where(policy)}: {error}") from error
             if made == text:
                 return False
             patch = {"metadata": {"resourceVersion": version}, "data": {policy.key: made}}
@@ -102,7 +131,7 @@ class Switches:
                 if error.status != HTTPStatus.CONFLICT or not left:
                     raise
                 continue
-            LOG.info("configmap %s/%s: policy set to %s", policy.namespace, policy.config_map, status)
+            LOG.info("configmap %s: policy set to %s", _where(policy), status)
             return True
         raise AssertionError("the last try returns or raises")
 
@@ -112,15 +141,20 @@ class Switches:
             raw = self._api.request("GET", _path(policy), timeout=_TIMEOUT).body
         except ApiError as error:
             if error.status == HTTPStatus.NOT_FOUND:
-                raise NotThere(f"there is no {where}: is Volcano installed?") from error
+                raise NotThere(f"there is no {where}: {policy.without}") from error
             raise
         try:
             found = msgspec.json.decode(raw, type=_ConfigMap)
         except msgspec.DecodeError as error:
             raise CannotEdit(f"{where} cannot be read: {error}") from error
-        if policy.key not in (found.data or {}):
+        text = (found.data or {}).get(policy.key, policy.empty)
+        if text is None:
             raise NotThere(f"{where} has no key {policy.key}")
-        return found.metadata.resource_version, (found.data or {})[policy.key]
+        return found.metadata.resource_version, text
+
+
+def _where(policy: Policy) -> str:
+    return f"{policy.namespace}/{policy.config_map}, {policy.key}"
 
 
 def _path(policy: Policy) -> str:

@@ -104,6 +104,7 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
                 "cache": cluster.settings.cache,
                 "foreignPods": cluster.settings.foreign_pods,
                 "checkRestricted": cluster.settings.check_restricted,
+                "numaDistance": cluster.settings.numa_distance,
             },
         }
 

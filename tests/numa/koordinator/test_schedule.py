@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import msgspec
@@ -17,7 +18,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.koordinator import annotations, assignments, schedule
 from koordlite.numa.koordinator.allocate import Request, Supply, allocate, fits
-from koordlite.numa.koordinator.ask import PodAsk
+from koordlite.numa.koordinator.ask import DEFAULTS, PodAsk, Settings
 from koordlite.numa.koordinator.held import Held, available_zones
 from koordlite.numa.koordinator.hints import masks
 from koordlite.numa.koordinator.node_report import NodeState
@@ -187,3 +188,31 @@ def read_pod(obj: object) -> Pod:
 def test_an_unknown_policy_is_refused_by_its_name(policy: str) -> None:
     found = schedule.judge(wanted("1"), node(machine(), labels={POLICY: policy}))
     assert found == Refusal((f"unknown NUMA topology policy {policy}",), "UnschedulableAndUnresolvable")
+
+
+@given(
+    some.sampled_from([machine(2, 2, 2), machine(4, 1, 2, 1), machine(1, 2, 4)]),
+    LABELS,
+    some.lists(ASKS, max_size=5),
+    some.integers(1, 8),
+    some.lists(some.integers(11, 40), min_size=6, max_size=6),
+)
+def test_closest_numa_nodes_are_as_few_and_no_farther_apart(
+    cpus: Machine, labels: dict[str, str], before: list[PodAsk], count: int, far: list[int]
+) -> None:
+    pairs = dict(zip(itertools.combinations(range(4), 2), far, strict=True))
+    rows = {a: {b: 10 if a == b else pairs[min(a, b), max(a, b)] for b in range(4)} for a in range(4)}
+    current = node(cpus, labels=labels, distances=rows)
+    for number, ask in enumerate(before):
+        held = schedule.bind(ask, current, uid=str(number))
+        if isinstance(held, Allocation):
+            current = current.with_pod(held)
+    asked, closest = wanted(str(count)), Settings(prefer_closest=True)
+    usual, near = (schedule.bind(asked, current, each, uid="p") for each in (DEFAULTS, closest))
+    found = schedule.judge(asked, current, closest)
+    assert isinstance(found, Refusal) == isinstance(near, Refusal) == isinstance(usual, Refusal)
+    if isinstance(found, Verdict) and isinstance(near, Allocation) and isinstance(usual, Allocation):
+        holds(asked, current, found, near)
+        nodes = [schedule.numa_nodes(each, current) for each in (near, usual)]
+        spread = [sum(rows[a][b] for a in each for b in each) / len(each) ** 2 for each in nodes]
+        assert (len(nodes[0]), spread[0]) <= (len(nodes[1]), spread[1])
