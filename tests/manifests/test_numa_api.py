@@ -1,4 +1,4 @@
-"""Components numa-api, numa-api-policies, numa-api-volcano: a command the program takes, and the rights that it uses."""
+"""Components numa-api, numa-api-policies, numa-api-volcano: the command is known, and the rights are used."""
 
 from __future__ import annotations
 
