@@ -39,7 +39,7 @@ def served(machine: Machine, settings: Settings, *, folder: str, record: Path | 
             publish = stack.enter_context(_server(machine, settings, levels, folder, folders))
 
         def listen(tick: Tick, news: News) -> None:
-            log.write(tick.decisions, news)
+            log.write(tick, news)
             if publish:
                 publish(tick, news)
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
-from koordlite.model.change import Change
 from koordlite.model.decision import Decision
 from koordlite.model.errors import Problem
 from koordlite.model.status.outcome import AppliedStep, ForeignWrite
+from koordlite.report.news import News
 from koordlite.report.summary import Summary, Totals
 from koordlite.report.tick import Tick
 
 MAX_ROWS = 2000
 MAX_EVENTS = 2000
 MAX_PROBLEMS = 200
-MAX_SUBJECTS = 500
-"""How many subjects that are gone keep their last decision."""
-_JUDGED = ("set", "shrink", "grow", "hold")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +31,9 @@ class Row:
     batch_cpu: int | None
     batch_memory: int | None
     threshold_milli: int | None
+    would_limit: int | None = None
+    would_batch_cpu: int | None = None
+    would_batch_memory: int | None = None
 
     @classmethod
     def of(cls, tick: Tick) -> Row:
@@ -89,8 +89,7 @@ class History:
         """How many decision events there were, also those that fell off the front."""
         self._stride = 1
         self._totals = Totals()
-        self._last: dict[tuple[str, str], dict[str, tuple[Change, ...]]] = {}
-        """By strategy and subject what was said about it last, each reason with the changes that were asked for."""
+        self._news = News()
 
     def add(self, tick: Tick) -> tuple[DecisionEvent, ...]:
         """Remember `tick`; returns the decisions that changed in it."""
@@ -103,17 +102,10 @@ class History:
         for problem in tick.problems:
             if len(self.problems) < MAX_PROBLEMS:
                 self.problems.setdefault(problem, ProblemEvent(tick.time, problem))
-        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in self._news(tick.decisions))
+        news = tuple(DecisionEvent(tick.time, tick.wall, d) for d in self._news.of(tick))
         self.decisions.extend(news)
         self.decisions_seen += len(news)
-        self._forget_gone(tick)
         return news
-
-    def _forget_gone(self, tick: Tick) -> None:
-        """Pods come and go: the last decisions about those that are gone are dropped when there are many."""
-        if tick.decisions and len(self._last) > MAX_SUBJECTS + 2 * len(tick.decisions):
-            present = {(decision.strategy, decision.subject) for decision in tick.decisions}
-            self._last = {key: reason for key, reason in self._last.items() if key in present}
 
     def summary(self) -> Summary:
         """The numbers of all ticks so far."""
@@ -124,18 +116,3 @@ class History:
         if len(self.rows) > MAX_ROWS:
             self.rows = self.rows[::2]
             self._stride *= 2
-
-    def _news(self, decisions: Iterable[Decision]) -> Iterator[Decision]:
-        """Coming to rest after a change is not news, nor is a change that is repeated because it was not applied, nor
-        one of several things that are said about a subject each tick."""
-        said: dict[tuple[str, str], dict[str, tuple[Change, ...]]] = {}
-        for decision in decisions:
-            key = decision.strategy, decision.subject
-            moving = decision.verdict in _JUDGED
-            reason = decision.reason if moving else f"{decision.verdict} {decision.reason}"
-            before = self._last.get(key, {})
-            asked = before[reason] if reason in before else next(iter(before.values()), ())
-            said.setdefault(key, {})[reason] = decision.changes or asked
-            if reason not in before or (decision.changes and decision.changes != asked):
-                yield decision
-        self._last |= said

@@ -31,6 +31,9 @@ class Summary:
     be_limit_min: int | None
     """Millicores."""
     be_limit_max: int | None
+    would_limit_min: int | None
+    """The same had `cpuSuppress` been enforced; None unless it observed."""
+    would_limit_max: int | None
     writes: int
     writes_by_kind: Mapping[str, int]
     """`cpuset.cpus`, `cpu.quota`, `resctrl L3`, `Node` …"""
@@ -53,6 +56,7 @@ class Totals:
         self.ticks = self._refusals = self._foreign = 0
         self._above = self._well_above = self._prod_above = self._allowed = self._used = 0.0
         self._limits: tuple[int, int] | None = None
+        self._would: tuple[int, int] | None = None
         self._kinds: collections.Counter[str] = collections.Counter()
         self._reasons: collections.Counter[str] = collections.Counter()
         self._cost_sum = self._cost_max = 0.0
@@ -71,14 +75,14 @@ class Totals:
         self._foreign += len(tick.foreign)
         self._kinds.update(step.place.metric for step in tick.applied if step.ok)
         self._reasons.update(decision.reason for decision in tick.decisions)
-        if tick.be_limit is not None:
-            low, high = self._limits or (tick.be_limit, tick.be_limit)
-            self._limits = min(low, tick.be_limit), max(high, tick.be_limit)
+        self._limits = _widened(self._limits, tick.be_limit)
+        self._would = _widened(self._would, tick.would_limit)
         self._before = tick
 
     def summary(self) -> Summary:
         """The numbers so far."""
         low, high = self._limits or (None, None)
+        would_low, would_high = self._would or (None, None)
         return Summary(
             ticks=self.ticks,
             seconds=self._last - self._first,
@@ -89,6 +93,8 @@ class Totals:
             be_core_hours_used=self._used,
             be_limit_min=low,
             be_limit_max=high,
+            would_limit_min=would_low,
+            would_limit_max=would_high,
             writes=self._kinds.total(),
             writes_by_kind=dict(sorted(self._kinds.items())),
             refusals=self._refusals,
@@ -105,3 +111,11 @@ class Totals:
         self._prod_above += seconds * threshold.above(tick.prod_cpu, tick.threshold_milli)
         self._allowed += (before.be_limit or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
         self._used += (tick.be_cpu or 0) * seconds / _MILLICORE_SECONDS_PER_CORE_HOUR
+
+
+def _widened(known: tuple[int, int] | None, value: int | None) -> tuple[int, int] | None:
+    """The smallest and the largest so far."""
+    if value is None:
+        return known
+    low, high = known or (value, value)
+    return min(low, value), max(high, value)

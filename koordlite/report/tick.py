@@ -18,11 +18,9 @@ from koordlite.model.status.outcome import AppliedStep, FileTrouble, ForeignWrit
 from koordlite.model.status.pause import Pause
 from koordlite.model.status.reaction import Reaction
 from koordlite.model.status.watch import WatchState
-from koordlite.report import present, resctrl_use
+from koordlite.report import present, resctrl_use, would
 from koordlite.report.present import CPUCell
 from koordlite.report.resctrl_use import OwnedUse
-
-"""The evidence field under which the suppress strategy files the formula's answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,11 @@ class Tick:
     """cpuset or cfsQuota."""
     batch_cpu: int | None = None
     batch_memory: int | None = None
+    would_limit: int | None = None
+    """What best-effort pods could use if `cpuSuppress` were enforced; None unless it only observes."""
+    would_batch_cpu: int | None = None
+    """What they could request if `beAllocatable` were enforced; None unless it only observes."""
+    would_batch_memory: int | None = None
     be_cpuset: str = ""
     ls_pool: str = ""
     be_pool: str = ""
@@ -121,6 +124,7 @@ def build(
     enforced = [decision for decision in decisions if modes.get(decision.strategy) == "enforce"]
     done = present.landed(enforced, {step.place: step.ok for step in applied})
     cpus = present.best_effort_cpus(snapshot, done)
+    observed = would.would(snapshot, decisions, modes, done)
     return Tick(
         time=snapshot.time - started,
         wall=wall,
@@ -138,6 +142,9 @@ def build(
         be_policy="cfsQuota" if threshold.cpu_suppress_policy == "cfsQuota" else "cpuset",
         batch_cpu=present.node_resource(snapshot, keys.BATCH_CPU, done),
         batch_memory=present.node_resource(snapshot, keys.BATCH_MEMORY, done),
+        would_limit=observed.limit,
+        would_batch_cpu=observed.batch_cpu,
+        would_batch_memory=observed.batch_memory,
         be_cpuset=str(cpus or EMPTY),
         ls_pool=present.shared_pool(snapshot, keys.LS_SHARED_POOLS, decisions),
         be_pool=present.shared_pool(snapshot, keys.BE_SHARED_POOLS, decisions),

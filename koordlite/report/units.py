@@ -16,6 +16,13 @@ def cores(milli: int | float | None) -> str:
     return "–" if milli is None else f"{milli / 1000:.1f}"
 
 
+def cores_between(least: int | None, most: int | None) -> str:
+    """Millicores as `2.0 – 14.0` cores, or one number where both are the same; `unknown` without them."""
+    if least is None or most is None:
+        return "unknown"
+    return cores(least) if cores(least) == cores(most) else f"{cores(least)} – {cores(most)}"
+
+
 def size(amount: int | float | None) -> str:
     """Bytes in the largest binary unit that keeps the number at one or more; a dash when unknown."""
     if amount is None:

@@ -70,8 +70,13 @@ def threshold(tick: Tick) -> str:
 
 def limits(tick: Tick) -> Iterator[Fact]:
     """What BE may use and request, which CPUs are whose, and what resctrl groups have."""
-    yield Fact("BE may use", f"{units.cores(tick.be_limit)} cores, on CPUs {tick.be_cpuset or 'unknown'}")
+    on = f"on CPUs {tick.be_cpuset}" if tick.be_cpuset else "its CPUs are not known"
+    yield Fact("BE may use", f"{units.cores(tick.be_limit)} cores, {on}" if tick.be_limit is not None else on)
+    if tick.would_limit is not None:
+        yield Fact("would limit BE", f"to {units.cores(tick.would_limit)} cores; cpuSuppress only observes")
     yield Fact("BE may request", allocatable(tick))
+    if would_offer(tick):
+        yield Fact("would offer BE", f"{would_offer(tick)}; beAllocatable only observes")
     yield Fact("LS shared pool", tick.ls_pool or "none", is_code=bool(tick.ls_pool))
     yield Fact("BE shared pool", tick.be_pool or "none", is_code=bool(tick.be_pool))
     for line in dict.fromkeys(tick.schemata.values()):
@@ -108,9 +113,25 @@ def paused(tick: Tick) -> Iterator[Fact]:
 
 def allocatable(tick: Tick) -> str:
     """What best-effort pods may request."""
-    if tick.batch_cpu is None and tick.batch_memory is None:
-        return "none"
-    return f"{units.cores(tick.batch_cpu)} cores, {units.size(tick.batch_memory)}"
+    return _offered(tick.batch_cpu, tick.batch_memory) or "none"
+
+
+def would_offer(tick: Tick) -> str:
+    """What they could request if `beAllocatable` did not only observe; empty where that is what they may."""
+    return _offered(tick.would_batch_cpu, tick.would_batch_memory)
+
+
+def be_limit(tick: Tick) -> str:
+    """What best effort may use, and would if it were not only observed: `may use 32.0, would be limited to 14.0`."""
+    if tick.be_limit is None:
+        return "its limit is not known"
+    would = "" if tick.would_limit is None else f", would be limited to {units.cores(tick.would_limit)}"
+    return f"may use {units.cores(tick.be_limit)}{would}"
+
+
+def _offered(milli: int | None, size: int | None) -> str:
+    cpu = "" if milli is None else f"{units.cores(milli)} cores"
+    return ", ".join(filter(None, (cpu, "" if size is None else units.size(size))))
 
 
 def waits(found: Mapping[str, Pressure]) -> str:

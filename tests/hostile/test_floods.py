@@ -56,7 +56,7 @@ def logged(ticks: list[Tick], caplog: pytest.LogCaptureFixture) -> list[str]:
     log = DecisionLog(Levels([s.name for s in strategies.discover()], now=lambda: clock[0]))
     with caplog.at_level(logging.DEBUG):
         for tick in ticks:
-            log.write(tick.decisions, history.add(tick))
+            log.write(tick, history.add(tick))
             clock[0] += 1.0
     return [record.getMessage() for record in caplog.records if record.name == "koordlite.decisions"]
 

@@ -8,10 +8,13 @@ import itertools
 import pytest
 
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.node_resource import NodeResourceChange
+from koordlite.changes.topology_annotation import TopologyChange
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision, Verdict
 from koordlite.model.errors import Problem
 from koordlite.report import history
+from koordlite.report import news as said
 from koordlite.report.history import History
 from koordlite.report.tick import Tick
 
@@ -44,6 +47,38 @@ def test_news(decisions: list[Decision], news: list[bool]) -> None:
     assert run.decisions_seen == sum(news) == len(run.decisions)
 
 
+def offer(milli: int, strategy: str = "beAllocatable", **evidence: int) -> Decision:
+    change = NodeResourceChange("kubernetes.io/batch-cpu", milli)
+    return Decision("node/batch-cpu", "set", "BatchAllocatable", {"result": milli, **evidence}, (change,), strategy)
+
+
+def labelled(text: str, **evidence: int) -> Decision:
+    return Decision("placement", "set", "Observed", evidence, (TopologyChange("x", text),), "topologyReport")
+
+
+@pytest.mark.parametrize(
+    ("decisions", "news"),
+    [
+        pytest.param([offer(1000 - i) for i in range(101)], [0], id="a drift of a tenth is not"),
+        pytest.param([offer(1000), offer(950), offer(890), offer(850)], [0, 2], id="more than that since the last is"),
+        pytest.param([say("shrink", "0-3"), say("shrink", "0-3"), say("shrink", "0-1")], [0, 2],
+                     id="a tighter limit is"),
+        pytest.param([say("shrink", "0-3"), say("hold"), say("shrink", "0-3")], [0, 1, 2],
+                     id="a limit that is no longer wanted is, nothing was written"),
+        pytest.param([labelled("12:00", seen=4), labelled("12:01", seen=4), labelled("12:02", seen=5)], [0, 2],
+                     id="texts have times in them: the evidence counts"),
+        pytest.param([say("shrink", "0-3"), Decision("besteffort", "shrink", "BECPUBudget", {},
+                      (*change("0-3"), NodeResourceChange("x", 1)), "cpuSuppress"), say("shrink", "0-3")], [0, 1],
+                     id="what is wanted now and then is said once"),
+    ],
+)  # fmt: skip
+def test_news_while_observing(decisions: list[Decision], news: list[int]) -> None:
+    """Nothing is written, so that each tick wants the same again."""
+    run, modes = History({}, {}), dict.fromkeys(("cpuSuppress", "beAllocatable", "topologyReport"), "observe")
+    told = [i for i, d in enumerate(decisions) if run.add(Tick(time=float(i), decisions=(d,), modes=modes))]
+    assert told == news
+
+
 def test_subjects_and_strategies_do_not_hide_each_other() -> None:
     run = History({}, {})
     both = (
@@ -55,14 +90,14 @@ def test_subjects_and_strategies_do_not_hide_each_other() -> None:
 
 
 def test_pods_that_came_and_went_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_SUBJECTS", 8)
+    monkeypatch.setattr(said, "MAX_SUBJECTS", 8)
     run = History({}, {})
     for number in range(100):
         gone = dataclasses.replace(say("hold"), subject=f"pod/ns/job-{number}")
         news = run.add(Tick(time=float(number), decisions=(say("hold"), gone)))
         assert [event.decision for event in news] == ([say("hold"), gone] if number == 0 else [gone])
         run.add(Tick(time=float(number)))  # A round without a picture says nothing of anybody.
-        assert len(run._last) <= 12
+        assert len(run._news._last) <= 12
 
 
 def test_rows_are_thinned_evenly_and_sums_count_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:

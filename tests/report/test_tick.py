@@ -51,6 +51,19 @@ def test_a_limit_holds_once_its_write_went_well(picture: Snapshot) -> None:
     assert tick.build(picture, [decision], applied=ok(decision), modes=MODES).be_limit == 2000
 
 
+def test_what_is_only_observed_is_shown_as_what_would_hold(picture: Snapshot) -> None:
+    limit = narrow("4-5", ROOT, POD, f"{POD}/main")
+    offer = Decision("node", "set", "X", {}, (NodeResourceChange(keys.BATCH_CPU, 1500),), "beAllocatable")
+    modes = {"cpuSuppress": "observe", "beAllocatable": "observe"}
+    made = tick.build(picture, [limit, offer], modes=modes)
+    assert (made.be_limit, made.would_limit) == (4000, 2000)
+    assert (made.batch_cpu, made.would_batch_cpu) == (3000, 1500)
+    half = tick.build(picture, [limit, offer], applied=ok(limit), modes={**modes, "cpuSuppress": "enforce"})
+    assert (half.be_limit, half.would_limit, half.would_batch_cpu) == (2000, None, 1500)
+    off = tick.build(picture, [], modes={"cpuSuppress": "off", "beAllocatable": "off"})
+    assert (off.would_limit, off.would_batch_cpu, off.would_batch_memory) == (None, None, None)
+
+
 def test_a_refused_write_changes_nothing(picture: Snapshot) -> None:
     decision = narrow("4-5", ROOT)
     refused = AppliedStep(decision.changes[0].place, "4-5", ok=False, error="EBUSY")

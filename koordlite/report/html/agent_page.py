@@ -69,8 +69,8 @@ def _tiles(tick: Tick) -> Markup:
     return page.tiles(
         page.tile("Node uses, cores", units.cores(tick.node_cpu), f"of {units.cores(tick.capacity_milli)}"),
         page.tile("LS uses, cores", units.cores(tick.prod_cpu), view.threshold(tick)),
-        page.tile("BE uses, cores", units.cores(tick.be_cpu), f"may use {units.cores(tick.be_limit)}"),
-        page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory)),
+        page.tile("BE uses, cores", units.cores(tick.be_cpu), view.be_limit(tick)),
+        node_parts.offer_tile(tick),
     )
 
 

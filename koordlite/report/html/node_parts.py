@@ -23,16 +23,30 @@ _COLORS = {"reserved": "--reserved", "system": "--system", "LSE": "--lse", "LSR"
 
 
 def use_lines(rows: Sequence[Row]) -> list[Line]:
-    """Use against the limit of best effort, and the threshold where there is one."""
+    """Use against the limit of best effort, the limit it would have where that is only observed, and the threshold
+    where there is one."""
     lines = [
         Line("best-effort (BE)", "var(--be)", [row.be_cpu for row in rows], area=True),
-        Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True, dashed=True),
+        Line("limit of BE", "var(--limit)", [row.be_limit for row in rows], step=True),
         Line("latency-sensitive (LS)", "var(--prod)", [row.prod_cpu for row in rows]),
         Line("node", "var(--node)", [row.node_cpu for row in rows]),
     ]
+    if any(row.would_limit is not None for row in rows):
+        would = [row.would_limit for row in rows]
+        lines.insert(2, Line("would limit BE to", "var(--limit)", would, step=True, dashed=True))
     if any(row.threshold_milli is not None for row in rows):
         lines.append(Line("BE is limited above", "var(--aid)", [row.threshold_milli for row in rows], step=True))
     return lines
+
+
+def offer_tile(tick: Tick) -> Markup:
+    """What best effort may request; where that is only observed and nothing is offered, what would be."""
+    if tick.batch_cpu is None and tick.would_batch_cpu is not None:
+        note = f"{units.size(tick.would_batch_memory)}; nothing is offered yet"
+        return page.tile("Would offer to BE, cores", units.cores(tick.would_batch_cpu), note)
+    if tick.batch_cpu is None and tick.batch_memory is None:
+        return page.tile("BE may request", "nothing", "no batch-cpu or batch-memory is on the Node")
+    return page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory))
 
 
 def status_badge(tick: Tick) -> Markup:

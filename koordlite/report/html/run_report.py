@@ -8,7 +8,7 @@ from koordlite.report import threshold, units, view
 from koordlite.report.history import History, Row
 from koordlite.report.html import chart, node_parts, page
 from koordlite.report.html.chart import Line
-from koordlite.report.html.page import Markup, el
+from koordlite.report.html.page import Markup, el, join
 from koordlite.report.summary import Summary
 from koordlite.report.tick import Tick
 
@@ -53,20 +53,27 @@ def _tiles(tick: Tick, summary: Summary) -> Markup:
     above, whole = units.span(summary.seconds_above_threshold), units.span(summary.seconds)
     well = f"{units.span(summary.seconds_well_above_threshold)} {threshold.WELL} ({threshold.WHY})"
     limit = units.cores(tick.threshold_milli)
-    limits = f"{units.cores(summary.be_limit_min)} – {units.cores(summary.be_limit_max)}"
     used, allowed = f"{summary.be_core_hours_used:.2f}", f"{summary.be_core_hours_allowed:.2f} were allowed"
     mean, most = units.span(summary.tick_seconds_mean), f"{units.span(summary.tick_seconds_max)} at most"
     others, refused = summary.foreign_writes, summary.refusals
     return page.tiles(
         page.tile("Node above the threshold", above, f"of {whole} at {limit} cores; {well}"),
-        page.tile("Limit of BE, cores", limits, f"of {units.cores(tick.capacity_milli)}"),
+        _limit_tile(tick, summary),
         page.tile("Given to BE, core hours", used, allowed),
-        page.tile("BE may request, cores", units.cores(tick.batch_cpu), units.size(tick.batch_memory)),
+        node_parts.offer_tile(tick),
         page.tile("Writes", summary.writes, _kinds(summary)),
         page.tile("Refused", refused, "by the kernel or the API server", tone="bad" if refused else "good"),
         page.tile("Changed by others", others, "values we set", tone="warn" if others else "good"),
         page.tile("A tick costs", mean, most),
     )
+
+
+def _limit_tile(tick: Tick, summary: Summary) -> Markup:
+    held = units.cores_between(summary.be_limit_min, summary.be_limit_max)
+    if summary.would_limit_min is None:
+        return page.tile("Limit of BE, cores", held, f"of {units.cores(tick.capacity_milli)}")
+    would = units.cores_between(summary.would_limit_min, summary.would_limit_max)
+    return page.tile("Would limit BE to, cores", would, f"nothing is limited yet: BE may use {held}")
 
 
 def _kinds(summary: Summary) -> str:
@@ -87,22 +94,32 @@ def _cpu_section(rows: Sequence[Row], tick: Tick) -> Markup:
 
 
 def _allocatable_section(rows: Sequence[Row]) -> Markup:
-    cpu = [None if row.batch_cpu is None else row.batch_cpu / 1000 for row in rows]
-    memory = [None if row.batch_memory is None else row.batch_memory / (1 << 30) for row in rows]
-    return page.section(
-        "What BE pods may request",
-        el("h3", "CPU, cores"),
-        _offer(rows, Line("batch-cpu", "var(--be)", cpu, step=True)),
-        el("h3", "Memory, GiB"),
-        _offer(rows, Line("batch-memory", "var(--aid)", memory, step=True)),
+    cpu = _offers("batch-cpu", "var(--be)", [(row.batch_cpu, row.would_batch_cpu) for row in rows], 1000)
+    gib = _offers("batch-memory", "var(--aid)", [(row.batch_memory, row.would_batch_memory) for row in rows], 1 << 30)
+    if not cpu and not gib:
+        why = "Nothing: no batch-cpu or batch-memory was on the Node in this run, and beAllocatable decided on none."
+        return page.section("What BE pods may request", note=why)
+    both = (("CPU, cores", cpu), ("Memory, GiB", gib))
+    drawn = [join(el("h3", name), _offer(rows, lines)) for name, lines in both if lines]
+    return page.section("What BE pods may request", *drawn)
+
+
+def _offers(name: str, color: str, values: Sequence[tuple[int | None, int | None]], unit: int) -> list[Line]:
+    """What was offered, and dashed what would be; what is never known is left out."""
+    both = zip(*values, strict=True) if values else ()
+    scaled = [[None if value is None else value / unit for value in series] for series in both]
+    made = (
+        Line(words, color, series, step=True, dashed=dashed)
+        for series, (words, dashed) in zip(scaled, ((name, False), (f"would offer {name}", True)), strict=False)
     )
+    return [line for line in made if any(value is not None for value in line.values)]
 
 
-def _offer(rows: Sequence[Row], line: Line) -> Markup:
+def _offer(rows: Sequence[Row], lines: Sequence[Line]) -> Markup:
     return chart.timeline(
         [row.time for row in rows],
-        [line],
-        label=f"{line.name} over time",
+        lines,
+        label=f"{', '.join(line.name for line in lines)} over time",
         show_time=units.clock,
         show=lambda value: f"{value:.1f}",
         height_px=120,

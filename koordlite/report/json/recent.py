@@ -3,7 +3,7 @@
 version    1
 kind       "koordlite-recent"
 rows       numbers of the last ticks: time, nodeCpu, prodCpu, beCpu, beLimit, beBudget, batchCpu, batchMemory,
-           thresholdMilli
+           thresholdMilli; wouldLimit, wouldBatchCpu, wouldBatchMemory while the strategy only observes
 decisions  recent decisions, the newest last: time, wall, and the decision as in `/state`
 """
 

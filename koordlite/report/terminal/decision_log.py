@@ -1,8 +1,8 @@
 """Decisions in the log, as much of them as was asked for: by default, by strategy, by pod, changed while it runs.
 
 A level says what is written: `off` nothing; `warning` what was refused, and evictions, when they come up; `info` every
-decision that says something else than the one before; `debug` every decision of every tick with its numbers. A pod's
-level goes before that of a strategy, and that before the default.
+decision that says something else than the one before, and by default one line a minute about the node; `debug` every
+decision of every tick with its numbers. A pod's level goes before that of a strategy, and that before the default.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from koordlite.model.decision import Decision
 from koordlite.model.defaults import LONGEST_LOG_SECONDS
 from koordlite.report.explain import pod
 from koordlite.report.history import DecisionEvent
+from koordlite.report.minute import Minutes
 from koordlite.report.sentence import headline
 from koordlite.report.terminal.line_limit import LineLimit
+from koordlite.report.tick import Tick
 
 LOG = logging.getLogger("koordlite.decisions")
 # What is written is settled here, whatever the level of the program's own messages.
@@ -102,6 +104,14 @@ class Levels:
             return {"default": self._shown(self._all, now), "strategies": shown, "pods": pods, "levels": LEVELS}
 
     @property
+    def default(self) -> Level:
+        """The level of what has none of its own."""
+        now = self.now()
+        with self._lock:
+            self._forget(now)
+            return self._all.level
+
+    @property
     def loudest(self) -> Level:
         """The most that any level asks for."""
         with self._lock:
@@ -151,13 +161,18 @@ class DecisionLog:
     def __init__(self, levels: Levels, log: logging.Logger = LOG) -> None:
         self._levels, self._log = levels, log
         self._limit = LineLimit(levels.now)
+        self._minutes = Minutes()
 
-    def write(self, decisions: Iterable[Decision], news: Iterable[DecisionEvent]) -> None:
-        """`decisions` are those of the tick, `news` those of them that are new. Cheap unless a level asks for more."""
-        fresh = [event.decision for event in news]
+    def write(self, tick: Tick, news: Iterable[DecisionEvent]) -> None:
+        """`news` are the decisions of `tick` that are new. Cheap unless a level asks for more."""
+        decisions, fresh = tick.decisions, [event.decision for event in news]
         loudest = self._levels.loudest
         if loudest == "off":
             return
+        if self._levels.default in ("info", "debug"):
+            minute = self._minutes.add(tick, len(fresh))
+            if minute:
+                self._log.info("%s", minute.strip())
         # Most ticks repeat the one before, and only debug wants to read that.
         for decision in decisions if loudest == "debug" else fresh:
             self._write(decision, is_new=loudest != "debug" or any(decision is each for each in fresh))

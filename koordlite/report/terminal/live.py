@@ -1,16 +1,17 @@
-"""The run as it happens, in the terminal; plain lines when the output is no terminal."""
+"""The run as it happens, in the terminal; where the output is none, a line for each decision that is new, and one a
+minute."""
 
 from __future__ import annotations
 
 import collections
 import logging
-import math
 import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 from koordlite.model import printable
 from koordlite.report.history import DecisionEvent
+from koordlite.report.minute import Minutes
 from koordlite.report.terminal import text
 from koordlite.report.tick import Tick
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 KEEP_TICKS = 320
 KEEP_EVENTS = 12
-_EARLY_SECONDS = 0.05
-"""A tick may come this much before its second and still be that second's."""
 
 
 class LiveView:
@@ -33,7 +32,7 @@ class LiveView:
         self._events: collections.deque[DecisionEvent] = collections.deque(maxlen=KEEP_EVENTS)
         self._title = title
         self._screen = _Screen(console) if console or self._stream.isatty() else None
-        self._next_line = 0
+        self._minutes = Minutes()
         self._lost = ""
 
     def update(self, tick: Tick, news: tuple[DecisionEvent, ...] = ()) -> None:
@@ -45,15 +44,17 @@ class LiveView:
             return
         for event in news:
             self._write(text.event(event))
-        if tick.time + _EARLY_SECONDS >= self._next_line:
-            self._write(text.line(tick))
-            self._next_line = math.floor(tick.time + _EARLY_SECONDS) + 1
+        minute = self._minutes.add(tick, len(news))
+        if minute:
+            self._write(minute)
 
     def close(self) -> None:
         """Leave the last screen standing and give the terminal back. Lines that were lost stay lost: Python would
         try to write what is left of them once more at its end, and exit with 120."""
         if self._screen:
             self._screen.close()
+        elif rest := self._minutes.rest():
+            self._write(rest)
         if self._lost and self._stream is sys.stdout:
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())

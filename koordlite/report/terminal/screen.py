@@ -90,19 +90,21 @@ def _header(title: str, tick: Tick) -> Text:
 def _chart(ticks: Sequence[Tick], width: int, height: int) -> Group:
     """Use over time against the limit, with an axis in cores and a legend that carries the newest numbers."""
     top = max((t.capacity_milli for t in ticks), default=0) or 1000
-    series = (
+    lines = (
         canvas.Series("node", NODE, [t.node_cpu for t in ticks]),
         canvas.Series("LS", PROD, [t.prod_cpu for t in ticks]),
         canvas.Series("BE", BE, [t.be_cpu for t in ticks]),
-        canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks], dashed=True),
+        canvas.Series("BE limit", LIMIT, [t.be_limit for t in ticks]),
+        canvas.Series("would limit", LIMIT, [t.would_limit for t in ticks], dashed=True),
     )
+    series = [line for line in lines if any(value is not None for value in line.values)]
     grid = canvas.draw(series, width=max(10, width - _AXIS), height=height, top=top)
     marks = {0: top, height // 2: top * (height - 1 - height // 2) // (height - 1), height - 1: 0}
-    lines = [Text(f"{units.cores(marks[i]) if i in marks else '':>5} ", "dim", no_wrap=True) for i in range(height)]
-    for line, row in zip(lines, grid, strict=True):
+    rows = [Text(f"{units.cores(marks[i]) if i in marks else '':>5} ", "dim", no_wrap=True) for i in range(height)]
+    for line, row in zip(rows, grid, strict=True):
         for style, cells in itertools.groupby(row, key=lambda cell: cell.style):
             line.append("".join(cell.char for cell in cells), style)
-    return Group(_legend(series), *lines)
+    return Group(_legend(series), *rows)
 
 
 def _legend(series: Sequence[canvas.Series]) -> Text:

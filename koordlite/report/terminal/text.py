@@ -1,26 +1,14 @@
-"""Reports as plain text: one line a tick, the summary of a run, the undo list."""
+"""Reports as plain text: a decision, the summary of a run, the undo list."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from koordlite.report import threshold, units, view
+from koordlite.report import threshold, units
 from koordlite.report.history import DecisionEvent
 from koordlite.report.sentence import headline
 from koordlite.report.summary import Summary
-from koordlite.report.tick import Tick
-
-
-def line(tick: Tick) -> str:
-    """One line for a log or a pipe: time, CPU, limit, allocatable, writes."""
-    refused = sum(not step.ok for step in tick.applied)
-    return (
-        f"{units.clock(tick.time):>7}  {tick.status}  CPU node {units.cores(tick.node_cpu)}"
-        f"  LS {units.cores(tick.prod_cpu)}  BE {units.cores(tick.be_cpu)} of {units.cores(tick.be_limit)}"
-        f"  allocatable {view.allocatable(tick)}  writes {len(tick.applied) - refused}"
-        f"{f'  refused {refused}' if refused else ''}"
-    )
 
 
 def event(news: DecisionEvent) -> str:
@@ -37,7 +25,8 @@ def summary(numbers: Summary) -> str:
     facts = (
         ("ran for", f"{units.span(numbers.seconds)}, {numbers.ticks} ticks, {cost}"),
         ("above threshold", _above(numbers)),
-        ("limit of BE", f"{units.cores(numbers.be_limit_min)} to {units.cores(numbers.be_limit_max)} cores"),
+        ("limit of BE", _cores(numbers.be_limit_min, numbers.be_limit_max)),
+        *_would(numbers),
         ("BE used", f"{numbers.be_core_hours_used:.2f} of {numbers.be_core_hours_allowed:.2f} core hours allowed"),
         ("writes", written),
         ("changed by others", str(numbers.foreign_writes)),
@@ -46,6 +35,16 @@ def summary(numbers: Summary) -> str:
     return "".join(
         f"{textwrap.fill(f'  {name:<19}{value}', 100, subsequent_indent=' ' * 21)}\n" for name, value in facts
     )
+
+
+def _cores(least: int | None, most: int | None) -> str:
+    return "unknown" if least is None else f"{units.cores_between(least, most)} cores"
+
+
+def _would(numbers: Summary) -> Iterator[tuple[str, str]]:
+    if numbers.would_limit_min is not None:
+        would = _cores(numbers.would_limit_min, numbers.would_limit_max)
+        yield "would limit BE to", f"{would}; cpuSuppress only observed"
 
 
 def _above(numbers: Summary) -> str:

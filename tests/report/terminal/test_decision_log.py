@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from koordlite.model.decision import Decision, Verdict
 from koordlite.report.history import DecisionEvent
 from koordlite.report.terminal.decision_log import MOST_PODS, DecisionLog, Levels
+from koordlite.report.tick import Tick
 from koordlite.report.web.endpoints import Endpoints
 
 STRATEGIES = ("cpuSuppress", "memoryEvict")
@@ -42,8 +43,10 @@ def lines(
 ) -> list[str]:
     caplog.clear()
     news = [DecisionEvent(0.0, 0.0, decision) for decision in decisions] if new else []
-    DecisionLog(levels).write(decisions, news)
-    return [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    DecisionLog(levels).write(Tick(time=0.0, decisions=tuple(decisions)), news)
+    # The first tick brings a line about the node.
+    records = [record for record in caplog.records if "CPU node" not in record.getMessage()]
+    return [f"{record.levelname} {record.getMessage()}" for record in records]
 
 
 @pytest.mark.parametrize(

@@ -59,16 +59,16 @@ def test_markup_in_names_is_shown_not_obeyed(ticks: tuple[Tick, ...], history: H
     assert "[red]evil[/]" in "\n".join(frame((tick,), history, width=80))
 
 
-def test_without_a_terminal_there_is_a_line_a_second_and_one_for_each_decision(ticks: tuple[Tick, ...]) -> None:
+def test_without_a_terminal_there_is_a_line_a_minute_and_one_for_each_decision(ticks: tuple[Tick, ...]) -> None:
     stream, run = io.StringIO(), History({}, {})
     view = LiveView(stream, title="intel-2s-ht")
-    for tick in ticks[:5]:
+    for tick in ticks[:75]:
         for part in (0.0, 0.3, 0.6):
             moved = dataclasses.replace(tick, time=tick.time + part)
             view.update(moved, run.add(moved))
     view.close()
     lines = stream.getvalue().splitlines()
-    assert len([line for line in lines if "CPU node" in line]) == 5
+    assert [line.split()[0] for line in lines if "CPU node" in line] == ["0:00", "1:00", "1:15"]
     assert len([line for line in lines if "BE may use" in line]) == run.decisions_seen - 1
     assert "\x1b" not in stream.getvalue()
 

@@ -38,16 +38,6 @@ def test_status_names_problems_refusals_and_other_writers(ticks: tuple[Tick, ...
     assert "the JSON ends too early" in shown
 
 
-def test_a_line_counts_writes_and_refusals_apart(ticks: tuple[Tick, ...]) -> None:
-    steps = (
-        AppliedStep(changes.parse("a/cpu.quota"), "1"),
-        AppliedStep(changes.parse("b/cpu.quota"), "1", ok=False, error="EINVAL"),
-    )
-    shown = text.line(dataclasses.replace(ticks[3], applied=steps))
-    assert shown.endswith("writes 1  refused 1")
-    assert "\n" not in shown
-
-
 def test_undo_list_says_what_restore_writes_where() -> None:
     shown = text.undo([("cpuset.cpus", "4-7\n", "0-31\n"), ("cpu.max", "max 100000", "max 100000")])
     assert shown == "cpuset.cpus  '4-7' → '0-31'\ncpu.max      stays 'max 100000'\n"
@@ -59,8 +49,10 @@ def test_summary_is_short_and_complete(history: History) -> None:
     assert "4:00, 241 ticks" in shown
     assert "writes             38 (cpuset.cpus 38), 0 refused" in shown
     assert "changed by others  1" in shown
-    assert "limit of BE        8.0 to 18.0 cores" in shown
+    assert "limit of BE        8.0 – 18.0 cores" in shown
 
 
 def test_summary_of_no_run() -> None:
-    assert "– to – cores" in text.summary(History({}, {}).summary())
+    shown = text.summary(History({}, {}).summary())
+    assert "limit of BE        unknown" in shown
+    assert "would" not in shown
