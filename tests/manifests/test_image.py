@@ -40,6 +40,11 @@ def test_every_package_of_the_image_is_pinned_with_hashes(runtime):
     assert all("--hash=sha256:" in each for each in requirements)
 
 
+def test_packages_come_from_whatever_registry_the_machine_uses():
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not re.match(r"[a-z0-9-]+==|    --hash=sha256:", line)] == []
+
+
 def test_the_base_is_pinned_to_one_release_and_used_by_both_stages():
     version = re.search(r"^ARG PYTHON=(.*)$", DOCKERFILE, re.MULTILINE)
     assert version and re.fullmatch(r"3\.\d+\.\d+-slim-[a-z]+", version[1])
