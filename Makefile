@@ -11,7 +11,7 @@ SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 OPEN ?=
 
-.PHONY: run test test-all test-long lint perf image clean
+.PHONY: run test test-all test-long lint perf man image clean
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -50,6 +50,10 @@ perf: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/descheduler/measure.py --plugins --http 1000
 	PYTHONPATH=tests/support $(BIN)/python tests/perf/api/churn.py
 	$(BIN)/python tests/perf/scheduler/measure.py
+
+# Manual pages: man out/man/koordlite.1
+man: $(READY)
+	@$(BIN)/python scripts/man out/man
 
 image:
 	@scripts/image $(IMAGE)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from descheduler.cli import run, source, upstream
-from koordlite import __version__
+from koordlite import __version__, commandline
 from koordlite.model import printable
-from koordlite.model.errors import InputError, KoordliteError, Problem
+from koordlite.model.errors import Problem
 
 if TYPE_CHECKING:
     from descheduler.plan import EvictionPlan
@@ -20,34 +20,22 @@ FOUND = 3
 """Exit code of `plan --fail-on-findings` when a pod is misplaced."""
 
 
-INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 2: bad input, every problem on stderr; 3: findings, with `--fail-on-findings`;
     130: interrupted."""
+    commandline.replace_unprintable()
+    return commandline.exit_code("descheduler", lambda: _command(argv))
+
+
+def _command(argv: Sequence[str] | None) -> int:
     args = parser().parse_args(upstream.as_run(sys.argv[1:] if argv is None else argv))
-    try:
-        code: int = args.run(args)
-    except InputError as error:
-        for problem in error.problems:
-            print(printable.lines(f"descheduler: {problem}"), file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        return 0
-    except KeyboardInterrupt:
-        print("descheduler: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except (KoordliteError, OSError) as error:
-        print(printable.lines(f"descheduler: {error}"), file=sys.stderr)
-        return 2
+    code: int = args.run(args)
     return code
 
 
 def parser() -> argparse.ArgumentParser:
     """Every command and option."""
-    top = argparse.ArgumentParser(
+    top = commandline.CommandParser(
         prog="descheduler",
         description="Finds misplaced pods, and reports which of them should be evicted and why.",
     )
@@ -61,19 +49,26 @@ def parser() -> argparse.ArgumentParser:
     explain.set_defaults(run=_run_explain)
     check = commands.add_parser("check-config", help="every mistake in a policy file, and what is hardly meant")
     check.add_argument("file", help="a DeschedulerPolicy, or a DeschedulerConfiguration of Koordinator")
+    commandline.add_output(check)
     check.set_defaults(run=_run_check)
     listing = commands.add_parser("list-plugins", help="the plugins and what each is for")
+    commandline.add_output(listing)
     listing.set_defaults(run=_run_list)
     version = commands.add_parser("version", help="the version, as upstream's command")
     version.set_defaults(run=_run_version)
     default = commands.add_parser("default-config", help="the policy that holds without --policy, commented")
     default.set_defaults(run=_run_default)
+    script = commands.add_parser("completion", help="print a script that completes commands and options")
+    commandline.add_completion(script)
+    script.set_defaults(run=_run_completion)
     return top
 
 
 def _plan(command: argparse.ArgumentParser) -> None:
     source.add_options(command)
-    command.add_argument("--output", choices=("text", "json", "html"), default="text", help="form of standard output")
+    command.add_argument(
+        "-o", "--output", choices=("text", "json", "html"), default="text", help="form of standard output"
+    )
     command.add_argument("--brief", action="store_true", help="about ten lines of text instead of the whole plan")
     command.add_argument("--report", metavar="DIR", help="also write plan.txt, plan.json and plan.html there")
     command.add_argument(
@@ -138,19 +133,26 @@ def _run_check(args: argparse.Namespace) -> int:
     from descheduler.policy import reader
 
     found: list[Problem] = []
-    policy = reader.load(args.file, found)
+    setup = reader.setup(reader.load(args.file, found))
+    plugins = {profile.name: [plugin.name for plugin, _ in profile.plugins] for profile in setup.profiles}
+    if args.output == "json":
+        commandline.print_json("descheduler-check-config", profiles=plugins, notes=found)
+        return 0
     source.notices(found)
-    for profile in reader.setup(policy).profiles:
-        names = ", ".join(plugin.name for plugin, _ in profile.plugins) or "none"
-        print(printable.lines(f"{args.file}: profile {profile.name}: plugins {names}"))
+    for name, named in plugins.items():
+        print(printable.lines(f"{args.file}: profile {name}: plugins {', '.join(named) or 'none'}"))
     return 0
 
 
-def _run_list(_args: argparse.Namespace) -> int:
+def _run_list(args: argparse.Namespace) -> int:
     from descheduler import plugins
 
-    for name, plugin in plugins.discover().items():
-        print(printable.lines(f"{name}\n    {plugin.doc.splitlines()[0]}"))
+    purposes = {name: plugin.doc.splitlines()[0] for name, plugin in plugins.discover().items()}
+    if args.output == "json":
+        commandline.print_json("descheduler-plugins", plugins=purposes)
+        return 0
+    for name, purpose in purposes.items():
+        print(printable.lines(f"{name}\n    {purpose}"))
     return 0
 
 
@@ -158,4 +160,9 @@ def _run_default(_args: argparse.Namespace) -> int:
     from descheduler.policy import default_text
 
     print(printable.lines(default_text.default_policy()), end="")
+    return 0
+
+
+def _run_completion(args: argparse.Namespace) -> int:
+    print(commandline.completion(parser(), args.shell))
     return 0

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
-import sys
 from collections.abc import Sequence
 
-from koordlite import __version__
+from koordlite import __version__, commandline
 from koordlite.cli import scheduler_options, times
-from koordlite.model import printable
-from koordlite.model.errors import InputError, KoordliteError
 
 SHAPES = (
     "intel-2s-ht, amd-ccd, arm, small, anolis, intel-cdp, intel-mbps, intel-unmounted, intel-1s, intel-nomba, "
@@ -19,34 +15,15 @@ SHAPES = (
 )
 
 
-INTERRUPTED = 130
-"""As a shell reports a command that Ctrl-C ended."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. 0: done; 1: it ran and the answer is no; 2: it could not run, see the message; 130: stopped."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal without an arrow or a dash shows `?`: nothing may end because of a character.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    try:
-        return _command(parser().parse_args(argv))
-    except InputError as error:
-        for problem in error.problems:
-            print(printable.lines(f"koordlite: {problem}"), file=sys.stderr)
-    except BrokenPipeError:
-        return 0  # The reader of our output has seen enough.
-    except KeyboardInterrupt:
-        print("koordlite: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except (KoordliteError, OSError) as error:
-        print(printable.lines(f"koordlite: {error}"), file=sys.stderr)
-    return 2
+    commandline.replace_unprintable()
+    return commandline.exit_code("koordlite", lambda: _command(parser().parse_args(argv)))
 
 
 def parser() -> argparse.ArgumentParser:
     """Every command and option."""
-    top = argparse.ArgumentParser(
+    top = commandline.CommandParser(
         prog="koordlite",
         description="Co-location agent for Kubernetes nodes. It only observes until you tell it to enforce.",
     )
@@ -74,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("file", nargs="?", help="koordlite.yaml")
     check.add_argument("--cluster", metavar="DIR", help="folder of manifests to check as well")
     check.add_argument("--node", metavar="NAME", help="which Node of the folder, if it has several")
+    commandline.add_output(check)
     _profile(
         commands.add_parser("profile", help="what Koordinator's ClusterColocationProfiles make of a pod; read-only")
     )
@@ -81,12 +59,13 @@ def parser() -> argparse.ArgumentParser:
     node = commands.add_parser(
         "check-node", help="what this machine supports, and what to do about the rest; read-only"
     )
+    commandline.add_output(node)
     _machine(node)
     resctrl = commands.add_parser(
         "resctrl", help="cache and memory bandwidth: what there is, who has it, what is planned"
     )
     resctrl.add_argument("action", choices=("show", "plan"), help="show needs no cluster; neither of them writes")
-    resctrl.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    commandline.add_output(resctrl)
     _machine(resctrl)
     scheduler_options.extender(
         commands.add_parser("scheduler-extender", help="the scheduler's side: answer a stock kube-scheduler")
@@ -102,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("numa-exporter", help="metrics of NUMA nodes for Prometheus, without deciding or writing")
     )
     commands.add_parser("default-config", help="print koordlite.yaml with every option at its default, commented")
+    commandline.add_completion(commands.add_parser("completion", help="print a script that completes commands"))
     return top
 
 
@@ -182,7 +162,7 @@ def _ask(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316, unless you name a machine)"
     )
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    commandline.add_output(command)
     _machine(command)
 
 
@@ -227,6 +207,7 @@ def _log_level(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--url", help="a running agent (default: $KOORDLITE_URL, else http://127.0.0.1:9316)")
     command.add_argument("--state-dir", metavar="DIR", help="the agent's state folder, which holds its token")
+    commandline.add_output(command)
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
@@ -286,6 +267,7 @@ def _restore(command: argparse.ArgumentParser) -> None:
     command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
     command.add_argument("--published", metavar="DIR", help="where a folder cluster stores what the agent published")
     command.add_argument("--dry-run", action="store_true", help="print what would be restored")
+    commandline.add_output(command)
 
 
 def _adopt(command: argparse.ArgumentParser) -> None:
@@ -293,6 +275,7 @@ def _adopt(command: argparse.ArgumentParser) -> None:
     _machine(command)
     command.add_argument("--state-dir", metavar="DIR", help="folder of the undo journal")
     command.add_argument("--dry-run", action="store_true", help="print the list and change nothing")
+    commandline.add_output(command)
 
 
 def _simulate(command: argparse.ArgumentParser) -> None:
@@ -306,7 +289,7 @@ def _simulate(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--seed", type=int, help="instead of the scenario's")
     command.add_argument("--mode", choices=("enforce", "observe", "asWritten"), help="instead of the scenario's")
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    commandline.add_output(command)
     command.add_argument("--html", metavar="FILE", help="also write a page with timelines here")
 
 
@@ -320,11 +303,13 @@ def _profile(command: argparse.ArgumentParser) -> None:
         help="manifests of ClusterColocationProfiles, and of the Namespaces and PriorityClasses they need; repeatable",
     )
     command.add_argument("pod", metavar="POD", help="manifest of the pod, or of several; of a workload, its first pod")
+    commandline.add_output(command)
 
 
 def _crane(command: argparse.ArgumentParser) -> None:
     command.add_argument("action", choices=("assign",), help="choose NUMA nodes for a pod on the node it is bound to")
     command.add_argument("pod", metavar="NS/POD", help="the pod")
+    commandline.add_output(command)
     what = command.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print the result and write nothing; the default")
     what.add_argument("--write", action="store_true", help="put the result on the pod")
@@ -389,6 +374,7 @@ _PLACES = {
     "profile": "profile:profile",
     "crane": "crane:assign",
     "default-config": "check:default_config",
+    "completion": "check:completion",
     "scheduler-extender": "scheduler_extender:run",
     "numa-api": "numa_api:run",
     "scheduler": "scheduler_command:scheduler",

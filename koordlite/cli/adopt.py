@@ -6,7 +6,7 @@ import argparse
 import contextlib
 
 from koordlite import adopt as adoption
-from koordlite import config
+from koordlite import commandline, config
 from koordlite.adopt import Found
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
@@ -35,7 +35,10 @@ def adopt(args: argparse.Namespace) -> int:
         found = adoption.recognise(
             _seen(args, machine, settings), settings.strategies, with_node=settings.publish.node_resources == "agent"
         )
-        print(printable.lines(listed(found)), end="")
+        if args.output == "json":
+            _print_json(found)
+        else:
+            print(printable.lines(listed(found)), end="")
         if not args.dry_run:
             _seed(machine, settings, found)
     return 0
@@ -71,6 +74,14 @@ def listed(found: Found) -> str:
         lines += ["", "neither kubelet nor koordlet's rules give these values; they are not touched:"]
         lines += [f"{place}: {present}, kubelet would have {expected}" for place, present, expected in found.others]
     return "\n".join(lines) + "\n"
+
+
+def _print_json(found: Found) -> None:
+    traces = [
+        {"place": str(t.place), "present": t.present, "before": t.before, "strategy": t.strategy} for t in found.traces
+    ]
+    others = [{"place": str(place), "present": now, "kubelet": expected} for place, now, expected in found.others]
+    commandline.print_json("koordlite-adopt", traces=traces, others=others)
 
 
 def _before(trace: adoption.Trace) -> str:

@@ -1,4 +1,4 @@
-"""`check-config`, `check-node`, `default-config`: read, report, change nothing."""
+"""`check-config`, `check-node`, `default-config`, `completion`: read, report, change nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 
-from koordlite import config
+from koordlite import cli, commandline, config
 from koordlite.cli import machine as machines
 from koordlite.cli import profile
 from koordlite.cli.node_check import findings
@@ -34,9 +34,12 @@ def check_config(args: argparse.Namespace) -> int:
         problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
         taken, wrong = profile.takers(pathlib.Path(args.cluster))
         problems += wrong
+    warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
+    if args.output == "json":
+        commandline.print_json("koordlite-check-config", problems=problems, warnings=warnings, profiles=taken)
+        return 1 if problems else 0
     for problem in problems:
         print(printable.lines(str(problem)))
-    warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
     for warning in warnings:
         print(printable.lines(f"warning: {warning}"))
     for line in taken:
@@ -49,17 +52,26 @@ def check_node(args: argparse.Namespace) -> int:
     """Print what the machine offers. 1 when the agent could not work here."""
     settings = machines.settings(args)
     found = list(findings(args, settings))
-    width = max(len(finding.what) for finding in found)
-    for finding in found:
-        print(printable.lines(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}"))
-        if finding.do:
-            print(printable.lines(f"{'':<5}{'':<{width}}  → {finding.do}"))
+    if args.output == "json":
+        commandline.print_json("koordlite-check-node", findings=found)
+    else:
+        width = max(len(finding.what) for finding in found)
+        for finding in found:
+            print(printable.lines(f"{finding.answer:<4} {finding.what:<{width}}  {finding.detail}"))
+            if finding.do:
+                print(printable.lines(f"{'':<5}{'':<{width}}  → {finding.do}"))
     return 1 if any(finding.answer == "NO" for finding in found) else 0
 
 
 def default_config(args: argparse.Namespace) -> int:
     """Print koordlite.yaml with every default."""
     print(printable.lines(config.print_default()), end="")
+    return 0
+
+
+def completion(args: argparse.Namespace) -> int:
+    """Print the script for a shell."""
+    print(commandline.completion(cli.parser(), args.shell))
     return 0
 
 

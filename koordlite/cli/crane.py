@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from koordlite import commandline
 from koordlite.kube.client import access
 from koordlite.kube.client.access import Api, ApiError
 from koordlite.kube.folder import manifest_files
@@ -52,7 +54,11 @@ def assign(args: argparse.Namespace) -> int:
         api = access.connect(args.kubeconfig or None, args.context or None, user_agent="koordlite-crane")
         scene = of_api(api, namespace, name)
     found, pod = judge(scene), from_wire(scene.pod)
-    print(printable.lines("\n".join(told(pod, scene.pod.spec.node_name, found))))
+    if args.output == "json":
+        node, present = scene.pod.spec.node_name, pod.annotations.get(keys.CRANE_TOPOLOGY_RESULT)
+        commandline.print_json("koordlite-crane", pod=pod.key, node=node, present=present, verdict=found)
+    else:
+        print(printable.lines("\n".join(told(pod, scene.pod.spec.node_name, found))))
     if keys.CRANE_TOPOLOGY_RESULT in pod.annotations:
         return 0
     if not found.annotation:
@@ -62,7 +68,7 @@ def assign(args: argparse.Namespace) -> int:
             why = "a folder of manifests is only read"
             raise InputError(Problem("command line", "--write", args.cluster, why, "leave --cluster out"))
         write(api, scene.pod, found.annotation)
-        print(printable.one_line(f"written to {namespace}/{name}"))
+        print(printable.one_line(f"written to {namespace}/{name}"), file=sys.stderr)
     return 0
 
 

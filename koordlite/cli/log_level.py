@@ -25,8 +25,8 @@ def log_level(args: argparse.Namespace) -> int:
     else:
         request = {"level": args.level, "strategy": args.strategy, "pod": args.pod, "forSeconds": args.seconds}
         found = asking.put(url, request, folder)
-    for line in _shown(found, url):
-        print(printable.lines(line))
+    shown = _shown(found, url)
+    print(printable.in_json(found) if args.output == "json" else printable.lines("\n".join(shown)))
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from koordlite import commandline
 from koordlite.formulas.admission import colocation_profile as rules
 from koordlite.formulas.admission.colocation_profile import FieldChange, PriorityClassValue
 from koordlite.kube.folder import manifest_files
@@ -60,7 +61,14 @@ def profile(args: argparse.Namespace) -> int:
     if found.problems:
         raise InputError(found.problems)
     assumed = {str(name): PriorityClassValue(value) for name, value in DEFAULT_PRIORITY.items() if name}
-    texts = [_admitted(place, pod, found, assumed) for place, pod in pods]
+    admitted = [_admitted(place, pod, found, assumed) for place, pod in pods]
+    if args.output == "json":
+        commandline.print_json("koordlite-profile", pods=[{"why": why, "pod": pod} for why, pod in admitted])
+        return 0
+    texts = (
+        "".join(f"# {line}\n" for line in why) + yaml.safe_dump(pod, sort_keys=False, width=120)
+        for why, pod in admitted
+    )
     print(printable.lines("---\n".join(texts)), end="")
     return 0
 
@@ -137,7 +145,10 @@ def _missing(paths: Iterable[str], kind: str) -> Problem:
     return Problem(", ".join(paths), "kind", "", f"there is no {kind} in it", f"name a file that holds a {kind}")
 
 
-def _admitted(place: str, pod: dict[str, Any], found: Manifests, assumed: Mapping[str, PriorityClassValue]) -> str:
+def _admitted(
+    place: str, pod: dict[str, Any], found: Manifests, assumed: Mapping[str, PriorityClassValue]
+) -> tuple[list[str], dict[str, Any]]:
+    """(what was decided, and why; the pod as it would be admitted)."""
     try:
         made = rules.admitted(
             pod,
@@ -152,8 +163,7 @@ def _admitted(place: str, pod: dict[str, Any], found: Manifests, assumed: Mappin
     lines += [_line(change) for change in (*made.changes, *repeated)]
     used = {whole.get("spec", {}).get("priorityClassName", "")} & (assumed.keys() - found.priority_classes.keys())
     lines += [f"note: no PriorityClass {name} was given; {assumed[name].value} is assumed" for name in used]
-    comments = "".join(f"# {printable.one_line(line)}\n" for line in lines)
-    return comments + yaml.safe_dump(whole, sort_keys=False, width=120)
+    return [*map(printable.one_line, lines)], whole
 
 
 def _placed(place: str, problem: Problem) -> Problem:

@@ -6,9 +6,8 @@ import argparse
 import contextlib
 import dataclasses
 import shutil
-import sys
 
-from koordlite import config
+from koordlite import commandline, config
 from koordlite.agent import Agent
 from koordlite.cli import machine as machines
 from koordlite.host import bundle
@@ -18,7 +17,6 @@ from koordlite.model.errors import InputError, Problem
 from koordlite.model.pod import resctrl_protocol
 from koordlite.model.snapshot import Snapshot
 from koordlite.report.explain import resctrl_overlap, resctrl_plan
-from koordlite.report.json.run_report import encode
 from koordlite.report.terminal import resctrl_map
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.values import ROOT, Resctrl
@@ -36,7 +34,7 @@ def _show(args: argparse.Namespace, width: int) -> int:
     """Needs no cluster: it reads the file system only."""
     found = whole(bundle.resctrl(machines.files(args)))
     if args.output == "json":
-        _print_json("koordlite-resctrl", machine=resctrl_map.document(found))
+        commandline.print_json("koordlite-resctrl", machine=resctrl_map.document(found))
     else:
         print(printable.lines(resctrl_map.text(found, width=width)), end="")
     return 1 if found.absent else 0
@@ -66,7 +64,7 @@ def _plan(args: argparse.Namespace, width: int) -> int:
     after = seen.resctrl if seen.resctrl.absent else resctrl_plan.planned(seen.resctrl, decisions)
     if args.output == "json":
         document = {"decisions": resctrl_plan.document(decisions), "machine": resctrl_map.document(after)}
-        _print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
+        commandline.print_json("koordlite-resctrl-plan", overlaps=overlaps, **document)
         return 1 if refused else 0
     print(printable.lines(resctrl_plan.text(decisions, overlaps, width=width)))
     labels = {resctrl_protocol.pod_group(pod.uid): f"pod {pod.key}" for pod in seen.pods}
@@ -86,8 +84,3 @@ def _judged(args: argparse.Namespace) -> tuple[Snapshot, tuple[Decision, ...]]:
         raise InputError(tick.problems or Problem(str(args.cluster), "Node", "", "there is no Node object", do))
     decisions = tuple(decision for decision in tick.decisions if decision.strategy == STRATEGY)
     return dataclasses.replace(agent.seen, resctrl=_with_modes(machine.host.resctrl, agent.seen.resctrl)), decisions
-
-
-def _print_json(kind: str, **parts: object) -> None:
-    sys.stdout.buffer.write(encode({"version": 1, "kind": kind, **parts}))
-    sys.stdout.buffer.flush()

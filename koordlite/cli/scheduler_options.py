@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from koordlite import commandline
 from koordlite.cli import times
 
 PORT = 9318
@@ -139,7 +140,7 @@ def scheduler(command: argparse.ArgumentParser) -> None:
 
 def _ask(command: argparse.ArgumentParser) -> None:
     command.add_argument("--url", default=f"http://{LISTEN}", help=f"a running extender (default: http://{LISTEN})")
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    commandline.add_output(command)
 
 
 def _render(command: argparse.ArgumentParser) -> None:

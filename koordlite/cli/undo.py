@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from koordlite import commandline
 from koordlite.apply import restore, undo_list
 from koordlite.cli import asking, rehearsal
 from koordlite.cli import machine as machines
@@ -52,23 +53,26 @@ def undo(args: argparse.Namespace) -> int:
             )
         return 1 if entries else 0
     if not entries:
-        print(printable.lines(text.undo(())), end="")
+        _print_list(args, [])
         return 0
     # Kubelet, and its groups with it, may be gone already; resctrl and settings of the kernel are not.
     host = bundle.bind(files, RealClock(), kubepods=settings.agent.kubepods, required=False)
     exclusive = _exclusive(args, settings, host)
     if args.dry_run:
-        print(printable.lines(text.undo(undo_list(host, entries, exclusive))), end="")
+        _print_list(args, undo_list(host, entries, exclusive))
         return 0
     with Journal.open(settings.agent.state_dir, boot_id=boot) as held:
         steps = restore(host, held, _cluster(args, settings, host), exclusive=exclusive)
+    tried = {step.place for step in steps}
+    left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
+    if args.output == "json":
+        commandline.print_json("koordlite-restore", steps=steps, left=left)
+        return 0 if all(step.ok for step in steps) and not left else 1
     for step in steps:
         print(
             printable.lines(f"{step.place}: {step.value}" if step.ok else f"{step.place}: NOT restored: {step.error}")
         )
     print(printable.lines(f"{sum(step.ok for step in steps)} of {len(steps)} places restored"))
-    tried = {step.place for step in steps}
-    left = sum(entry.place not in tried for entry in held.entries if not entry.dies_with_boot)
     if left:
         print(
             printable.lines(
@@ -76,6 +80,15 @@ def undo(args: argparse.Namespace) -> int:
             )
         )
     return 0 if all(step.ok for step in steps) and not left else 1
+
+
+def _print_list(args: argparse.Namespace, listed: Sequence[tuple[str, str, str]]) -> None:
+    """What restore would do."""
+    if args.output == "json":
+        places = [{"place": place, "present": present, "found": found} for place, present, found in listed]
+        commandline.print_json("koordlite-restore-list", places=places)
+    else:
+        print(printable.lines(text.undo(listed)), end="")
 
 
 def _cluster(args: argparse.Namespace, settings: Settings, host: Host) -> Cluster | None:

@@ -198,7 +198,7 @@ def test_check_config_of_one_node_among_several(ask: Ask, manifests: Path) -> No
         pytest.param(("restore", "--sandbox", "small"), "restore works on this machine", id="restoring an emulation"),
         pytest.param(("adopt", "koordlet", "--sandbox", "small"), "add --dry-run", id="adopting an emulation"),
         pytest.param(("status", "--url", "http://127.0.0.1:1"), "no agent answers", id="nobody answers"),
-        pytest.param(("frobnicate",), "invalid choice", id="an unknown command"),
+        pytest.param(("frobnicate",), "there is no 'frobnicate'", id="an unknown command"),
         pytest.param((), "required", id="no command"),
         pytest.param(("status", "--sandbox", "small", "--recorded", "x"), "not allowed with", id="two machines"),
     ],

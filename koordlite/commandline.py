@@ -1,0 +1,135 @@
+"""What both commands share: parsers that say what was meant, completion for shells, and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from koordlite.model import printable
+from koordlite.model.errors import InputError, KoordliteError
+
+REFUSED = 2
+"""Exit code: the command could not run, and stderr says why."""
+INTERRUPTED = 130
+"""As a shell reports a command that Ctrl-C ended."""
+SHELLS = ("bash", "zsh", "tcsh")
+_CHOICE = re.compile(r"(.*)invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+_UNKNOWN = "unrecognized arguments: "
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Errors name the command that was given, with its usage, and what may have been meant."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As `ArgumentParser.parse_args`, but what is left over is the error of the command, not of the whole."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            self._chosen(found).error(_UNKNOWN + " ".join(left))
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit with 2."""
+        super().error(printable.one_line(self._with_suggestion(message)))
+
+    def _chosen(self, found: argparse.Namespace) -> argparse.ArgumentParser:
+        """The parser of the innermost command that was given."""
+        parser: argparse.ArgumentParser = self
+        while (commands := subcommands(parser)) is not None:
+            parser = commands.choices[getattr(found, commands.dest)]
+        return parser
+
+    def _with_suggestion(self, message: str) -> str:
+        choice = _CHOICE.fullmatch(message)
+        if choice:
+            names = re.findall(r"[\w.-]+", choice[3])
+            near = _near(choice[2], names)
+            listed = f"choose {' or '.join(names)}" if len(names) <= 8 else f"`{self.prog} --help` lists them"
+            return f"{choice[1]}there is no {choice[2]!r}; {_meant(near) or listed}"
+        if message.startswith(_UNKNOWN):
+            options = _OPTION.findall(self.format_help())
+            wrong = [word.partition("=")[0] for word in message.removeprefix(_UNKNOWN).split() if word[:2] == "--"]
+            near = [name for word in wrong for name in _near(word, options)]
+            return message + (f"; {_meant(near)}" if near else "")
+        return message
+
+
+def subcommands(parser: argparse.ArgumentParser) -> Any:
+    """The action that holds the commands of `parser`, with `choices` by name; None when there are none."""
+    return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
+
+
+def add_output(command: argparse.ArgumentParser) -> None:
+    """The option that chooses between an answer for people and one for programs."""
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of standard output")
+
+
+def print_json(kind: str, **parts: object) -> None:
+    """Print a document of this kind; what JSON has no form for, such as a CPU set, as its own text."""
+    import msgspec
+
+    made = msgspec.json.encode({"version": 1, "kind": kind, **parts}, enc_hook=str)
+    print(printable.in_json(msgspec.json.format(made, indent=1).decode()))
+
+
+def add_completion(command: argparse.ArgumentParser) -> None:
+    """Options of a command that prints a script for a shell."""
+    command.add_argument("shell", choices=SHELLS, help="for which shell")
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """A script that completes the commands and options of `parser`, and the names of files and folders."""
+    import shtab
+
+    by_metavar = {"FILE": shtab.FILE, "PATH": shtab.FILE, "SCENARIO": shtab.FILE, "DIR": shtab.DIRECTORY}
+    for each in every_parser(parser):
+        for action in each._actions:
+            if action.metavar in by_metavar:
+                action.complete = by_metavar[action.metavar]  # type: ignore[attr-defined]
+    return str(shtab.complete(parser, shell))
+
+
+def every_parser(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser and those of its commands, theirs included."""
+    yield parser
+    commands = subcommands(parser)
+    for each in dict.fromkeys(commands.choices.values()) if commands else ():
+        yield from every_parser(each)
+
+
+def exit_code(program: str, carry_out: Callable[[], int]) -> int:
+    """Carry out a command; its code, 2 with the reason on stderr when it could not run, 130 when interrupted, and 0
+    when the reader of its output went away."""
+    try:
+        return carry_out()
+    except InputError as error:
+        for problem in error.problems:
+            print(printable.lines(f"{program}: {problem}"), file=sys.stderr)
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (KoordliteError, OSError) as error:
+        print(printable.lines(f"{program}: {error}"), file=sys.stderr)
+    return REFUSED
+
+
+def replace_unprintable() -> None:
+    """A terminal without an arrow or a dash shows `?`: nothing may end because of a character."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _near(word: str, names: Sequence[str]) -> list[str]:
+    return difflib.get_close_matches(word, dict.fromkeys(names), n=2, cutoff=0.6)
+
+
+def _meant(near: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""

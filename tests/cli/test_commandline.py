@@ -1,0 +1,149 @@
+"""What the parsers say of a slip of the pen, and what is made of them: completion for shells, and manual pages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import descheduler.cli
+import koordlite.cli
+from koordlite import commandline
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = [pytest.param(koordlite.cli, id="koordlite"), pytest.param(descheduler.cli, id="descheduler")]
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "said"),
+    [
+        pytest.param("statu", "koordlite [-h]", "there is no 'statu'; did you mean status?", id="a command"),
+        pytest.param("zzz", "koordlite [-h]", "`koordlite --help` lists them", id="a command like no other"),
+        pytest.param("status --ouput json", "koordlite status", "did you mean --output?", id="an option"),
+        pytest.param(
+            "status --zzz", "koordlite status", "unrecognized arguments: --zzz\n", id="an option like no other"
+        ),
+        pytest.param("scheduler explane a/b", "koordlite scheduler", "did you mean explain?", id="an action"),
+        pytest.param("scheduler state --ulr x", "koordlite scheduler state", "did you mean --url?", id="of an action"),
+        pytest.param(
+            "run --mode enfroce", "koordlite run", "there is no 'enfroce'; did you mean enforce?", id="a value"
+        ),
+        pytest.param("completion fish", "koordlite completion", "choose bash or zsh or tcsh", id="one of few"),
+        pytest.param("sta\x1b[2J", "koordlite [-h]", "there is no 'sta\\\\x1b[2J'", id="an escape sequence"),
+    ],
+)
+def test_a_slip_is_answered_with_the_usage_of_its_command(
+    words: str, usage: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        koordlite.cli.main(words.split(" "))
+    shown = capsys.readouterr().err
+    assert ended.value.code == commandline.REFUSED
+    assert shown.startswith(f"usage: {usage}") and said in shown
+
+
+def test_the_descheduler_answers_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        descheduler.cli.main(["plan", "--snapshto", "x"])
+    assert "usage: descheduler plan" in (shown := capsys.readouterr().err) and "did you mean --snapshot?" in shown
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        pytest.param(BrokenPipeError(), 0, "", id="the reader went away"),
+        pytest.param(KeyboardInterrupt(), 130, "x: interrupted\n", id="Ctrl-C"),
+        pytest.param(OSError(28, "No space left on device"), 2, "x: [Errno 28] No space left on device\n", id="kernel"),
+    ],
+)
+def test_what_ends_a_command_has_its_code(
+    raised: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def carry_out() -> int:
+        raise raised
+
+    assert commandline.exit_code("x", carry_out) == code
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "kind"),
+    [
+        (koordlite.cli, "check-node --sandbox small --cluster {0}", "koordlite-check-node"),
+        (koordlite.cli, "check-config --cluster {0}", "koordlite-check-config"),
+        (koordlite.cli, "adopt koordlet --dry-run --sandbox small --cluster {0}", "koordlite-adopt"),
+        (koordlite.cli, "restore --dry-run --config {1}", "koordlite-restore-list"),
+        (koordlite.cli, "resctrl show --sandbox small", "koordlite-resctrl"),
+        (koordlite.cli, "profile apply --profile configs/colocated.yaml configs/colocated.yaml", "koordlite-profile"),
+        (descheduler.cli, "list-plugins", "descheduler-plugins"),
+        (descheduler.cli, "check-config configs/descheduler.yaml", "descheduler-check-config"),
+    ],
+)
+def test_what_only_asks_can_answer_in_json(
+    *, program, words: str, kind: str, manifests: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    config = tmp_path / "koordlite.yaml"
+    config.write_text(f"agent: {{stateDir: {tmp_path / 'state'}}}\n", encoding="utf-8")
+    program.main([*words.format(manifests, config).split(), "-o", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["version"], found["kind"]) == (1, kind)
+    assert any(isinstance(value, list | dict) for value in found.values())
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["koordlite", "sta"], {"status"}),
+        (["koordlite", "run", "--sand"], {"--sandbox"}),
+        (["koordlite", "run", "--mode", ""], {"off", "observe", "enforce"}),
+    ],
+)
+def test_bash_completes(words: list[str], expected: set[str], tmp_path: Path) -> None:
+    script = tmp_path / "koordlite.bash"
+    script.write_text(commandline.completion(koordlite.cli.parser(), "bash"), encoding="utf-8")
+    ask = f"""
+        source {script}
+        COMP_WORDS=({" ".join(repr(word) for word in words)}); COMP_CWORD={len(words) - 1}
+        _shtab_koordlite; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    made = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True, timeout=20)
+    assert set(made.stdout.split()) == expected
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("shell", commandline.SHELLS)
+def test_every_shell_gets_a_script_with_every_command(program, shell, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["completion", shell]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in commandline.subcommands(program.parser()).choices)
+
+
+@pytest.fixture(scope="module")
+def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("man")
+    subprocess.run([sys.executable, ROOT / "scripts" / "man", folder], check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def test_the_manual_has_every_command_and_option(manual: Path) -> None:
+    for parser in (koordlite.cli.parser(), descheduler.cli.parser()):
+        page = (manual / f"{parser.prog}.1").read_text(encoding="utf-8").replace("\\-", "-")
+        for each in commandline.every_parser(parser):
+            assert each is parser or f".SS {each.prog}\n" in page
+            options = [text for action in each._actions for text in action.option_strings]
+            shown = [text for text in options if argparse.SUPPRESS not in text]
+            assert all(text in page for text in shown), each.prog
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed (Debian: apt-get install groff-base)")
+def test_groff_has_nothing_to_say_against_the_manual(manual: Path) -> None:
+    for page in manual.iterdir():
+        made = subprocess.run(["groff", "-man", "-Tutf8", "-ww", page], capture_output=True, check=True, timeout=60)
+        assert made.stderr == b""
