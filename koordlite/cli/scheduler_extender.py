@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     levels, stop = start_log(args.log_level), ended_by_signals()
     api = connect(args.kubeconfig, args.context, user_agent="koordlite-scheduler-extender")
     cluster = Cluster(_settings(args), monotonic=time.monotonic)
-    watches = Watches(api, cluster, monotonic=time.monotonic, with_crane=args.crane)
+    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True, with_crane=args.crane)
     extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
     with contextlib.ExitStack() as stack:
         service = Service(extender, levels, watches=lambda: _states(watches))

@@ -10,6 +10,7 @@ import collections
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
+from koordlite.formulas.reservation.matching import Candidate
 from koordlite.scheduler.judgement import judge
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
@@ -55,6 +56,8 @@ class Attempt:
     """What happened after, in order."""
     reasons: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many nodes were refused, by reason."""
+    candidate: Candidate | None = None
+    """The pod as it looks for reservations; None: none is for it."""
     thinned: bool = False
     """Whether only some of the nodes are left."""
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from koordlite.model import node as nodes
 from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.wire import crane, objects
+from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler.judgement import pods as judged
 from koordlite.scheduler.judgement import reports
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
+from koordlite.scheduler.reservation_objects import ReservationObjects
 from koordlite.scheduler.reservations import Reservation, Reservations, Stage
 
 LOG = logging.getLogger(__name__)
-_LABELS = ("koordinator.sh", "crane.io", "volcano.sh")
-"""Parts of the names of labels and annotations that the judgement may read; others are not kept."""
+_NOTES = ("koordinator.sh", "crane.io", "volcano.sh")
+"""Parts of the names of annotations that the judgement may read; others are not kept."""
 
 
 MOST_CHANGES = 10_000
@@ -45,6 +48,8 @@ class Cluster:
         """By uid, bound or not."""
         self._uids: dict[str, str] = {}
         self.reservations = Reservations(self._touch)
+        self.reserved = ReservationObjects(self._touch)
+        """Koordinator's reservations."""
         self.index: dict[str, int] = {}
         """Place of each node in `rows`."""
         self.rows: list[Row | None] = []
@@ -102,7 +107,7 @@ class Cluster:
         """A Node came or changed; heartbeats change nothing."""
         kept = dataclasses.replace(
             obj_node := nodes.from_wire(obj),
-            labels=_kept(obj_node.labels),
+            labels={sys.intern(name): sys.intern(text) for name, text in obj_node.labels.items()},
             annotations=_kept(obj_node.annotations),
             capacity={},
         )
@@ -150,6 +155,16 @@ class Cluster:
             if (state := self.nodes.get(name)) is not None:
                 state.crane = None
                 self._forget(state)
+
+    def put_reservation(self, obj: ReservationObject) -> None:
+        """A Reservation of Koordinator came or changed."""
+        with self.lock:
+            self.reserved.put(obj)
+
+    def remove_reservation(self, name: str) -> None:
+        """A Reservation of Koordinator is gone."""
+        with self.lock:
+            self.reserved.remove(name)
 
     def put_pod(self, obj: objects.PodObject) -> None:
         """A Pod came or changed."""
@@ -227,6 +242,8 @@ class Cluster:
                 self._free.append(self.index.pop(name))
             return
         row = state.row(self.reservations.of_node(name), self.settings, now, since)
+        if placed := self.reserved.of_node(name):
+            row = dataclasses.replace(row, reservations=self.reserved.met(placed, row.pods))
         if (look := state.next_look(self.settings, now)) is not None:
             heapq.heappush(self._looks, (look, name))
         if place is not None:
@@ -270,6 +287,8 @@ class Cluster:
     def _end_reservation(self, pod: KnownPod, now: float) -> None:
         held = self.reservations.of_pod(pod.uid)
         if held is not None:
+            if held.node == pod.node:
+                self.reserved.remember(pod.uid, held)
             self.reservations.end(pod.uid, "seen bound" if held.node == pod.node else "bound elsewhere", now)
 
     def _leave(self, pod: KnownPod, now: float) -> None:
@@ -295,4 +314,4 @@ class Cluster:
 
 
 def _kept(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if any(part in name for part in _LABELS)}
+    return {name: text for name, text in texts.items() if any(part in name for part in _NOTES)}

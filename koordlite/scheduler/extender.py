@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from koordlite.formulas.reservation.matching import Candidate
 from koordlite.model.errors import KoordliteError
 from koordlite.model.wire import objects
 from koordlite.scheduler.attempts import SAMPLES, Attempt, Attempts
@@ -22,6 +23,7 @@ from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.judgement import judge, pods, rank, victims
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.owners import Met, Owners
 
 LOG = logging.getLogger(__name__)
 
@@ -85,6 +87,7 @@ class Extender:
         self.refusals: collections.Counter[str] = collections.Counter()
         """Nodes refused, by reason, over all questions."""
         self._boards = Boards(cluster.settings)
+        self._owners = Owners(cluster)
         self._nominations: collections.OrderedDict[str, _Nomination] = collections.OrderedDict()
 
     def filter(self, obj: objects.PodObject, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -94,11 +97,14 @@ class Extender:
             pod = self._asked(obj)
             # What was kept for the pod by an earlier attempt is not in its own way.
             self.cluster.reservations.end(pod.uid, "attempted again", self._monotonic())
-            refusals = self._board(pod.shape).refused
+            refusals: Mapping[str, str] = self._board(pod.shape).refused
+            met = self._owners.met(pod, obj)
+            if met.rows:
+                refusals = met.refusals(refusals, names)
             passed = [name for name in names if name not in refusals]
             refused = {name: refusals[name] for name in names if name in refusals}
             self._readmit(pod, passed, refused)
-            attempt = self._remember(pod, names, len(passed), refused)
+            attempt = self._remember(pod, names, len(passed), refused, met)
             if len(passed) == 1:
                 self._keep(pod, passed[0], attempt)
         return passed, refused
@@ -109,6 +115,7 @@ class Extender:
         with self.cluster.lock:
             pod = self._asked(obj)
             scores = self._board(pod.shape).scores(names, self.cluster.index, self.cluster.rows)
+            scores = self._owners.met(pod, obj).scores(names, scores)
             stands = rank.by_tenths(scores)
             answer = [(name, stands[score]) for name, score in zip(names, scores, strict=True)]
             attempt = self.attempts.of_uid(pod.key, pod.uid)
@@ -126,8 +133,9 @@ class Extender:
             pod = self._asked(obj)
             self.cluster.refresh()
             answer: dict[str, Victims] = {}
+            met = self._owners.met(pod, obj)
             for name, asked in given.items():
-                found = self._victims(pod, name, asked)
+                found = self._victims(pod, name, asked, met)
                 if found is not None:
                     answer[name] = found
             self._note(pod, f"preemption: {len(answer)} of {len(given)} nodes offered")
@@ -138,10 +146,10 @@ class Extender:
         if self._binder is None:
             return "this extender was started without a cluster to bind pods in"
         try:
-            pod = self._to_bind(namespace, name, uid)
+            pod, candidate = self._to_bind(namespace, name, uid, node)
             if pod.node == node:
                 return ""
-            annotations, numa_nodes = self._reserve(pod, node)
+            annotations, numa_nodes = self._reserve(pod, node, candidate)
             self._binder.bind(pod, node, annotations)
         except BindError as error:
             return self._unbound(f"{namespace}/{name}", uid, error)
@@ -185,7 +193,7 @@ class Extender:
         board.version = now
         return board
 
-    def _remember(self, pod: KnownPod, names: Sequence[str], passed: int, refused: dict[str, str]) -> Attempt:
+    def _remember(self, pod: KnownPod, names: Sequence[str], passed: int, refused: dict[str, str], met: Met) -> Attempt:
         reasons = collections.Counter(refused.values())
         self.refusals.update(reasons)
         index = self.cluster.index
@@ -195,11 +203,14 @@ class Extender:
             uid=pod.uid,
             at=self._wall(),
             shape=pod.shape,
-            rows=list(self.cluster.rows),
+            rows=[met.rows.get(row.name, row) if row is not None else None for row in self.cluster.rows]
+            if met.rows
+            else list(self.cluster.rows),
             places=None if len(names) == len(index) else [index[name] for name in names if name in index],
             unknown=unknown,
             passed=passed,
             reasons=dict(reasons),
+            candidate=met.candidate,
         )
         self.attempts.put(made)
         said = {"pod": pod.key, "flow": "filter", "nodes": len(names), "passed": passed, "why": dict(reasons)}
@@ -208,7 +219,7 @@ class Extender:
 
     def _keep(self, pod: KnownPod, node: str, attempt: Attempt | None) -> None:
         """Count the pod on the node it will probably get."""
-        row = self.cluster.row(node)
+        row = self._owners.row(pod.shape, node, attempt.candidate if attempt is not None else None)
         annotations: Mapping[str, str] = {}
         if row is not None:
             annotations = judge.promise(pod.shape, row, self.cluster.settings, pod.uid).annotations
@@ -233,11 +244,14 @@ class Extender:
             del refused[nomination.node]
             passed.append(nomination.node)
 
-    def _victims(self, pod: KnownPod, node: str, asked: Victims) -> Victims | None:
-        """None: evictions there do not help."""
-        row, state = self.cluster.row(node), self.cluster.nodes.get(node)
+    def _victims(self, pod: KnownPod, node: str, asked: Victims, met: Met) -> Victims | None:
+        """None: evictions there do not help, or would displace what is reserved for others."""
+        row, state = met.rows.get(node) or self.cluster.row(node), self.cluster.nodes.get(node)
         if row is None or state is None:
             return asked if asked.uids else None  # Nothing is known against it.
+        if kept := victims.reserved_for_others(row, asked.uids):
+            self._note(pod, f"preemption on {node}: {kept}")
+            return None
         known = [self.cluster.pods[uid] for uid in asked.uids if uid in self.cluster.pods]
         strange = [uid for uid in asked.uids if uid not in self.cluster.pods]
         choice = victims.choose(
@@ -259,23 +273,29 @@ class Extender:
         while len(self._nominations) > 1024:
             self._nominations.popitem(last=False)
 
-    def _to_bind(self, namespace: str, name: str, uid: str) -> KnownPod:
-        """The pod, from the watch, from its attempt, or from the API server."""
+    def _to_bind(self, namespace: str, name: str, uid: str, node: str) -> tuple[KnownPod, Candidate | None]:
+        """The pod, from the watch, from its attempt, or from the API server, and as it looks for reservations."""
         key = f"{namespace}/{name}"
         with self.cluster.lock:
-            known = self.cluster.pod_of(key)
-            if known is not None and known.uid == uid:
-                return known
-            attempt = self.attempts.of_uid(key, uid)
+            known, attempt = self.cluster.pod_of(key), self.attempts.of_uid(key, uid)
+            if known is None or known.uid != uid:
+                known = KnownPod(namespace, name, uid, "", attempt.shape) if attempt is not None else None
             if attempt is not None:
-                return KnownPod(namespace, name, uid, "", attempt.shape)
+                assert known is not None
+                return known, attempt.candidate
+            if known is not None and not self.cluster.reserved.of_node(node):
+                return known, None
         assert self._binder is not None
         obj = self._binder.pod(namespace, name)
         if obj.metadata.uid != uid:
             raise BindError(f'pods "{name}" is another pod now: uid {obj.metadata.uid}, not {uid}', is_certain=True)
-        return pods.known(obj, self.cluster.shape(obj))
+        with self.cluster.lock:
+            found = pods.known(obj, self.cluster.shape(obj))
+            return found, self._owners.met(found, obj).candidate
 
-    def _reserve(self, pod: KnownPod, node: str) -> tuple[Mapping[str, str], tuple[int, ...]]:
+    def _reserve(
+        self, pod: KnownPod, node: str, candidate: Candidate | None
+    ) -> tuple[Mapping[str, str], tuple[int, ...]]:
         """Count the pod on the node from now on, if it still fits: others may have come between. What it was promised,
         and the NUMA nodes."""
         with self.cluster.lock:
@@ -285,7 +305,7 @@ class Extender:
                 # The same request again: its first answer came too late for the scheduler.
                 return dict(held.annotations), ()
             self.cluster.reservations.end(pod.uid, "attempted again", now)
-            row = self.cluster.row(node)
+            row = self._owners.row(pod.shape, node, candidate)
             settings = self.cluster.settings
             found = judge.PROMISED if row is None else judge.promise(pod.shape, row, settings, pod.uid)
             if found.refusal and pod.uid not in self._nominations:

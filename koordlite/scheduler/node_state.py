@@ -165,4 +165,5 @@ def with_promise(reservation: Reservation) -> KnownPod:
         node=reservation.node,
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),
         crane_result=notes.get(CRANE_RESULT, ""),
+        took=reservation.took,
     )

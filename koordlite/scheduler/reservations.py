@@ -8,6 +8,10 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+import msgspec
+
+from koordlite.model import keys
+from koordlite.model.wire.reservation import AllocatedText
 from koordlite.scheduler.judgement.pods import KnownPod
 
 Stage = Literal["tentative", "binding", "bound"]
@@ -37,6 +41,12 @@ class Reservation:
     until: float
     annotations: tuple[tuple[str, str], ...] = ()
     """The allocation that its Binding carries."""
+
+    @property
+    def took(self) -> str:
+        """uid of Koordinator's Reservation that it takes; empty for none."""
+        text = dict(self.annotations).get(keys.RESERVATION_ALLOCATED)
+        return msgspec.json.decode(text, type=AllocatedText).uid if text else ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

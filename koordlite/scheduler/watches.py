@@ -1,5 +1,5 @@
-"""What the extender watches: all Nodes, Pods and NodeResourceTopologies, and the ConfigMap with the cluster's switches;
-handed on to `Cluster` and not kept twice."""
+"""What the extender watches: all Nodes, Pods, NodeResourceTopologies and Reservations, and the ConfigMap with the
+cluster's switches; handed on to `Cluster` and not kept twice."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from koordlite.kube.watch.sources import TOPOLOGY_PATHS, config_map
 from koordlite.kube.watch.watcher import Watching
 from koordlite.model.status.watch import WatchState
 from koordlite.model.wire import crane, objects
+from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler import policies
 from koordlite.scheduler.cluster import Cluster
 from koordlite.scheduler.policies import Policies
@@ -29,6 +30,13 @@ PODS: Source[objects.PodObject] = Source(name="pods", kind="pod", shape=objects.
 REPORTS: Source[objects.NRTObject] = Source(
     name="topologies", kind="noderesourcetopology", shape=objects.NRTObject, paths=TOPOLOGY_PATHS, optional=True
 )
+RESERVATIONS: Source[ReservationObject] = Source(
+    name="reservations",
+    kind="reservation",
+    shape=ReservationObject,
+    paths=("/apis/scheduling.koordinator.sh/v1alpha1/reservations",),
+    optional=True,
+)
 CRANE: Source[crane.TopologyObject] = Source(
     name="crane-topologies",
     kind="noderesourcetopology.topology.crane.io",
@@ -41,14 +49,24 @@ CRANE: Source[crane.TopologyObject] = Source(
 class Watches:
     """Runs the watches, and says how old what they brought is."""
 
-    def __init__(self, api: Api, cluster: Cluster, *, monotonic: Callable[[], float], with_crane: bool = False) -> None:
-        """`with_crane`: also Crane's own topologies."""
+    def __init__(
+        self,
+        api: Api,
+        cluster: Cluster,
+        *,
+        monotonic: Callable[[], float],
+        with_reservations: bool = False,
+        with_crane: bool = False,
+    ) -> None:
+        """`with_reservations`: also Koordinator's Reservations; `with_crane`: also Crane's own topologies."""
         self._cluster = cluster
         sources: list[tuple[Source[Any], Callable[[Any], None], Callable[[str], None]]] = [
             (NODES, cluster.put_node, cluster.remove_node),
             (PODS, cluster.put_pod, cluster.remove_pod),
             (REPORTS, cluster.put_report, cluster.remove_report),
         ]
+        if with_reservations:
+            sources.append((RESERVATIONS, cluster.put_reservation, cluster.remove_reservation))
         if with_crane:
             sources.append((CRANE, cluster.put_crane, cluster.remove_crane))
         self._watches = [self._watch(api, *each, monotonic) for each in sources]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from emulated import Emulated
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from koordlite.model import keys
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.decision import Decision
 from koordlite.model.pod.qos import KubeQoS, QoSClass
@@ -21,7 +23,7 @@ from koordlite.numa.koordinator import assignments
 KEY = "scheduling.koordinator.sh/resource-status"
 
 
-def pod(name: str, cpus: str | CPUSet, qos: str = "LSR", kube: str = "Guaranteed", cpu: float = 2, **more: str) -> Pod:
+def pod(name: str, cpus: str | CPUSet, qos: str = "LSR", kube: str = "Guaranteed", cpu: float = 2, **more: Any) -> Pod:
     """A pod that says it was assigned `cpus`, and requests `cpu`."""
     status = ResourceStatus(CPUSet.parse(cpus) if isinstance(cpus, str) else cpus)
     requests = {"cpu": Quantity.parse(f"{int(cpu * 1000)}m")} if cpu else {}
@@ -92,6 +94,28 @@ def test_a_pod_that_has_finished_keeps_nobody_off_its_cpus() -> None:
     assert str(found["p"].cpuset) == "2-3"
 
 
+HOLDS = {keys.RESERVATION_UID: "r"}
+"""What a placeholder of a reservation says of itself."""
+
+
+def test_the_owner_of_a_reservation_has_its_cpus_while_the_placeholder_leaves_and_nobody_has_them_before() -> None:
+    before = {"hold": "2-3"}
+    owner = pod("owner", "2-3")
+    staying = judged(pod("hold", "2-3", labels=HOLDS), owner, before=before)
+    assert (str(staying["hold"].cpuset), str(staying["owner"].cpuset)) == ("2-3", "")
+    leaving = judged(pod("hold", "2-3", labels=HOLDS, deleting=True), owner, before=before)
+    assert (str(leaving["hold"].cpuset), str(leaving["owner"].cpuset)) == ("", "2-3")
+    assert not leaving["owner"].rivals + leaving["hold"].rivals
+    assert not leaving["hold"].refused
+    alone = judged(pod("hold", "2-3", labels=HOLDS, deleting=True), before=before)
+    assert str(alone["hold"].cpuset) == "2-3", "until the owner is there they are kept"
+
+
+def test_a_pod_that_calls_itself_a_placeholder_gains_nothing() -> None:
+    found = judged(pod("evil", "2-3", labels=HOLDS, deleting=True), pod("db", "2-3"), evil="2025", db="2026")
+    assert (str(found["db"].cpuset), str(found["evil"].cpuset)) == ("2-3", "")
+
+
 PODS = some.lists(
     some.tuples(
         some.frozensets(some.integers(0, 7), max_size=8),
@@ -116,6 +140,24 @@ def test_whatever_is_written_no_cpu_has_two_owners_and_nobody_gets_more_than_he_
 
 
 # ── on the emulated node ──
+
+
+def test_the_cpus_of_a_reservation_are_in_no_pool_and_the_owner_gets_just_them(tmp_path: Path) -> None:
+    node = Emulated("intel-2s-ht", tmp_path)
+    node.pod("hold", "LSR", "0", request="2", status='{"cpuset":"2-3"}')
+    node.pod("web", "LS", "8", request="2")
+    node.pod("batch", "BE", "64")
+    with node.journal() as journal:
+        agent = node.agent(journal)
+        for name in ("hold", "owner"):
+            tick = node.ticks(agent, 5)[-1]
+            found = {d.subject: d for d in tick.decisions if d.subject.startswith("pod/") and "cpuset" in d.evidence}
+            assert found[f"pod/ns/{name}"].evidence["cpuset"] == "2-3"
+            for shared in (found["pod/ns/web"].evidence["cpuset"], node.best_effort_cpus()):
+                assert not CPUSet.parse(str(shared)) & CPUSet.parse("2-3")
+            if name == "hold":
+                node.remove("hold")
+                node.pod("owner", "LSR", "2", request="2", status='{"cpuset":"2-3"}')
 
 
 def pools(decisions: Iterable[Decision]) -> dict[str, object]:

@@ -90,6 +90,14 @@ def test_what_the_scheduler_would_not_start_with_is_refused(options, field):
         rendering.text("stanza", rendering.Options(**options))
 
 
+KOORDINATOR = [
+    found
+    for path in sorted((CRD.parent / "koordinator").glob("*.yaml"))
+    for found in yaml.safe_load_all(path.read_text())
+    if found["kind"] == "CustomResourceDefinition"
+]
+
+
 @pytest.mark.parametrize("component", [BESIDE, ALONE])
 def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, component):
     account = ACCOUNTS[component]
@@ -98,7 +106,7 @@ def test_the_extender_may_do_what_it_does_and_no_more(render, tmp_path, componen
     user = User(name, ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}"))
     ours = [each for each in found if each["roleRef" if "Binding" in each["kind"] else "metadata"]["name"] in OURS]
     with ApiServer(tokens={account: user, "reader": User("reader")}) as server:
-        server.objects.load(yaml.safe_load(CRD.read_text()), *ours, NODE)
+        server.objects.load(yaml.safe_load(CRD.read_text()), *KOORDINATOR, *ours, NODE)
         server.objects.load({**POD, "metadata": {"name": "p", "namespace": "default", "uid": "u"}})
         (tmp_path / "kubeconfig").write_text(server.kubeconfig(account))
         ask_everything(access.connect(str(tmp_path / "kubeconfig"), None, user_agent="test"))
@@ -121,7 +129,7 @@ POD = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "c", 
 def ask_everything(api: access.Api) -> None:
     """A whole life of an extender, the rare requests too."""
     cluster = Cluster(Settings(), monotonic=time.monotonic)
-    watches = Watches(api, cluster, monotonic=time.monotonic)
+    watches = Watches(api, cluster, monotonic=time.monotonic, with_reservations=True)
     extender = Extender(cluster, wall=time.time, binder=ApiBinder(api), age=watches.age)
     watches.start()
     try:

@@ -37,7 +37,7 @@ class Api:
         (folder / "kubeconfig").write_text(server.kubeconfig("admin"))
         self.api = access.connect(str(folder / "kubeconfig"), None, user_agent="test")
         self.cluster = Cluster(Settings(), monotonic=time.monotonic)
-        self.watches = Watches(self.api, self.cluster, monotonic=time.monotonic)
+        self.watches = Watches(self.api, self.cluster, monotonic=time.monotonic, with_reservations=True)
         self.binder = ApiBinder(self.api)
         self.extender = Extender(self.cluster, wall=time.time, binder=self.binder, age=self.watches.age)
 

@@ -130,6 +130,8 @@ class HandOverText(WireObject, frozen=True):
     """When it was given up; the next attempt with this pod waits."""
     tries: int = 0
     """How many were given up one after the other."""
+    rest: str = ""
+    """Name of the placeholder for what the pod leaves over."""
 
 
 class ResourceNames(WireObject, frozen=True):

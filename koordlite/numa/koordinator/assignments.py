@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from koordlite.model import keys
 from koordlite.model.cpuset import EMPTY, CPUSet
+from koordlite.model.pod import pod_reader
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
@@ -35,18 +36,23 @@ def judged(
     """The pods, each with the assignment that holds: one of its own class and size, without CPUs of an older one.
 
     `before` are the assignments that held at the last look, by pod uid: they go first, then the pods in the order they
-    were `created` (RFC 3339). On a node that `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
+    were `created` (RFC 3339), and last placeholders of reservations that make room for an owner. On a node that
+    `binds_every_pod` (`node_report.bind_policy`) the class does not matter.
     A pod that nothing is said against stays the same object.
     """
     fresh = {pod.uid: _alone(pod, binds_every_pod) for pod in pods if pod.resource_status.cpuset}
     holders: dict[int, str] = {}
     rivals: dict[str, list[str]] = {}
-    for pod in sorted(fresh.values(), key=lambda pod: _age(pod, before, created)):
+    for pod in sorted(fresh.values(), key=lambda pod: (_makes_room(pod), _age(pod, before, created))):
         mine = pod.resource_status.cpuset
         if not mine or pod.finished:
             continue
         others = {holders[cpu] for cpu in mine if cpu in holders}
-        if others:
+        if others and _makes_room(pod):
+            fresh[pod.uid] = dataclasses.replace(
+                pod, resource_status=dataclasses.replace(pod.resource_status, cpuset=EMPTY)
+            )
+        elif others:
             names = ", ".join(sorted(fresh[uid].key for uid in others)[:_MOST_RIVALS])
             fresh[pod.uid] = _refused(pod, f"some of them belong to {names}, which had them before")
             for uid in others:
@@ -81,6 +87,12 @@ def allocations(pods: Iterable[Pod]) -> Iterator[Allocation]:
         if (status.cpuset or zones) and not pod.finished:
             exclusive = pod.resource_spec.preferred_cpu_exclusive_policy
             yield Allocation(uid=pod.uid, cpus=status.cpuset, exclusive=exclusive, zones=zones)
+
+
+def written(text: str, uid: str) -> Allocation:
+    """What a resource-status of someone who may be believed hands out; ValueError when it cannot be read."""
+    status = pod_reader.parse_resource_status(text)
+    return Allocation(uid=uid, cpus=status.cpuset, zones=_zones(text) if status.numa_nodes else {})
 
 
 @functools.lru_cache(maxsize=16384)
@@ -118,6 +130,11 @@ def _alone(pod: Pod, binds_every_pod: bool) -> Pod:
     if size > -(-request // 1000):
         return _refused(pod, f"they are {size}, and the pod requests {request / 1000:g}")
     return pod
+
+
+def _makes_room(pod: Pod) -> bool:
+    """A placeholder on its way out: whoever else is assigned its CPUs has them. To say so of oneself gains nothing."""
+    return pod.deleting and keys.RESERVATION_UID in pod.labels
 
 
 def _refused(pod: Pod, why: str) -> Pod:

@@ -3,9 +3,10 @@ written."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Protocol
 
-from koordlite.scheduler.judgement import crane, koordinator, kubelet, volcano
+from koordlite.scheduler.judgement import crane, koordinator, kubelet, owners, volcano
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import PodShape
 from koordlite.scheduler.judgement.settings import Settings
@@ -36,6 +37,16 @@ PROMISED = Promise()
 
 def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     """May the pod go to the node?"""
+    if owners.concerns(shape, row):
+        reserved = owners.verdict(shape, row)
+        if not reserved.passes:
+            return reserved
+        found = _verdict(shape, row, settings)
+        return dataclasses.replace(found, why=reserved.why) if found.passes and reserved.why else found
+    return _verdict(shape, row, settings)
+
+
+def _verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
     asked = [each for each in ALLOCATORS if each.concerns(shape, row, settings)]
     if not asked:
         return kubelet.verdict(shape, row, settings)
@@ -45,13 +56,18 @@ def verdict(shape: PodShape, row: Row, settings: Settings) -> Verdict:
 
 
 def score(shape: PodShape, row: Row, settings: Settings) -> Score:
-    """How good is the node for the pod? By the rules of whoever allocates there."""
+    """How good is the node for the pod? By the rules of whoever allocates there; a reservation for it is above all."""
+    reserved = owners.points(shape, row)
+    if reserved is not None:
+        return Score(reserved, {"Reservation": reserved})
     asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
     return asked.score(shape, row, settings) if asked else kubelet.score(shape, row, settings)
 
 
 def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
     """The refusal of `verdict` alone."""
+    if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
+        return why
     if row.is_plain and not shape.names_scheduler:
         return kubelet.refusal(shape, row, settings)
     if any(each.concerns(shape, row, settings) for each in ALLOCATORS):
@@ -61,6 +77,8 @@ def refusal(shape: PodShape, row: Row, settings: Settings) -> str:
 
 def points(shape: PodShape, row: Row, settings: Settings) -> int:
     """The total of `score` alone."""
+    if row.reservations.taking:
+        return score(shape, row, settings).total
     if row.is_plain and not shape.names_scheduler:
         return kubelet.points(shape, row, settings)
     asked = next((each for each in ALLOCATORS if each.concerns(shape, row, settings)), None)
@@ -69,8 +87,12 @@ def points(shape: PodShape, row: Row, settings: Settings) -> int:
 
 def promise(shape: PodShape, row: Row, settings: Settings, uid: str) -> Promise:
     """What the Binding of a pod to this node has to carry, or why nothing can be promised any more."""
+    if owners.concerns(shape, row) and (why := owners.refusal(shape, row)):
+        return Promise(refusal=why)
+    note = owners.note(row)
     for each in ALLOCATORS:
         if each.concerns(shape, row, settings):
             found = each.promise(shape, row, settings, uid)
-            return found if found.refusal else Promise(found.annotations, kubelet.refusal(shape, row, settings))
-    return Promise(refusal=kubelet.refusal(shape, row, settings))
+            annotations = {**found.annotations, **note}
+            return found if found.refusal else Promise(annotations, kubelet.refusal(shape, row, settings))
+    return Promise(note, kubelet.refusal(shape, row, settings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from koordlite.model import keys
 from koordlite.model.errors import Problem
@@ -17,6 +17,7 @@ from koordlite.numa.koordinator import ask, assignments, node_report, schedule
 from koordlite.numa.koordinator.ask import PodAsk
 from koordlite.numa.koordinator.held import Held
 from koordlite.numa.koordinator.node_report import NodeState
+from koordlite.numa.koordinator.reservations import Reservations, Reserved
 from koordlite.numa.koordinator.values import Allocation, Refusal
 from koordlite.scheduler.judgement import distance
 from koordlite.scheduler.judgement.nodes import Row
@@ -119,15 +120,53 @@ def _state(row: Row) -> NodeState:
     labels = node.labels
     manager = topology.cpu_manager
     binds = bool(node_report.bind_policy(labels, manager.policy, manager.options))
-    holding = assignments.judged(list(_holding(row.pods)), before={}, created={}, binds_every_pod=binds)
-    held = Held.of(topology.machine, assignments.allocations(holding))
+    real, stand_ins = row.without_placeholders
+    by_uid = _allocations(real, binds)
+    reserved = _reservations(row, by_uid, _allocations(stand_ins, binds))
+    held = Held.of(topology.machine, [*by_uid.values(), *(own for own, _ in reserved)])
     requested: dict[str, Quantity] = {}
-    for pod in row.pods:
+    for pod in real:
         add_resources(requested, pod.shape.pod.requests)
-    return NodeState.of(node, topology, held, requested)
+    for one in row.reservations.placed:
+        if one.uid != row.reservations.taking:
+            add_resources(requested, one.holding.available)
+    state = NodeState.of(node, topology, held, requested)
+    return dataclasses.replace(state, reservations=_met(row, reserved)) if reserved else state
 
 
-def _holding(pods: tuple[KnownPod, ...]) -> Iterator[Pod]:
+def _allocations(pods: Iterable[KnownPod], binds_every_pod: bool) -> dict[str, Allocation]:
+    """What these pods hold by their annotations, as far as those hold, by uid."""
+    holding = assignments.judged(list(_holding(pods)), before={}, created={}, binds_every_pod=binds_every_pod)
+    return {each.uid: each for each in assignments.allocations(holding)}
+
+
+def _reservations(
+    row: Row, by_uid: Mapping[str, Allocation], of_stand_ins: Mapping[str, Allocation]
+) -> list[tuple[Allocation, Reserved]]:
+    """What each reservation holds, in the place of its placeholder; `by_uid` are the allocations of other pods."""
+    found = []
+    for one in row.reservations.placed:
+        theirs = [each for pod in row.pods if pod.stands_for == one.uid and (each := of_stand_ins.get(pod.uid))]
+        own = one.own if one.own.cpus or one.own.zones or not theirs else theirs[0]
+        own = dataclasses.replace(own, uid=one.uid)
+        owners = [by_uid[uid] for uid in one.holding.owners if uid in by_uid]
+        found.append((own, Reserved.of(one.holding.policy, own, owners)))
+    return found
+
+
+def _met(row: Row, reserved: list[tuple[Allocation, Reserved]]) -> Reservations:
+    """As the pod meets them that the row is for."""
+    known, all_ = row.reservations, [each for _, each in reserved]
+    if known.ignores:
+        return Reservations(matched=tuple(all_), ignored=True)
+    return Reservations(
+        matched=tuple(each for each in all_ if each.uid == known.taking),
+        others=tuple(each for each in all_ if each.uid != known.taking),
+        nominated=known.taking,
+    )
+
+
+def _holding(pods: Iterable[KnownPod]) -> Iterator[Pod]:
     """Pods with an allocation in their annotation; one that cannot be read holds nothing."""
     for pod in pods:
         if not pod.resource_status:

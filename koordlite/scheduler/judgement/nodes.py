@@ -10,6 +10,7 @@ from koordlite.model.wire.crane import TopologyObject
 from koordlite.numa.nrt.filter import Amounts, Zones
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reports import Report
+from koordlite.scheduler.judgement.reserved import NO_RESERVATIONS, OnNode
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +35,17 @@ class Row:
     """Alive on the node, and on their way to it: what the allocators of schedulers count."""
     is_plain: bool = False
     """No agent of a scheduler reports its CPUs: only pods that name a scheduler concern its rules."""
+    reservations: OnNode = NO_RESERVATIONS
+    """Koordinator's reservations that are on the node, as the pod meets them that is judged."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What allocators worked out of this very row, by their name."""
+
+    @property
+    def without_placeholders(self) -> tuple[list[KnownPod], list[KnownPod]]:
+        """(the pods that count, those in whose place their reservations count)."""
+        uids = self.reservations.uids
+        stand_ins = [pod for pod in self.pods if pod.stands_for in uids]
+        return [pod for pod in self.pods if pod.stands_for not in uids] if stand_ins else list(self.pods), stand_ins
 
     def once(self, name: str, make: Any) -> Any:
         """What `make()` gives, worked out once for this row."""

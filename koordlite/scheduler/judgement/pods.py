@@ -20,7 +20,9 @@ CRANE_AWARENESS = "topology.crane.io/topology-awareness"
 CRANE_RESULT = "topology.crane.io/topology-result"
 CRANE_POLICY = "topology.crane.io/cpu-policy"
 VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
-_DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)
+_RESERVATION_NOTES = (keys.RESERVATION_AFFINITY, keys.EXACT_MATCH)
+_SCHEDULER_NOTES = (CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)
+_DECISIVE_NOTES = (keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, *_SCHEDULER_NOTES, *_RESERVATION_NOTES)
 _DECISIVE_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS)
 Amounts = nrt.Amounts
 
@@ -50,6 +52,8 @@ class PodShape:
     problems: tuple[Problem, ...]
     names_scheduler: bool = False
     """It carries an annotation of Crane's or Volcano's scheduler."""
+    names_reservation: bool = False
+    """It carries an annotation about the reservations it takes."""
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     """What allocators worked out of this shape, by their name."""
 
@@ -84,6 +88,10 @@ class KnownPod:
     """Annotation `scheduling.koordinator.sh/resource-status`."""
     crane_result: str = ""
     """Annotation `topology.crane.io/topology-result`."""
+    stands_for: str = ""
+    """uid of the Reservation whose placeholder it is; see `stands_for`."""
+    took: str = ""
+    """uid of the Reservation that a Binding of ours lets it take; never what the pod says itself."""
 
     @property
     def key(self) -> str:
@@ -136,7 +144,15 @@ def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
         deleting=obj.metadata.deletion_timestamp is not None,
         resource_status=notes.get(keys.RESOURCE_STATUS, ""),
         crane_result=notes.get(CRANE_RESULT, ""),
+        stands_for=stands_for(obj.metadata),
     )
+
+
+def stands_for(meta: objects.ObjectMeta) -> str:
+    """uid of the Reservation whose placeholder the pod is; it is named, labelled and owned as placeholders are."""
+    uid = (meta.labels or {}).get(keys.RESERVATION_UID, "")
+    owned = any(owner.kind == "Reservation" and owner.uid == uid for owner in meta.owner_references or ())
+    return uid if uid and owned and meta.name.startswith(f"reservation-{uid}-") else ""
 
 
 def shape_of(obj: objects.PodObject) -> PodShape:
@@ -159,7 +175,8 @@ def shape_of(obj: objects.PodObject) -> PodShape:
         daemon=any(owner.kind == "DaemonSet" for owner in owners),
         containers=obj.spec.containers or (),
         problems=pod.problems,
-        names_scheduler=any(key in pod.annotations for key in (CRANE_AWARENESS, CRANE_POLICY, VOLCANO_POLICY)),
+        names_scheduler=any(key in pod.annotations for key in _SCHEDULER_NOTES),
+        names_reservation=any(key in pod.annotations for key in _RESERVATION_NOTES),
     )
 
 

@@ -41,5 +41,7 @@ class Settings:
     numa_distance: bool = False
     """Policy `numadistance`: nodes on which a pod gets NUMA nodes near together are rated higher, and the allocator
     takes those nearest together."""
+    hold_seconds: float = 60.0
+    """How long a pod is kept from other nodes while its reservation is made free for it."""
     check_volcano: bool = True
     """Whether pods' `volcano.sh/numa-topology-policy` is honoured."""

@@ -7,7 +7,7 @@ pod would be refused afterwards is dropped, and a victim is added only when it f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from koordlite.numa.nrt.filter import Amounts, Zones, add
 from koordlite.scheduler.judgement import judge
@@ -41,12 +41,26 @@ def choose(
     if not row.zones or row.unusable:
         return Choice(dropped=row.unusable or "its NUMA nodes are unknown")
     uids = {pod.uid for pod in given}
-    lower = [pod for pod in row.pods if pod.priority < priority and pod.uid not in uids and not pod.deleting]
+    kept = row.reservations.uids - {row.reservations.taking}
+    lower = [
+        pod
+        for pod in row.pods
+        if pod.priority < priority and pod.uid not in uids and not pod.deleting and pod.stands_for not in kept
+    ]
     found = [more for zone in sorted(row.zones) if (more := _freeing(zone, lower, given, returned, admits))]
     if not found:
         return Choice(dropped="no eviction of pods of lower priority frees a NUMA node for it")
     best = min(found, key=_harm)
     return Choice(_spared(shape, row, [*given, *best], given, admits))
+
+
+def reserved_for_others(row: Row, uids: Collection[str]) -> str:
+    """Why the scheduler's victims cannot go: one holds the place of a reservation that the pod does not take."""
+    kept = row.reservations.uids - {row.reservations.taking}
+    found = next((pod for pod in row.pods if pod.uid in uids and pod.stands_for in kept), None)
+    if found is None or row.reservations.ignores:
+        return ""
+    return f"{found.key} holds the place of a reservation, which only its owners displace"
 
 
 def without(row: Row, victims: Iterable[KnownPod], back: Mapping[int, Amounts]) -> Row:

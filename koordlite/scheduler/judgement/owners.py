@@ -1,0 +1,169 @@
+"""What reservations mean for a pod on a node: whether it finds the capacity, which one it takes, and what is written.
+
+The amounts of a node are kube-scheduler's to count, and it counts placeholders as the pods they are. They are counted
+here, too, because a reservation holds its capacity also while it has no placeholder: between the end of one and the
+binding of the owner that was let in for it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+
+from koordlite.formulas.reservation import affinity as affinities
+from koordlite.formulas.reservation import capacity, matching
+from koordlite.formulas.reservation.annotations import read
+from koordlite.formulas.reservation.capacity import NodeCapacity, Wanted
+from koordlite.formulas.reservation.matching import Candidate
+from koordlite.model import keys
+from koordlite.model.errors import InputError
+from koordlite.model.wire.reservation import ResourceNames
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import PodShape
+from koordlite.scheduler.judgement.reserved import Placed
+from koordlite.scheduler.judgement.verdicts import Verdict
+
+NAME = "reservation"
+ELSEWHERE = "node(s) other than that of the reservation for the pod"
+FIRST, TAKES = 1000, 101
+"""Scores: of the node whose reservation comes first by its label, and the least of nodes with a reservation for the
+pod, which are better than all others."""
+
+
+def concerns(shape: PodShape, row: Row) -> bool:
+    """Whether reservations have a say about the pod and the node."""
+    return bool(row.reservations.placed) or shape.names_reservation
+
+
+def refusal(shape: PodShape, row: Row) -> str:
+    """Why the pod does not find the capacity on the node: in a reservation of its own, or beside those of others."""
+    wanted = _wanted(shape)
+    if isinstance(wanted, str):
+        return wanted
+    known = row.reservations
+    if known.ignores:
+        return ""
+    one = known.taken
+    if not known.placed:
+        return capacity.NONE_MEETS if wanted.must_reserve else ""
+    return "; ".join(capacity.refusals(wanted, _capacity(row), [one.holding] if one is not None else []))
+
+
+def verdict(shape: PodShape, row: Row) -> Verdict:
+    """The refusal as a verdict, or which reservation the pod takes."""
+    one = row.reservations.taken
+    return Verdict(NAME, refusal(shape, row), why=f"takes reservation {one.name}" if one is not None else "")
+
+
+def points(shape: PodShape, row: Row) -> int | None:
+    """The score of a node with a reservation for the pod; None of others."""
+    one = row.reservations.taken
+    if one is None:
+        return None
+    return FIRST if row.reservations.first else TAKES + capacity.score(shape.pod.requests, one.holding)
+
+
+def note(row: Row) -> dict[str, str]:
+    """The annotation of the Binding that says which reservation the pod took."""
+    one = row.reservations.taken
+    if one is None or row.reservations.is_rest:
+        return {}
+    return {keys.RESERVATION_ALLOCATED: json.dumps({"name": one.name, "uid": one.uid}, separators=(",", ":"))}
+
+
+def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row:
+    """The node as this pod meets it: with the best of the reservations it may take in which it finds its capacity.
+
+    A pod that may do without one, and finds it in none, is judged by what the node has beside them.
+    """
+    known = row.reservations
+    if candidate.ignores:
+        return dataclasses.replace(row, reservations=dataclasses.replace(known, ignores=True), extra={})
+    mine = _preferred(candidate, [one for one in known.placed if _may_take(candidate, one, row)])
+    rows = [_taking(row, one, is_rest=one.is_rest(candidate.pod.metadata)) for one in mine]
+    fallback = rows[0] if rows and candidate.affinity is not None else row
+    return next((each for each in rows if passes(each)), fallback)
+
+
+def _taking(row: Row, one: Placed, *, is_rest: bool) -> Row:
+    known = dataclasses.replace(row.reservations, taking=one.uid, is_rest=is_rest)
+    return dataclasses.replace(row, reservations=known, extra={})
+
+
+def waits_for(candidate: Candidate, row: Row) -> bool:
+    """Whether room on this node is going to be made for the pod, so that it does not go elsewhere meanwhile."""
+    uid = candidate.pod.metadata.uid
+    return any(_may_take(candidate, one, row) and not one.gave_up(uid) for one in row.reservations.placed)
+
+
+def _may_take(candidate: Candidate, one: Placed, row: Row) -> bool:
+    if one.is_rest(candidate.pod.metadata):
+        return True
+    if candidate.ignores or not one.is_matchable or one.handed_to not in ("", candidate.pod.metadata.uid):
+        return False
+    labels = row.node.labels if row.node else {}
+    return matching.match(candidate, one.object, one.holding.allocatable, labels) == matching.MATCHED
+
+
+def _preferred(candidate: Candidate, mine: list[Placed]) -> list[Placed]:
+    """The one being handed over to this pod, the smallest order label, then the one that it would use most of."""
+    first = capacity.first_by_order([one.order for one in mine])
+    scores = [capacity.score(candidate.requests, one.holding) for one in mine]
+    places = sorted(range(len(mine)), key=lambda at: (not mine[at].handed_to, at != first, -scores[at], at))
+    return [mine[place] for place in places]
+
+
+def _wanted(shape: PodShape) -> Wanted | str:
+    """What pods of this shape ask for; the text of the mistake where their annotations cannot be read."""
+    if NAME not in shape.extra:
+        shape.extra[NAME] = _read(shape)
+    found: Wanted | str = shape.extra[NAME]
+    return found
+
+
+def _read(shape: PodShape) -> Wanted | str:
+    try:
+        affinity = affinities.parse(shape.pod.annotations, "pod")
+        read(ResourceNames, shape.pod.annotations, keys.EXACT_MATCH, "pod")
+    except InputError as error:
+        problem = error.problems[0]
+        return f"annotation {problem.field} cannot be read: {problem.why}"
+    needs = affinity is not None
+    return Wanted(
+        requests=shape.pod.requests, has_affinity=needs, must_reserve=needs, name=affinity.name if affinity else ""
+    )
+
+
+def _capacity(row: Row) -> NodeCapacity:
+    """The node as the pod meets it that the row is for: each reservation counts once, its owners beside it."""
+    found: NodeCapacity = row.once(NAME, lambda: _counted(row))
+    return found
+
+
+def _counted(row: Row) -> NodeCapacity:
+    known = row.reservations
+    real, _ = row.without_placeholders
+    requested = _total(pod.shape.pod.requests for pod in real)
+    requested.update(_total(one.holding.allocatable for one in known.placed))
+    requested.subtract(_total(one.holding.allocated for one in known.placed if one.uid != known.taking))
+    taken = known.taken
+    return NodeCapacity(
+        allocatable=_whole(row.allocatable),
+        requested=requested,
+        owners=capacity.whole(taken.holding.allocated) if taken is not None else {},
+        pods=len(real) + len(known.placed),
+        matched=1 if taken is not None else 0,
+    )
+
+
+def _total(parts: Iterable[capacity.Amounts]) -> collections.Counter[str]:
+    found: collections.Counter[str] = collections.Counter()
+    for amounts in parts:
+        found.update(capacity.whole(amounts))
+    return found
+
+
+def _whole(nano: capacity.Whole) -> dict[str, int]:
+    return {name: amount // (10**6 if name == "cpu" else 10**9) for name, amount in nano.items()}

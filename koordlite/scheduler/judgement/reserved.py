@@ -1,0 +1,126 @@
+"""Koordinator's reservations on a node, as one pod meets them: the one it takes, and those that are kept from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from koordlite.formulas.reservation import lifecycle
+from koordlite.formulas.reservation.annotations import read
+from koordlite.formulas.reservation.capacity import Holding
+from koordlite.model import keys
+from koordlite.model.errors import InputError, Problem
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.objects import ObjectMeta
+from koordlite.model.wire.reservation import WAITING, HandOverText, ReservationObject
+from koordlite.numa.koordinator import assignments
+from koordlite.numa.koordinator.values import Allocation
+from koordlite.scheduler.judgement.pods import stands_for
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A reservation that has its node."""
+
+    object: ReservationObject
+    holding: Holding
+    """What it holds, and what its owners took."""
+    own: Allocation
+    """Its CPUs and its amounts by NUMA node, as its resource-status has them."""
+    problems: tuple[Problem, ...] = ()
+    """Why no pod may take it."""
+    hand_over: HandOverText | None = None
+    """The pod that its placeholder makes room for, or that was given up last."""
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return self.holding.uid
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return self.holding.name
+
+    @property
+    def order(self) -> str | None:
+        """The label that says which of several is taken first."""
+        return (self.object.metadata.labels or {}).get(keys.RESERVATION_ORDER)
+
+    @property
+    def handed_to(self) -> str:
+        """uid of the pod that its placeholder makes room for: no other takes it meanwhile."""
+        return self.hand_over.uid if self.hand_over is not None and not self.hand_over.ended else ""
+
+    def gave_up(self, uid: str) -> bool:
+        """It could not be handed over to this pod, which does not wait for it."""
+        return self.hand_over is not None and bool(self.hand_over.ended) and self.hand_over.uid == uid
+
+    def is_rest(self, meta: ObjectMeta) -> bool:
+        """Whether the pod is the placeholder for what an owner leaves over, by the name that the controller noted."""
+        noted = self.hand_over.rest if self.hand_over is not None and not self.hand_over.ended else ""
+        return bool(noted) and meta.name == noted and stands_for(meta) == self.uid
+
+    @property
+    def is_matchable(self) -> bool:
+        """Whether any pod may take it now."""
+        return lifecycle.is_matchable(self.object, self.holding, self.problems)
+
+    def with_owners(self, requests: Mapping[str, Mapping[str, Quantity]]) -> Placed:
+        """With these pods, by uid, as those that took of it."""
+        holding = self.holding
+        for uid, amounts in requests.items():
+            holding = holding.taken_by(uid, amounts)
+        return self if holding is self.holding else dataclasses.replace(self, holding=holding)
+
+
+def placed(obj: ReservationObject) -> Placed | None:
+    """The reservation where it is on a node and has not ended, without owners; None otherwise."""
+    if not (lifecycle.is_available(obj) or (obj.status.phase == WAITING and obj.status.node_name)):
+        return None
+    holding, problems = lifecycle.holding(obj)
+    owner, text = f"reservation/{holding.name}", (obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS)
+    try:
+        own = assignments.written(text, holding.uid) if text else Allocation(uid=holding.uid)
+    except ValueError as error:
+        why = Problem(owner, keys.RESOURCE_STATUS, str(text), str(error), "delete the reservation and make it again")
+        own, problems = Allocation(uid=holding.uid), (*problems, why)
+    try:
+        hand_over = read(HandOverText, obj.metadata.annotations, keys.HAND_OVER, owner)
+    except InputError as error:
+        hand_over, problems = None, (*problems, *error.problems)
+    return Placed(obj, holding, own, problems, hand_over)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OnNode:
+    """The reservations of one node, as a pod meets them."""
+
+    placed: tuple[Placed, ...] = ()
+    taking: str = ""
+    """uid of the one that the pod takes; empty: it takes none, and all are kept from it."""
+    ignores: bool = False
+    """The pod takes what is reserved as if it were free (label reservation-ignored)."""
+    is_rest: bool = False
+    """The pod is no owner, but the placeholder for what an owner leaves over."""
+    first: bool = False
+    """The order label of the one it takes comes before those on all other nodes."""
+
+    @property
+    def taken(self) -> Placed | None:
+        """The one that the pod takes."""
+        return next((one for one in self.placed if one.uid == self.taking), None) if self.taking else None
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(one.uid for one in self.placed)
+
+
+NO_RESERVATIONS = OnNode()
+
+
+def on_node(known: Iterable[Placed]) -> OnNode:
+    """Reservations as pods meet them that take none."""
+    listed = tuple(known)
+    return OnNode(listed) if listed else NO_RESERVATIONS

@@ -1,0 +1,112 @@
+"""Nodes as a pod meets them that may take reservations: answers about those differ from what its shape says."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from koordlite.formulas.reservation import capacity, matching
+from koordlite.formulas.reservation.matching import Candidate
+from koordlite.model.errors import InputError
+from koordlite.model.wire import objects
+from koordlite.scheduler.cluster import Cluster
+from koordlite.scheduler.judgement import judge, owners
+from koordlite.scheduler.judgement.nodes import Row
+from koordlite.scheduler.judgement.pods import KnownPod, PodShape
+from koordlite.scheduler.judgement.settings import Settings
+
+MOST_WAITING = 5_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Met:
+    """The nodes on which a pod may take a reservation, or goes by other rules because of one."""
+
+    shape: PodShape
+    settings: Settings
+    candidate: Candidate | None = None
+    """None: the pod takes no reservation anywhere."""
+    rows: Mapping[str, Row] = dataclasses.field(default_factory=dict)
+    """Those of them that it may take, by node."""
+    waits: bool = False
+    """Room is going to be made for it on one of them, so that it goes nowhere else."""
+
+    def refusals(self, by_shape: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+        """Why not, by node, after what is said of pods like it."""
+        found = {name: text for name, text in by_shape.items() if name not in self.rows}
+        for name, row in self.rows.items():
+            if text := judge.refusal(self.shape, row, self.settings):
+                found[name] = text
+        takes = any(row.reservations.taking and name in names and name not in found for name, row in self.rows.items())
+        if takes or self.waits:
+            own = {name for name, row in self.rows.items() if row.reservations.taking}
+            found |= {name: owners.ELSEWHERE for name in names if name not in own and name not in found}
+        return found
+
+    def scores(self, names: Sequence[str], by_shape: Sequence[int]) -> list[int]:
+        """The scores of `names`, with those of nodes on which the pod takes a reservation."""
+        found = list(by_shape)
+        for place, name in enumerate(names):
+            if name in self.rows:
+                found[place] = judge.points(self.shape, self.rows[name], self.settings)
+        return found
+
+
+class Owners:
+    """Works out what a pod meets. Used only under the cluster's lock."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._waiting: collections.OrderedDict[str, float] = collections.OrderedDict()
+        """Since when a pod has been kept from other nodes, by uid."""
+
+    def met(self, pod: KnownPod, obj: objects.PodObject) -> Met:
+        """The pod and the nodes on which it may take a reservation. Annotations that cannot be read take none: the
+        refusal that says so is of its shape."""
+        cluster, shape = self._cluster, pod.shape
+        nothing = Met(shape, cluster.settings)
+        if not cluster.reserved:
+            return nothing
+        try:
+            candidate = matching.candidate(obj, shape.pod.requests)
+        except InputError:
+            return nothing
+        rows, waits = {}, False
+        for node in cluster.reserved.nodes:
+            row = cluster.row(node)
+            if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
+                rows[node] = seen
+                waits = waits or owners.waits_for(candidate, row)
+        if not rows:
+            return nothing
+        return Met(shape, cluster.settings, candidate, _first(rows), waits and self._waits(pod))
+
+    def row(self, shape: PodShape, node: str, candidate: Candidate | None) -> Row | None:
+        """A node as it is now for this pod; None when it is unknown."""
+        row = self._cluster.row(node)
+        return row if row is None or candidate is None else self._seen(shape, candidate, row)
+
+    def _seen(self, shape: PodShape, candidate: Candidate, row: Row) -> Row:
+        settings = self._cluster.settings
+        return owners.as_met(candidate, row, lambda each: judge.verdict(shape, each, settings).passes)
+
+    def _waits(self, pod: KnownPod) -> bool:
+        """Whether the pod has not waited too long for its reservation to be made free."""
+        now = self._cluster.now()
+        since = self._waiting.setdefault(pod.uid, now)
+        while len(self._waiting) > MOST_WAITING:
+            self._waiting.popitem(last=False)
+        return now - since < self._cluster.settings.hold_seconds
+
+
+def _first(rows: Mapping[str, Row]) -> dict[str, Row]:
+    """The rows, with a mark on the one whose reservation comes before all others by its label."""
+    names = [name for name, row in rows.items() if row.reservations.taken is not None]
+    taken = [rows[name].reservations.taken for name in names]
+    place = capacity.first_by_order([one.order if one is not None else None for one in taken])
+    if place is None:
+        return dict(rows)
+    chosen = rows[names[place]]
+    marked = dataclasses.replace(chosen, reservations=dataclasses.replace(chosen.reservations, first=True), extra={})
+    return {**rows, names[place]: marked}

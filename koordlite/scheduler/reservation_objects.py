@@ -1,0 +1,84 @@
+"""Koordinator's reservations of the cluster by node, and who took of them.
+
+That a pod took of a reservation is believed to its status, which the reservation controller writes, and to our own
+Bindings. Not to the pod's annotation: a tenant who wrote it would make the capacity of others look as if it were his.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable
+
+from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.judgement import reserved
+from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.judgement.reserved import OnNode, Placed
+from koordlite.scheduler.reservations import Reservation
+
+MOST_REMEMBERED = 10_000
+
+
+class ReservationObjects:
+    """`changed` is called with the node of every reservation that comes, changes or goes. Not locked: its owner is."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._placed: dict[str, Placed] = {}
+        """By name."""
+        self._by_node: dict[str, dict[str, Placed]] = {}
+        self._took: collections.OrderedDict[str, str] = collections.OrderedDict()
+        """uid of the reservation by uid of the pod, of Bindings that we sent and the watch has shown."""
+
+    def put(self, obj: ReservationObject) -> None:
+        """It came or changed."""
+        name, found = obj.metadata.name, reserved.placed(obj)
+        before = self._placed.get(name)
+        if found is not None and before is not None and found.object == before.object:
+            return
+        self._drop(before)
+        if found is not None:
+            self._placed[name] = found
+            self._by_node.setdefault(obj.status.node_name, {})[name] = found
+            self._changed(obj.status.node_name)
+
+    def remove(self, name: str) -> None:
+        """It is gone."""
+        self._drop(self._placed.get(name))
+
+    def of_node(self, node: str) -> tuple[Placed, ...]:
+        """Those on a node, by name."""
+        return tuple(one for _, one in sorted(self._by_node.get(node, {}).items()))
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        """Nodes with reservations."""
+        return self._by_node.keys()
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def met(self, placed: Iterable[Placed], pods: Iterable[KnownPod]) -> OnNode:
+        """The reservations of a node on which `pods` are, or which they are on their way to."""
+        alive = {pod.uid: pod for pod in pods}
+        return reserved.on_node(self._with_owners(one, alive) for one in placed)
+
+    def remember(self, uid: str, bound: Reservation) -> None:
+        """A pod is bound as we sent it: it took what its Binding said."""
+        if bound.took:
+            self._took[uid] = bound.took
+            while len(self._took) > MOST_REMEMBERED:
+                self._took.popitem(last=False)
+
+    def _with_owners(self, one: Placed, alive: dict[str, KnownPod]) -> Placed:
+        owners = {owner.uid for owner in one.object.status.current_owners or ()}
+        owners |= {uid for uid, pod in alive.items() if (pod.took or self._took.get(uid)) == one.uid}
+        return one.with_owners({uid: alive[uid].shape.pod.requests for uid in sorted(owners & alive.keys())})
+
+    def _drop(self, before: Placed | None) -> None:
+        if before is None:
+            return
+        node = before.object.status.node_name
+        del self._placed[before.name], self._by_node[node][before.name]
+        if not self._by_node[node]:
+            del self._by_node[node]
+        self._changed(node)

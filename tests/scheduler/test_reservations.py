@@ -1,0 +1,280 @@
+"""Koordinator's reservations in the verbs: owners go to them and get their CPUs, others get nothing that is held."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from koordlite.model import keys
+from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.extender import Victims
+from koordlite.scheduler.judgement.owners import ELSEWHERE
+from tests.scheduler.builders import Scene, as_object, bound, pod
+from tests.scheduler.test_protocols import CPUS, ZONE, koordinator, lsr, written
+
+NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
+CPU_STATUS = '{"cpuset":"4-7"}'
+
+
+def reservation(name: str = "r", node: str = "a", cpu: str = "4", **given: Any) -> Any:
+    """A Reservation that is on a node, for pods with the label `app: NAME`."""
+    requests = {"cpu": cpu, "memory": "1Gi"}
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": requests, "limits": requests}}]}}
+    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"app": given.get("app", name)}}}]}
+    spec |= {"ttl": "1h", **given.get("spec", {})}
+    meta = {"name": name, "uid": f"uid-{name}", "labels": given.get("labels"), "annotations": given.get("annotations")}
+    status = {"phase": "Available", "nodeName": node, "allocatable": requests, **given.get("status", {})}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+def put(scene: Scene, made: Any) -> None:
+    scene.cluster.put_reservation(msgspec.convert(made, ReservationObject))
+
+
+def placeholder(name: str = "r", node: str = "a", cpu: str = "4", **given: Any) -> Any:
+    """The pod that holds its place."""
+    return stand_in(bound(pod(f"reservation-uid-{name}-0", cpu, **given), node), name)
+
+
+def stand_in(made: Any, name: str = "r") -> Any:
+    """The pod marked as placeholders are."""
+    reference = {"kind": "Reservation", "name": name, "uid": f"uid-{name}", "controller": True}
+    labels = {**(made["metadata"].get("labels") or {}), keys.RESERVATION_UID: f"uid-{name}"}
+    return {**made, "metadata": {**made["metadata"], "labels": labels, "ownerReferences": [reference]}}
+
+
+def owner(made: Any, app: str = "r") -> Any:
+    meta = {**made["metadata"], "labels": {**(made["metadata"].get("labels") or {}), "app": app}}
+    return {**made, "metadata": meta}
+
+
+def plain() -> Scene:
+    """Two nodes with 64 CPUs, about whose NUMA nodes nothing is known."""
+    scene = Scene()
+    scene.node("a")
+    scene.node("b")
+    return scene
+
+
+def test_what_a_reservation_holds_is_held_also_without_its_placeholder() -> None:
+    scene = plain()
+    put(scene, reservation(cpu="60"))
+    assert scene.filter(pod("other", "4"), "a", "b")[0] == ["a", "b"]
+    assert scene.filter(pod("large", "5"), "a", "b") == (["b"], {"a": "Insufficient cpu by node"})
+    scene.put(placeholder(cpu="60"))
+    assert scene.filter(pod("other", "4"), "a")[0] == ["a"], "the placeholder and its reservation count once"
+    assert scene.filter(owner(pod("mine", "60")), "a", "b")[0] == ["a"]
+    scene.cluster.remove_reservation("r")
+    assert scene.filter(pod("large", "5"), "a")[0] == ["a"], "the sums are the scheduler's to count again"
+
+
+def test_an_owner_goes_to_its_reservation_and_its_binding_says_so() -> None:
+    scene = plain()
+    put(scene, reservation())
+    mine = owner(pod("mine", "4"))
+    assert scene.filter(mine, "a", "b") == (["a"], {"b": ELSEWHERE})
+    assert scene.schedule(mine, "a", "b") == "a"
+    assert written(scene)[keys.RESERVATION_ALLOCATED] == {"name": "r", "uid": "uid-r"}
+    explained = scene.extender.attempts.get("ns/mine")
+    assert explained is not None
+    assert explained.chosen == "a"
+
+
+def test_an_owner_waits_for_its_reservation_to_be_made_free_but_not_for_ever() -> None:
+    scene = plain()
+    put(scene, reservation())
+    mine = owner(pod("mine", "4"))
+    assert scene.filter(mine, "b") == ([], {"b": ELSEWHERE}), "node a is full: its placeholder is there"
+    scene.clock.pass_(61)
+    assert scene.filter(mine, "b")[0] == ["b"]
+
+
+def test_a_hand_over_is_for_its_pod_alone_and_one_that_was_given_up_is_not_waited_for() -> None:
+    scene = plain()
+    note = {"namespace": "ns", "name": "mine", "uid": "uid-mine"}
+    put(scene, reservation(cpu="62", annotations={keys.HAND_OVER: json.dumps(note)}))
+    other = owner(pod("other", "4"))
+    assert scene.filter(other, "a", "b")[0] == ["b"], "it is an owner, too, but not the one that is let in"
+    assert scene.filter(owner(pod("mine", "4")), "a", "b")[0] == ["a"]
+    put(scene, reservation(annotations={keys.HAND_OVER: json.dumps({**note, "ended": "2026-01-01T00:00:00Z"})}))
+    assert scene.filter(owner(pod("mine", "4")), "b")[0] == ["b"]
+
+
+def test_the_second_pod_gets_nothing_of_a_reservation_that_is_taken() -> None:
+    scene = plain()
+    put(scene, reservation(cpu="62"))
+    first, second = owner(pod("first", "62")), owner(pod("second", "62"))
+    assert scene.schedule(first, "a", "b") == "a"
+    assert scene.filter(second, "a", "b") == (["b"], {"a": "Insufficient cpu by node"})
+    scene.put(first)
+    scene.put(bound(first, "a"))
+    assert scene.filter(second, "a", "b")[0] == ["b"], "the watch has shown it; the status has not"
+    scene.put(bound(pod("thief", "1", annotations={keys.RESERVATION_ALLOCATED: '{"name":"r","uid":"uid-r"}'}), "a"))
+    assert scene.filter(second, "a")[0] == [], "what a pod says of itself frees nothing"
+
+
+@pytest.mark.parametrize(
+    ("affinity", "passed"),
+    [
+        pytest.param({}, ["a"], id="any that matches"),
+        pytest.param({"name": "r"}, ["a"], id="by name"),
+        pytest.param({"name": "other"}, [], id="by another name"),
+        pytest.param({"reservationSelector": {"tier": "gold"}}, ["a"], id="by the label of the reservation"),
+        pytest.param({"reservationSelector": {"zone": "x"}}, ["a"], id="by the label of the node"),
+        pytest.param({"reservationSelector": {"tier": "tin"}}, [], id="by a label it does not have"),
+    ],
+)
+def test_with_affinity_a_pod_runs_nowhere_else(affinity: Any, passed: list[str]) -> None:
+    scene = plain()
+    node = {"metadata": {"name": "a", "labels": {"zone": "x"}}, "status": {"allocatable": {"cpu": "64", "pods": "9"}}}
+    scene.cluster.put_node(as_node(node))
+    put(scene, reservation(labels={"tier": "gold"}))
+    mine = owner(pod("mine", "4", "0", annotations={keys.RESERVATION_AFFINITY: json.dumps(affinity)}))
+    found, refused = scene.filter(mine, "a", "b")
+    assert found == passed
+    assert refused["b"] == NONE_MEETS
+    assert scene.extender.bind("ns", "mine", "uid-mine", "b") == f"{NONE_MEETS} (taken meanwhile by another pod)"
+
+
+def as_node(made: Any) -> Any:
+    from koordlite.model.wire import objects
+
+    return msgspec.convert(made, objects.NodeObject)
+
+
+def test_an_affinity_that_cannot_be_read_is_the_reason() -> None:
+    scene = plain()
+    put(scene, reservation())
+    bad = owner(pod("mine", "4", annotations={keys.RESERVATION_AFFINITY: "{"}))
+    found, refused = scene.filter(bad, "a", "b")
+    assert found == []
+    assert all(text.startswith(f"annotation {keys.RESERVATION_AFFINITY} cannot be read") for text in refused.values())
+
+
+def test_the_order_label_decides_and_then_how_much_is_used() -> None:
+    scene = plain()
+    scene.node("c")
+    put(scene, reservation("small", "a", "4", app="r"))
+    put(scene, reservation("large", "b", "32", app="r"))
+    mine = owner(pod("mine", "4"))
+    names = ["a", "b"]
+    assert scene.filter(mine, "a", "b", "c")[0] == names
+    assert max(scene.extender.prioritize(as_object(mine), names), key=lambda pair: pair[1])[0] == "a", "it fits best"
+    put(scene, reservation("large", "b", "32", app="r", labels={keys.RESERVATION_ORDER: "7"}))
+    assert max(scene.extender.prioritize(as_object(mine), names), key=lambda pair: pair[1])[0] == "b"
+
+
+def test_only_owners_displace_a_placeholder() -> None:
+    scene = plain()
+    put(scene, reservation(cpu="62"))
+    scene.put(placeholder(cpu="62"))
+    victims = {"a": Victims(("uid-reservation-uid-r-0",))}
+    other, mine = pod("other", "40", priority=2_000_000_000), owner(pod("mine", "62", priority=2_000_000_000))
+    scene.filter(other, "a")
+    assert scene.extender.preempt(as_object(other), victims) == {}
+    attempt = scene.extender.attempts.get("ns/other")
+    assert attempt is not None
+    assert attempt.events == [
+        "preemption on a: ns/reservation-uid-r-0 holds the place of a reservation, which only its owners displace",
+        "preemption: 0 of 1 nodes offered",
+    ]
+    assert scene.extender.preempt(as_object(mine), victims) == victims
+
+
+def reserved_cpus(scene: Scene, *, with_placeholder: bool = True, **given: Any) -> None:
+    """CPUs 4 to 7 of node `a` are held."""
+    put(scene, reservation(annotations={keys.RESOURCE_STATUS: CPU_STATUS}, **given))
+    if with_placeholder:
+        made = placeholder(annotations={keys.RESOURCE_STATUS: CPU_STATUS})
+        made["metadata"]["labels"] |= lsr("x")["metadata"]["labels"]
+        scene.put(made)
+
+
+@pytest.mark.parametrize("with_placeholder", [True, False], ids=["held by the placeholder", "being handed over"])
+def test_the_owner_gets_exactly_the_reserved_cpus_and_nobody_else_does(with_placeholder: bool) -> None:
+    scene = koordinator()
+    reserved_cpus(scene, with_placeholder=with_placeholder)
+    for name in ("p", "q"):
+        scene.put(lsr(name))
+        assert scene.schedule(lsr(name), "a") == "a"
+        assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] not in ("4-7",)
+    mine = owner(lsr("mine"))
+    assert scene.schedule(mine, "a") == "a"
+    assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "4-7"
+    assert written(scene)[keys.RESERVATION_ALLOCATED]["name"] == "r"
+    assert scene.schedule(lsr("last"), "a") == "a"
+    assert scene.filter(lsr("none-left"), "a")[0] == []
+
+
+def test_owners_share_a_reservation_that_is_for_several() -> None:
+    scene = koordinator()
+    reserved_cpus(scene, spec={"allocateOnce": False, "allocatePolicy": "Restricted"})
+    given = []
+    for name in ("o", "p"):
+        made = owner(lsr(name, "2"))
+        scene.put(made)
+        assert scene.schedule(made, "a") == "a"
+        given.append(written(scene)[keys.RESOURCE_STATUS]["cpuset"])
+        scene.put(bound({**made, "metadata": {**made["metadata"], "annotations": scene.api.bound[-1][2]}}, "a"))
+    assert sorted(given) == ["4-5", "6-7"]
+    third = owner(lsr("q", "2", **{keys.RESERVATION_AFFINITY: "{}"}))
+    assert scene.filter(third, "a")[1] == {"a": "Reservation(s) Insufficient cpu; Reservation(s) Insufficient memory"}
+
+
+def test_after_a_restart_owners_are_known_by_the_status() -> None:
+    scene = koordinator()
+    current = {"currentOwners": [{"namespace": "ns", "name": "o", "uid": "uid-o"}], "allocated": {"cpu": "2"}}
+    reserved_cpus(scene, spec={"allocateOnce": False}, status=current)
+    made = owner(lsr("o", "2", **{keys.RESOURCE_STATUS: '{"cpuset":"4-5"}'}))
+    scene.put(bound(made, "a"))
+    second = owner(lsr("p", "2"))
+    assert scene.schedule(second, "a") == "a"
+    assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
+
+
+def test_a_reservation_whose_cpus_cannot_be_read_is_taken_by_no_pod() -> None:
+    scene = Scene()
+    scene.node("a", ZONE, ZONE, policy="none", annotations=CPUS)
+    put(scene, reservation(cpu="60", annotations={keys.RESOURCE_STATUS: '{"cpuset":"4-"}'}))
+    assert scene.filter(owner(pod("mine", "8")), "a")[1] == {"a": "Insufficient cpu by node"}
+
+
+def test_a_pod_that_ignores_reservations_is_not_their_owner() -> None:
+    scene = plain()
+    put(scene, reservation(cpu="62"))
+    made = owner(pod("ignores", "8"))
+    made["metadata"]["labels"][keys.RESERVATION_IGNORED] = "true"
+    assert scene.filter(made, "a", "b")[0] == ["a", "b"]
+    assert scene.schedule(made, "a") == "a"
+    assert keys.RESERVATION_ALLOCATED not in scene.api.bound[-1][2]
+
+
+def test_a_binding_through_another_replica_takes_the_reservation_too() -> None:
+    scene = plain()
+    put(scene, reservation())
+    mine = owner(pod("mine", "4"))
+    scene.api.pods["ns/mine"] = as_object(mine)
+    assert scene.bind(mine, "a") == ""
+    assert keys.RESERVATION_ALLOCATED in scene.api.bound[-1][2]
+
+
+def test_the_placeholder_of_the_rest_gets_the_cpus_that_the_owner_left() -> None:
+    scene = koordinator()
+    rest = "reservation-uid-r-1"
+    note = {"namespace": "ns", "name": "o", "uid": "uid-o", "rest": rest}
+    notes = {keys.RESOURCE_STATUS: CPU_STATUS, keys.HAND_OVER: json.dumps(note)}
+    put(scene, reservation(annotations=notes, spec={"allocateOnce": False}))
+    mine = owner(lsr("o", "2"))
+    assert scene.schedule(mine, "a") == "a"
+    forged = lsr(rest, "2")
+    scene.schedule(forged, "a")
+    assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] not in ("6-7",), "the name alone makes no placeholder"
+    scene.cluster.remove_pod(f"ns/{rest}")
+    made = stand_in(lsr(rest, "2"))
+    made["metadata"]["uid"] = "uid-of-the-rest"
+    assert scene.schedule(made, "a") == "a"
+    assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
+    assert keys.RESERVATION_ALLOCATED not in scene.api.bound[-1][2]
