@@ -96,6 +96,20 @@ def test_an_inline_style_would_be_seen(chromium: Browser, serve: Serve) -> None:
     assert any("style" in said for said in chromium.complaints)
 
 
-def test_a_link_of_the_cpu_map_answers(chromium: Browser, agent_page: str) -> None:
-    chromium.open(f"{agent_page}/explain/cpu/0", width=390)
-    assert "is reserved for the system" in chromium.value("document.body.innerText")
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        pytest.param(".cpus a", "is reserved for the system", id="CPU"),
+        pytest.param("td[data-label=pod] a", "decided about it", id="pod"),
+    ],
+)
+def test_links_lead_to_explanations(chromium: Browser, agent_page: str, link: str, said: str) -> None:
+    chromium.open(f"{agent_page}/?refresh=off", width=390)
+    chromium.open(chromium.value(f"document.querySelector('{link}').href"), width=390)
+    assert said in chromium.value("document.body.innerText")
+
+
+def test_what_is_only_observed_is_dashed(chromium: Browser, agent_page: str) -> None:
+    chromium.open(f"{agent_page}/?refresh=off", width=1280)
+    assert chromium.value("document.querySelectorAll('path.series[stroke-dasharray]').length") == 1
+    assert "would limit BE to" in chromium.value("document.body.innerText")

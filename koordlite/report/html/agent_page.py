@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from koordlite.report import units, view
+from koordlite.report import pods, units, view
 from koordlite.report.explain import pieces
 from koordlite.report.history import DecisionEvent
-from koordlite.report.html import chart, node_parts, page, strict
+from koordlite.report.html import chart, node_parts, page, pods_table, strict
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.report.html.strict import Strict
 from koordlite.report.past import Remembered
@@ -57,6 +57,7 @@ def _body(tick: Tick, past: Remembered) -> list[Markup]:
     return [
         _tiles(tick),
         _chart(tick, past),
+        pods_table.section(pods.of(tick, past.events), link="explain/pod/"),
         _machine(tick),
         _pressure(tick),
         _decisions(past.events),

@@ -39,6 +39,7 @@ th { text-align: left; color: var(--soft); font-weight: 600; white-space: nowrap
 th, td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 tbody tr:last-child td { border-bottom: 0; }
 td { overflow-wrap: anywhere; min-width: 5em; }
+td[data-label="pod"] { min-width: 12em; font-weight: 600; }
 .num { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 0; }
 code { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; background: var(--mark);
   border-radius: 4px; padding: 1px 5px; overflow-wrap: anywhere; }
@@ -75,6 +76,9 @@ details summary { cursor: pointer; color: var(--soft); font-size: 14px; margin: 
   section { padding: 14px 12px; } .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } h1 { font-size: 22px; }
   .tile-value { font-size: 20px; } .tile { padding: 10px 12px; } .stack thead { display: none; }
   .stack tr, .stack td { display: block; border: 0; }
-  .stack td { padding: 1px 0; text-align: left; } .stack tr { border-bottom: 1px solid var(--line); padding: 8px 0; } }
+  .stack td { padding: 1px 0; text-align: left; }
+  .stack td[data-label]:not(:first-child)::before { content: attr(data-label) " "; color: var(--soft); }
+  .stack td[data-label]:not(:first-child, :last-child) { display: inline-block; min-width: 0; margin-right: 14px; }
+  .stack tr { border-bottom: 1px solid var(--line); padding: 8px 0; } }
 @media print { section { break-inside: avoid; } .band:hover { fill: transparent; } }
 """

@@ -82,15 +82,22 @@ def tiles(*items: Markup) -> Markup:
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[Child]], *, empty: str = "none", stacked: bool = False
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Child]],
+    *,
+    empty: str = "none",
+    stacked: bool = False,
+    labelled: bool = False,
 ) -> Markup:
     """A table; a heading that ends in `#` makes a right-aligned column.
 
     On a narrow screen it scrolls sideways or, when `stacked`, each row becomes a block: for rows that hold sentences.
+    `labelled` shows the headings beside the cells there.
     """
     numeric = [heading.endswith("#") for heading in headings]
     head = [el("th", h.rstrip("#"), class_="num" if n else None) for h, n in zip(headings, numeric, strict=True)]
-    body = [el("tr", *_cells(row, numeric)) for row in rows]
+    names = [heading.rstrip("#") if labelled else None for heading in headings]
+    body = [el("tr", *_cells(row, numeric, names)) for row in rows]
     if not body:
         return el("p", empty, class_="note")
     whole = el("table", el("thead", el("tr", *head)), el("tbody", *body), class_="stack" if stacked else None)
@@ -117,8 +124,11 @@ def details(summary: str, *body: Child) -> Markup:
     return el("details", el("summary", summary), *body)
 
 
-def _cells(row: Sequence[Child], numeric: Sequence[bool]) -> list[Markup]:
-    return [el("td", cell, class_="num" if right else None) for cell, right in zip(row, numeric, strict=True)]
+def _cells(row: Sequence[Child], numeric: Sequence[bool], names: Sequence[str | None]) -> list[Markup]:
+    return [
+        el("td", cell, class_="num" if right else None, data_label=name)
+        for cell, right, name in zip(row, numeric, names, strict=True)
+    ]
 
 
 def _attribute(name: str, value: str | int | float) -> str:

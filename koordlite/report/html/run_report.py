@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from koordlite.report import threshold, units, view
+from koordlite.report import pods, threshold, units, view
 from koordlite.report.history import History, Row
-from koordlite.report.html import chart, node_parts, page
+from koordlite.report.html import chart, node_parts, page, pods_table
 from koordlite.report.html.chart import Line
 from koordlite.report.html.page import Markup, el, join
 from koordlite.report.summary import Summary
@@ -27,6 +27,7 @@ def document(history: History, *, title: str = "koordlite run") -> str:
         _tiles(tick, summary),
         _cpu_section(rows, tick),
         _allocatable_section(rows),
+        pods_table.section(pods.of(tick, history.decisions)),
         _machine_section(tick),
         _decisions_section(history),
         _writes_section(history, summary),

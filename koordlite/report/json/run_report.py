@@ -19,6 +19,8 @@ Version 1. CPU in millicores, memory in bytes, time in seconds since the run sta
     writes       time, place, value, ok, error, seconds
     foreign      time, place, ours, found
     problems     time (first seen), object, field, value, why, do
+    pods         the pods of the last tick: name, qos, cpu, cpuLimit (its quota; null: none), memory, cpus, pressure
+                 (percent of the last ten seconds in which some task waited), waitsFor, decided, decidedAt
     last         the last tick: beCPUSet, lsPool, bePool, schemata, modes, ages, watches, reaction, faults
 """
 
@@ -31,7 +33,7 @@ import msgspec
 
 from koordlite.model import printable
 from koordlite.model.decision import Decision
-from koordlite.report import history
+from koordlite.report import history, pods
 from koordlite.report.sentence import sentence
 from koordlite.report.tick import Tick
 
@@ -56,6 +58,7 @@ def document(run: history.History) -> Object:
         "writes": [{"time": event.time, **fields(event.step)} for event in run.writes],
         "foreign": [{"time": event.time, **fields(event.write)} for event in run.foreign],
         "problems": [{"time": event.time, **fields(event.problem)} for event in run.problems.values()],
+        "pods": pods.of(tick, run.decisions),
         "last": _machine(tick),
     }
 

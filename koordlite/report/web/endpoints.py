@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry, exposition
 
 from koordlite.model import printable
 from koordlite.model.status.faults import Faults
-from koordlite.report import health
+from koordlite.report import health, pods
 from koordlite.report.explain import subject as explain
 from koordlite.report.html import agent_page
 from koordlite.report.json import picture, recent, run_report
@@ -46,6 +46,7 @@ PATHS = (
     "/status",
     "/state",
     "/recent",
+    "/pods",
     "/metrics",
     "/external-metrics",
     "/internal-metrics",
@@ -99,6 +100,7 @@ class Endpoints:
         self._pages: dict[str, Page] = {
             "/state": _state,
             "/recent": _recent,
+            "/pods": _pods,
             "/status": _status,
             "/explain": _explain,
         }
@@ -182,6 +184,11 @@ def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
 
 def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
     return Answer(200, JSON, run_report.encode(recent.document(past)))
+
+
+def _pods(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    about = {"version": run_report.VERSION, "kind": "koordlite-pods", "node": tick.node}
+    return Answer(200, JSON, run_report.encode({**about, "pods": pods.of(tick, past.events)}))
 
 
 def _status(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:

@@ -1,0 +1,198 @@
+"""The pods of the node as rows of a table: one source for the terminal, the agent's page and the report of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from koordlite.changes import container_kill, eviction
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.model import cpuset, printable
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.decision import Decision
+from koordlite.model.pod.values import Pod
+from koordlite.model.snapshot import Snapshot, gives_way
+from koordlite.report import present, units
+from koordlite.report.history import DecisionEvent
+from koordlite.report.sentence import sentence
+from koordlite.report.tick import Tick
+
+ALL_BEST_EFFORT = "besteffort"
+"""What decisions about all best-effort pods are about."""
+_Written = Mapping[tuple[str, str], object]
+"""By group and field what has been written since the picture was taken."""
+
+
+class PodRow(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod. CPU in millicores, memory in bytes; None is unknown, or no limit."""
+
+    name: str
+    """`namespace/name`."""
+    qos: str
+    cpu: int | None = None
+    cpu_limit: int | None = None
+    """Its own quota; the CPUs of `cpus` are a limit as well."""
+    memory: int | None = None
+    cpus: str = ""
+    """CPUs that its containers may run on; empty while it has none."""
+    pressure: float | None = None
+    """Percent of the last ten seconds in which some task waited for the resource of `waits_for`."""
+    waits_for: str = ""
+    decided: str = ""
+    """What was decided last, about it or about all best-effort pods."""
+    decided_at: float | None = None
+    """When, as `Tick.time`."""
+
+
+class Column(NamedTuple):
+    """One column: how it is shown, and by what it is sorted. `is_number`: right-aligned, the largest first."""
+
+    key: str
+    title: str
+    show: Callable[[PodRow], str]
+    order: Callable[[PodRow], Any]
+    is_number: bool = False
+
+
+def decided(row: PodRow) -> str:
+    """The last decision in one line, with its time."""
+    return f"{units.clock(row.decided_at)} {row.decided}" if row.decided_at is not None else row.decided or "–"
+
+
+def _limit(row: PodRow) -> str:
+    return "none" if row.cpu_limit is None else units.cores(row.cpu_limit)
+
+
+def _pressure(row: PodRow) -> str:
+    if row.pressure is None:
+        return "–"
+    return f"{row.waits_for} {row.pressure:.0f} %" if row.pressure >= 0.5 else "0 %"
+
+
+COLUMNS = (
+    Column("name", "pod", lambda row: row.name, lambda row: row.name),
+    Column("qos", "class", lambda row: row.qos, lambda row: (row.qos, row.name)),
+    Column("cpu", "CPU", lambda row: units.cores(row.cpu), lambda row: row.cpu or 0, True),
+    Column("limit", "limit", _limit, lambda row: row.cpu_limit or 0, True),
+    Column("memory", "memory", lambda row: units.size(row.memory), lambda row: row.memory or 0, True),
+    Column("pressure", "pressure", _pressure, lambda row: row.pressure or 0.0, True),
+    Column("cpus", "CPUs", lambda row: row.cpus or "–", lambda row: row.cpus),
+    Column("decided", "decided last", decided, lambda row: -(row.decided_at or 0.0)),
+)
+"""The columns that every medium has, in their order."""
+
+
+def of(tick: Tick, events: Iterable[DecisionEvent] = ()) -> tuple[PodRow, ...]:
+    """The pods that run or wait to run, by CPU use; `events` are recent decisions, the newest last."""
+    seen = tick.picture
+    if seen is None:
+        return ()
+    enforced = [decision for decision in tick.decisions if tick.modes.get(decision.strategy) == "enforce"]
+    done = present.landed(enforced, {step.place: step.ok for step in tick.applied})
+    written: _Written = {(c.group, c.field): c.value for c in done if isinstance(c, CgroupChange)}
+    about = _about(events)
+    rows = (_row(pod, seen, written, about, tick) for pod in seen.pods if pod.active)
+    return ordered(rows, "cpu")
+
+
+def ordered(rows: Iterable[PodRow], key: str, *, backwards: bool = False) -> tuple[PodRow, ...]:
+    """Rows by a column: numbers from the largest, words from A; KeyError when there is no such column."""
+    column = next((column for column in COLUMNS if column.key == key), None)
+    if column is None:
+        raise KeyError(key)
+    named = sorted(rows, key=lambda row: row.name)
+    return tuple(sorted(named, key=column.order, reverse=column.is_number != backwards))
+
+
+def matching(rows: Iterable[PodRow], words: str) -> tuple[PodRow, ...]:
+    """Rows that have every word in one of their columns, whatever the case."""
+    wanted = words.lower().split()
+    return tuple(
+        row for row in rows if all(any(word in column.show(row).lower() for column in COLUMNS) for word in wanted)
+    )
+
+
+def _row(
+    pod: Pod,
+    seen: Snapshot,
+    written: _Written,
+    about: Mapping[str, DecisionEvent],
+    tick: Tick,
+) -> PodRow:
+    use, place = seen.usage.pods.get(pod.uid), seen.places.get(pod.uid)
+    waits = seen.pressure.get(place.group, {}) if place else {}
+    most = max(waits, key=lambda name: waits[name].some.avg10, default="")
+    names = (pod.key, ALL_BEST_EFFORT) if gives_way(seen, pod) else (pod.key,)
+    event = max((about[name] for name in names if name in about), key=lambda each: each.time, default=None)
+    return PodRow(
+        name=printable.one_line(pod.key),
+        qos=pod.qos_class.value or "none",
+        cpu=use.cpu if use else None,
+        cpu_limit=_quota(seen, place.group, tuple(place.containers.values()), written) if place else None,
+        memory=use.memory if use else None,
+        cpus=str(_cpus(seen, tuple(place.containers.values()), written)) if place else "",
+        pressure=waits[most].some.avg10 if most else None,
+        waits_for=most,
+        decided=_words(event.decision, tick) if event else "" if pod.phase == "Running" else pod.phase,
+        decided_at=event.time if event else None,
+    )
+
+
+def _words(decision: Decision, tick: Tick) -> str:
+    would = "would " if tick.modes.get(decision.strategy) == "observe" and decision.changes else ""
+    whose = "all BE: " if decision.subject.split("/")[0] == ALL_BEST_EFFORT else ""
+    return printable.one_line(f"{whose}{would}{decision.verdict}, {decision.reason}: {sentence(decision)}")
+
+
+def _about(events: Iterable[DecisionEvent]) -> dict[str, DecisionEvent]:
+    """The newest event by pod, and of best effort as a whole."""
+    found: dict[str, DecisionEvent] = {}
+    for event in events:
+        for name in _pods(event.decision):
+            found[name] = event
+    return found
+
+
+def _pods(decision: Decision) -> Iterator[str]:
+    kind, *names = decision.subject.split("/")
+    if kind == "pod" and len(names) > 1:
+        yield "/".join(names[:2])
+    elif kind == ALL_BEST_EFFORT and (decision.changes or not names):
+        yield ALL_BEST_EFFORT
+    for change in decision.changes:
+        if change.place.kind in (eviction.PLACE, container_kill.PLACE):
+            yield "/".join(change.place.parts[:2])
+
+
+def _quota(seen: Snapshot, group: str, containers: Sequence[str], written: _Written) -> int | None:
+    """Millicores by the pod's quota, or by those of its containers where each has one; the smaller one."""
+    whole = _milli(seen, group, written)
+    parts = [_milli(seen, name, written) for name in containers]
+    known = [part for part in parts if part is not None]
+    limits = [*([whole] if whole is not None else []), *([sum(known)] if known and len(known) == len(parts) else [])]
+    return min(limits, default=None)
+
+
+def _milli(seen: Snapshot, group: str, written: _Written) -> int | None:
+    found = seen.cgroups.get(group)
+    quota = written.get((group, "cpu.quota"), found.quota_us if found else None)
+    if not isinstance(quota, int) or quota < 0:
+        return None
+    return quota * 1000 // (found.period_us if found else 100_000)
+
+
+def _cpus(seen: Snapshot, containers: Sequence[str], written: _Written) -> CPUSet:
+    """CPUs of all its containers: what each was configured with, within the groups above it."""
+    return cpuset.union(_narrowed(seen, group, written) for group in containers)
+
+
+def _narrowed(seen: Snapshot, group: str, written: _Written) -> CPUSet:
+    parts, cpus = group.split("/"), seen.topology.cpuset
+    for depth in range(1, len(parts) + 1):
+        name = "/".join(parts[:depth])
+        found = seen.cgroups.get(name)
+        own = written.get((name, "cpuset.cpus"), found.cpuset if found else None)
+        cpus = cpus & own if isinstance(own, CPUSet) and own else cpus
+    return cpus
