@@ -184,7 +184,7 @@ def test_the_deschedulers_server_is_guarded_alike(address: str, caplog: pytest.L
             assert request(server, "/healthz").startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize("path", ["/state", "/explain", "/", "/status", "/recent", "/metrics", "/loglevel"])
+@pytest.mark.parametrize("path", ["/state", "/explain", "/", "/status", "/recent", "/pods", "/metrics", "/loglevel"])
 def test_reading_on_loopback_can_be_made_to_want_the_token(start: Start, path: str) -> None:
     server = start(guard=Guard(exposed=False, local_token="root", token_to_read=True))
     assert request(server, path).startswith(b"HTTP/1.1 401 ")
