@@ -1,4 +1,5 @@
-"""When evictions are allowed: maintenance windows by weekday and time of day, in a time zone of the operator's.
+"""When evictions are allowed: maintenance windows by weekday and time of day, or by cron expression and duration, in a
+time zone of the operator's.
 
 A window that ends before it begins goes on past midnight, and belongs to the day on which it begins. The moment comes
 from outside: nothing here looks at a clock.
@@ -8,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import zoneinfo
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
+
+from descheduler.arguments import cron
+from descheduler.arguments.zones import zone
+from koordlite.model import duration as durations
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 DAYS: tuple[Day, ...] = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -37,6 +41,10 @@ class Window:
     """Time of day, like `22:00`."""
     end: str = dataclasses.field(default="24:00", metadata={"check": _time_of_day})
     """Time of day at which it is over, that of the next day when it is not after the start."""
+    cron: str = ""
+    """When it begins, as a cron expression like `0 22 * * 1-5`, in place of days, start and end."""
+    duration: str = dataclasses.field(default="0s", metadata={"check": durations.seconds})
+    """With cron: how long it is open, like `6h`."""
     time_zone: str = dataclasses.field(default="UTC", metadata={"check": _zone})
     """Name in the tz database, like `Europe/Berlin`."""
 
@@ -45,6 +53,20 @@ class Window:
             raise ValueError("a window needs a day")
         if minutes(self.start) >= 24 * 60:
             raise ValueError("a window starts before 24:00")
+        if not self.cron:
+            if self.seconds:
+                raise ValueError("a duration needs cron; without it a window has an end")
+            return
+        cron.parse(self.cron, self.time_zone)
+        if (self.days, self.start, self.end) != (DAYS, "00:00", "24:00"):
+            raise ValueError("a window has either cron and duration, or days, start and end")
+        if self.seconds <= 0:
+            raise ValueError("a window by cron needs a duration, like 6h")
+
+    @property
+    def seconds(self) -> float:
+        """How long a window by cron is open."""
+        return durations.seconds(self.duration)
 
 
 def minutes(text: str) -> int:
@@ -60,23 +82,26 @@ def minutes(text: str) -> int:
     return int(hour) * 60 + int(minute)
 
 
-@functools.cache
-def zone(name: str) -> zoneinfo.ZoneInfo:
-    """The time zone; ValueError when the tz database of this machine does not have it."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r} is not in the tz database of this machine (a name like Europe/Berlin)") from error
-
-
 def is_open(windows: Sequence[Window], moment: float) -> bool:
     """May pods be evicted at `moment` (seconds since the epoch)? Without windows always."""
-    return not windows or any(start <= moment < end for window in windows for start, end in _spans(window, moment))
+    return not windows or any(_is_open(window, moment) for window in windows)
 
 
 def next_opening(windows: Iterable[Window], moment: float) -> float:
     """When the next window opens after `moment`, in seconds since the epoch."""
-    return min(start for window in windows for start, _ in _spans(window, moment) if start > moment)
+    return min(_next_opening(window, moment) for window in windows)
+
+
+def _is_open(window: Window, moment: float) -> bool:
+    if window.cron:
+        return cron.parse(window.cron, window.time_zone).next_after(moment - window.seconds) <= moment
+    return any(start <= moment < end for start, end in _spans(window, moment))
+
+
+def _next_opening(window: Window, moment: float) -> float:
+    if window.cron:
+        return cron.parse(window.cron, window.time_zone).next_after(moment)
+    return min(start for start, _ in _spans(window, moment) if start > moment)
 
 
 def _spans(window: Window, moment: float) -> Iterator[tuple[float, float]]:

@@ -135,7 +135,12 @@ def run(args: argparse.Namespace) -> int:
 
     policy = PolicyFile(args.policy, args.state_dir)
     asked = duration.of_option(args.descheduling_interval, "--descheduling-interval")
-    interval = asked or policy.interval_seconds
+    schedule = policy.schedule
+    if asked and schedule:
+        why, do = "the policy has a schedule", "leave one of them out"
+        raise InputError(Problem("command line", "--descheduling-interval", args.descheduling_interval, why, do))
+    gap = schedule.longest_gap(RealClock().wall()) if schedule else 0.0
+    interval = asked or policy.interval_seconds or gap
     _check(args, interval)
     _start_log(args)
     wakeable = Wakeable()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from descheduler import plugins
+from descheduler.arguments import cron, zones
 from descheduler.arguments.evictor import Args
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.arguments.pacing import LOOPS, Loops
@@ -293,6 +294,11 @@ class Policy:
     upstream."""
     windows: tuple[Window, ...] = ()
     """Times in which pods may be evicted; plans are made and reported at all times. Empty: always. Not in upstream."""
+    schedule: str = ""
+    """When `descheduler run` begins a cycle, as a cron expression like `0 3 * * 1-5`, in place of an interval. A start
+    that was missed is made up for once. Not in upstream."""
+    time_zone: str = dataclasses.field(default="UTC", metadata={"check": zones.zone})
+    """Time zone of the schedule: a name in the tz database, like `Europe/Berlin`. Not in upstream."""
     loops: Loops = LOOPS
     """When to stop moving pods that come back wrong. Not in upstream."""
     fit: Literal["plan", "snapshot"] = "plan"
@@ -310,6 +316,8 @@ class Policy:
     """What is judged. Profiles work one after the other on the same picture."""
 
     def __post_init__(self) -> None:
+        if self.schedule:
+            cron.parse(self.schedule, self.time_zone)
         sources = [provider.source for provider in self.metrics_providers if provider]
         if len(set(sources)) < len(sources):
             raise ValueError("metricsProviders lists a source twice")

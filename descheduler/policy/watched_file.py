@@ -10,9 +10,12 @@ import datetime
 import os
 import pathlib
 
+from descheduler.arguments import cron
+from descheduler.arguments.cron import Cron
 from descheduler.policy import reader
 from descheduler.policy.koordinator import LeaderElection
 from descheduler.policy.reader import Configuration, PolicyDocument
+from descheduler.policy.upstream import Policy
 from koordlite.model import duration
 from koordlite.model.errors import ConfigError, Problem
 
@@ -49,6 +52,14 @@ class PolicyFile:
     def leader_election(self) -> LeaderElection | None:
         """Koordinator's settings of the Lease; None for a policy of upstream."""
         return self.document.leader_election if isinstance(self.document, Configuration) else None
+
+    @property
+    def schedule(self) -> Cron | None:
+        """When cycles begin by the policy; None when it does not say."""
+        policy = self.document
+        if not isinstance(policy, Policy) or not policy.schedule:
+            return None
+        return cron.parse(policy.schedule, policy.time_zone)
 
     @property
     def interval_seconds(self) -> float:

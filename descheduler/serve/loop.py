@@ -72,6 +72,13 @@ RETRY_SECONDS = 5.0
 """After a cycle that failed before anything was evicted, the next one comes so soon; after each further one that fails
 twice as late, until the interval is reached."""
 
+LOOK_SECONDS = 60.0
+"""While it waits for the schedule it looks at the clock this often."""
+WOKEN_SECONDS = 0.5
+"""A wait that ends so much too early was ended by a request to reload."""
+SMALL_STEP_SECONDS = 3600.0
+"""A clock that is set back by less repeats no start."""
+
 
 class Loop:
     """One descheduler."""
@@ -93,6 +100,10 @@ class Loop:
         self._evict, self._leads, self._moving = evict, leads, moving
         self._setup = reader.setup(policy.document)
         self._number = 0
+        self._scheduled = float("-inf")
+        """The last start by the schedule, in seconds since the epoch."""
+        self._due = True
+        """Whether the cycle may evict: by a schedule not the one at the start, nor one after a request to reload."""
         self._acted = False
         """Whether this cycle has begun to evict."""
         self._cycle_memory = memory or CycleMemory()
@@ -114,6 +125,7 @@ class Loop:
         reported as a cycle that failed; without a guard they end the run."""
         guard = guard or FaultGuard(limit=0)
         failures = 0
+        self._due = self._policy.schedule is None
         while True:
             began = self._clock.monotonic()
             guard.begin()
@@ -127,9 +139,34 @@ class Loop:
                 faults = guard.state
                 with guard:
                     tell(dataclasses.replace(self._begun_cycle(), error=faults.why, faults=faults))
-            pause = _pause(failures, interval_seconds)
-            if wait(max(0.0, pause - (self._clock.monotonic() - began))):
+            passed = self._clock.monotonic() - began
+            if failures or self._policy.schedule is None:
+                ends = wait(max(0.0, _pause(failures, interval_seconds) - passed))
+            else:
+                ends = self._wait_for_schedule(wait)
+            if ends:
                 return
+
+    def _wait_for_schedule(self, wait: Callable[[float], bool]) -> bool:
+        """Wait until the schedule says so, or `wait` is woken; whether to stop. The clock is looked at again each
+        minute: one that steps forward past a start leads to one cycle, and one that steps back to none twice."""
+        start = float("inf")
+        while (schedule := self._policy.schedule) is not None:
+            now = self._clock.wall()
+            stepped_back = 0.0 < self._scheduled - now < SMALL_STEP_SECONDS
+            start = min(start, schedule.next_after(self._scheduled if stepped_back else now))
+            if start <= now:
+                break
+            asked, began = min(start - now, LOOK_SECONDS), self._clock.monotonic()
+            if wait(asked):
+                return True
+            if self._clock.monotonic() - began < asked - WOKEN_SECONDS:
+                self._due = False
+                return False
+            if start <= self._clock.wall():
+                break
+        self._scheduled, self._due = start, True
+        return False
 
     def once(self) -> CycleResult:
         """One cycle. Whatever goes wrong with the cluster is in the Round."""
@@ -155,7 +192,7 @@ class Loop:
             seconds=0.0,
             setup=self._setup,
             leader=leads,
-            dry_run=self._evict is None or not leads or self._policy.dry_run,
+            dry_run=self._evict is None or not leads or self._policy.dry_run or not self._due,
             problems=self._policy.problems,
         )
 

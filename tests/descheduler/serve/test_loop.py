@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -315,3 +315,64 @@ def test_a_cycle_that_failed_after_it_evicted_waits_out_the_interval(
     bench = Bench(kubeconfig, policy)
     bench.loop.run(print, interval_seconds=60.0, wait=lambda s: waits.append(s) or True, guard=FaultGuard())
     assert waits[0] > 50
+
+
+class Stepping(Ticking):
+    """A wall clock that is set while nothing waits, beside a monotonic one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.off = 0.0
+
+    def wall(self) -> float:
+        return super().wall() + self.off
+
+
+def scheduled(kubeconfig: str, policy: pathlib.Path, waits: int, at: Callable[[Stepping, int], bool | None]) -> Any:
+    """(when each cycle began, in hours of the first day; whether it was a dry run) of a loop from midnight on, by
+    a schedule of three o'clock; `at` is called before each wait, and True ends that wait at once."""
+    policy.write_text(POLICY + 'schedule: "0 3 * * *"\n')
+    bench, found, count = Bench(kubeconfig, policy), list[tuple[float, bool]](), 0
+    clock = Stepping()
+    bench.loop._clock = clock
+
+    def wait(seconds: float) -> bool:
+        nonlocal count
+        count += 1
+        if not at(clock, count):
+            clock.wait(seconds)
+        return count >= waits
+
+    def tell(result: CycleResult) -> None:
+        found.append((round((result.began - 1767225600.0) / 3600, 1), result.dry_run))
+
+    bench.loop.run(tell, interval_seconds=86400.0, wait=wait)
+    return found
+
+
+def test_by_a_schedule_only_the_cycles_of_the_schedule_evict(kubeconfig: str, policy: pathlib.Path) -> None:
+    assert scheduled(kubeconfig, policy, 1700, lambda clock, count: None) == [(0.0, True), (3.0, False), (27.0, False)]
+
+
+def test_a_request_to_reload_plans_and_evicts_nothing(kubeconfig: str, policy: pathlib.Path) -> None:
+    found = scheduled(kubeconfig, policy, 200, lambda clock, count: count == 60)
+    assert found == [(0.0, True), (1.0, True), (3.0, False)]
+
+
+def test_a_clock_that_is_set_repeats_no_start_and_makes_up_for_one(kubeconfig: str, policy: pathlib.Path) -> None:
+    def back(clock: Stepping, count: int) -> None:
+        clock.off -= 600.0 if count == 185 else 0.0
+
+    assert scheduled(kubeconfig, policy, 400, back) == [(0.0, True), (3.0, False)]
+
+    def ahead(clock: Stepping, count: int) -> None:
+        clock.off += 6 * 3600.0 if count == 60 else 0.0
+
+    assert scheduled(kubeconfig, policy, 400, ahead) == [(0.0, True), (7.0, False)]
+
+
+def test_a_schedule_and_an_interval_exclude_each_other(kubeconfig: str, policy: pathlib.Path, capsys: Any) -> None:
+    policy.write_text(POLICY + 'schedule: "0 3 * * *"\n')
+    words = ["run", "--kubeconfig", kubeconfig, "--policy", str(policy), "--descheduling-interval", "5m"]
+    assert cli.main(words) == 2
+    assert "the policy has a schedule; leave one of them out" in capsys.readouterr().err
