@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
         evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
         memory = _memory(args, pictures, leads, single=not interval)
-        moving = evict.moving if evict is not None else frozenset
+        moving = evict.moving if evict is not None else dict
         clock = RealClock(wakeable.stop)
         loop = Loop(pictures, policy, clock, evict=evict, leads=leads, memory=memory, moving=moving)
         tell = stack.enter_context(_listeners(args, pictures, interval))

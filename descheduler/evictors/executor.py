@@ -14,7 +14,7 @@ from descheduler.evictors import cordons, deletion_costs, eviction_api
 from descheduler.evictors.eviction_api import Wait
 from descheduler.evictors.migration import Migrations, Progress
 from descheduler.evictors.migration_api import Api, Cluster
-from descheduler.migration import job_requests
+from descheduler.migration import job_requests, progress
 from descheduler.plan import Attempt, EvictionPlan, Outcome
 from koordlite.kube.client.answers import ApiError, ApiUnreachable
 from koordlite.model import duration
@@ -97,17 +97,17 @@ class PlanExecutor:
             except (ApiError, ApiUnreachable) as error:
                 yield from (_failed(outcome, str(error)) for outcome in outcomes)
 
-    def moving(self) -> frozenset[str]:
-        """uids of pods whose jobs have not ended. Empty, and reported, when that cannot be read: then they are
-        deferred."""
+    def moving(self) -> Mapping[str, str]:
+        """Where the jobs stand that have not ended, by uid of their pods. Empty, and reported, when that cannot be read:
+        then they are deferred."""
         if not self._controllers:
-            return frozenset()
+            return {}
         try:
             jobs = Cluster(self._api).jobs()
         except (ApiError, ApiUnreachable) as error:
             self._tell(Progress("", "", "Failed", f"migration jobs cannot be read: {error}"))
-            return frozenset()
-        return frozenset(job.pod.uid for job in jobs if not job.finished and job.pod.uid)
+            return {}
+        return {job.pod.uid: progress.standing(job) for job in jobs if not job.finished and job.pod.uid}
 
     def work(self) -> float:
         """One round of every controller; seconds until the next one is due. What went wrong is reported."""

@@ -141,7 +141,8 @@ class _Desk:
         if self.of.args.dry_run:
             return dataclasses.replace(attempt, result="WouldEvict")
         self.cluster.create_job(attempt.request)
-        return dataclasses.replace(attempt, result="JobCreated", tries=1)
+        text = "" if attempt.request["spec"]["mode"] == "EvictDirectly" else "a place is reserved for it first"
+        return dataclasses.replace(attempt, result="JobCreated", tries=1, text=text)
 
     def _refusal(self, outcome: Outcome, traffic: Traffic) -> Refusal | None:
         pod, args = outcome.pod, self.of.args

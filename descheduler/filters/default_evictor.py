@@ -126,7 +126,7 @@ def _terminating(pod: PodView, _view: View, _args: Args) -> str:
 
 
 def _migrating(pod: PodView, view: View, _args: Args) -> str:
-    return "it has a migration job already" if pod.uid in view.moving else ""
+    return view.moving.get(pod.uid, "")
 
 
 def _opted_out(pod: PodView, _view: View, args: Args) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from descheduler.arguments.migration import MigrationControllerArgs
 from descheduler.filters.default_evictor import EVICT
 from descheduler.framework import PodView, Refusal
-from descheduler.migration import pods, shares
+from descheduler.migration import pods, progress, shares
 from descheduler.migration.objects import RUNNING, MigrationJob
 
 _DEFAULT_SCHEDULER = "default-scheduler"
@@ -32,9 +32,10 @@ class Workload:
 class Traffic:
     """Pods that are on the move, by what limits count. Grows while jobs are made or let through."""
 
-    uids: set[str] = dataclasses.field(default_factory=set)
-    keys: set[str] = dataclasses.field(default_factory=set)
-    """`namespace/name` of all jobs that have not ended."""
+    uids: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Where the jobs stand that have not ended, by uid of the pod."""
+    keys: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The same by `namespace/name`."""
     moving: dict[str, PodView] = dataclasses.field(default_factory=dict)
     """Pods of jobs that count, by uid, as far as they are there."""
     jobs: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -61,8 +62,9 @@ class Traffic:
 
     def add(self, job: MigrationJob, pod: PodView | None, *, counts: bool = True) -> None:
         """One more job; `counts` says whether its pod is on the move, or its job only waits."""
-        self.uids |= {job.pod.uid} if job.pod.uid else set()
-        self.keys |= {job.pod.key} if job.pod.name else set()
+        standing = progress.standing(job)
+        self.uids |= {job.pod.uid: standing} if job.pod.uid else {}
+        self.keys |= {job.pod.key: standing} if job.pod.name else {}
         if not counts:
             return
         self.jobs[job.metadata.uid or job.name] = job.pod.uid
@@ -100,8 +102,7 @@ def _first(objections: Mapping[str, str]) -> Refusal | None:
 
 def job_exists(pod: PodView, traffic: Traffic) -> str:
     """The pod, or one of its name, is on the move already."""
-    found = pod.uid in traffic.uids or pod.key in traffic.keys
-    return "it has a migration job already" if found else ""
+    return traffic.uids.get(pod.uid) or traffic.keys.get(pod.key, "")
 
 
 def scheduler(pod: PodView, args: MigrationControllerArgs) -> str:

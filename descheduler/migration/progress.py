@@ -66,6 +66,21 @@ def noted(
     return with_status(job, status=kind, reason=reason, message=message, conditions=entries)
 
 
+def standing(job: MigrationJob) -> str:
+    """Where a job that has not ended stands, and which reservation it counts on, for people."""
+    if job.reservation:
+        node = f"node {job.status.node_name}" if job.status.node_name else "no node yet"
+        counts_on = f"counts on reservation {job.reservation}, on {node}"
+    elif job.spec.mode == "EvictDirectly":
+        counts_on = "reserves no place"
+    else:
+        counts_on = "has no reservation yet"
+    status = job.status
+    word = status.status or status.phase or objects.PENDING
+    why = ": ".join(text for text in (status.reason, status.message) if text)
+    return f"migration job {job.name} {counts_on}; {word}{f', {why}' if why else ''}"
+
+
 def with_status(job: MigrationJob, **changes: object) -> MigrationJob:
     """The job with parts of its status replaced."""
     return structs.replace(job, status=structs.replace(job.status, **changes))

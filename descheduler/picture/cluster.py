@@ -173,8 +173,8 @@ class View:
     volume_nodes: Mapping[str, tuple[objects.NodeSelector, ...]] = dataclasses.field(default_factory=dict)
     """Which nodes reach the volume of a claim, `namespace/name`: every selector must match. A claim without an entry is
     reached from everywhere."""
-    moving: frozenset[str] = frozenset()
-    """uids of pods that have a migration job which has not ended."""
+    moving: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Where migration jobs stand that have not ended, by uid of their pods."""
     usage: Mapping[str, Usage] = dataclasses.field(default_factory=dict)
     """By source: `KubernetesMetrics`, `NodeMetric` (of koordlet), or `Prometheus:` and the query."""
     replicas: Mapping[str, int] = dataclasses.field(default_factory=dict)

@@ -92,10 +92,10 @@ class Loop:
         evict: Evict | None = None,
         leads: Callable[[], bool] = lambda: True,
         memory: CycleMemory | None = None,
-        moving: Callable[[], frozenset[str]] = frozenset,
+        moving: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Without `evict` every cycle is a dry run; without `memory` what is remembered ends with this object. `moving`
-        says which pods (by uid) have migration jobs."""
+        says where migration jobs stand, by the uids of their pods."""
         self._source, self._policy, self._clock = source, policy, clock
         self._evict, self._leads, self._moving = evict, leads, moving
         self._setup = reader.setup(policy.document)

@@ -133,7 +133,7 @@ def test_a_job_that_cannot_be_read_is_named_and_ends_nothing(world: World, told:
     world.deployment("db", 3)
     world.around()
     one = carrier(world, told, api=Poisoned(world.api), rules=plan(world).migration)
-    assert one.moving() == frozenset()
+    assert one.moving() == {}
     one.work()
     assert len(told) == 2
     assert all("MigrationJob odd cannot be read: Expected `object`, got `int` - at `$.spec`" in t.text for t in told)
@@ -297,17 +297,19 @@ def test_pods_with_a_job_take_no_places_of_the_next_plan(world: World, told: lis
     world.deployment("db", 3)
     world.around()
     one = carrier(world, told)
-    assert one.moving() == frozenset()
+    assert one.moving() == {}
     made = plan(world)
     one(made)
     ref = world.job()["spec"]["podRef"]
-    assert one.moving() == frozenset((ref["uid"],))
+    assert set(one.moving()) == {ref["uid"]}
     view = dataclasses.replace(assemble.view(cluster.read(world.api)), moving=one.moving())
     again = planner.plan(view, reader.setup(reader.parse(TWO_WAYS, "policy")))
     spared = {outcome.pod.uid: outcome.reasons[0].reason for outcome in again.spare}
     assert spared[ref["uid"]] == "MigrationJobExists"
+    (kept,) = (outcome for outcome in again.spare if outcome.pod.uid == ref["uid"])
+    assert kept.reasons[0].text == f"migration job {world.job()['metadata']['name']} has no reservation yet; Pending"
     world.server.faults.add(Fault(verb="list", resource="podmigrationjobs", status=500, times=1))
-    assert one.moving() == frozenset()
+    assert one.moving() == {}
     assert "cannot be read" in told[-1].text
 
 

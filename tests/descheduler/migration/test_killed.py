@@ -1,4 +1,4 @@
-"""The descheduler dies before or after any of its requests, and another process goes on: nothing is lost or left over."""
+"""The descheduler dies before or after any of its writes, and another process goes on: nothing is lost or left over."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_of_intended_evictions_those_count_whose_pods_go(view: Any) -> None:
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[1], deleting=True))) == {"app-q"}
     notes = {background.IN_PROGRESS: "true"}
     assert owners(past_evictions.resumed({}, pending, with_pod(view, uids[2], annotations=notes))) == {"app-r"}
-    assert owners(past_evictions.resumed({}, pending, dataclasses.replace(view, moving=frozenset(uids[:1])))) == {
+    assert owners(past_evictions.resumed({}, pending, dataclasses.replace(view, moving={uids[0]: "a job"}))) == {
         "app-p"
     }
 
