@@ -98,8 +98,8 @@ class PlanExecutor:
                 yield from (_failed(outcome, str(error)) for outcome in outcomes)
 
     def moving(self) -> Mapping[str, str]:
-        """Where the jobs stand that have not ended, by uid of their pods. Empty, and reported, when that cannot be read:
-        then they are deferred."""
+        """Where the jobs stand that have not ended, by uid of their pods. Empty, and reported, when that cannot be
+        read: then they are deferred."""
         if not self._controllers:
             return {}
         try:
