@@ -16,7 +16,7 @@ with the guard's reason. Guards say why not, limits how many, fit where to.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from descheduler.picture.cluster import (
@@ -63,7 +63,7 @@ __all__ = [
     "excludes_crane_reserved",
     "judgeable",
     "stale_placement",
-    "too_young",
+    "young_spared",
 ]
 
 VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
@@ -236,9 +236,9 @@ def excludes_crane_reserved(pod: PodView) -> bool:
     return pod.pod.crane.excludes_reserved
 
 
-def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:
+def stale_placement(node: NodeView, oldest_seconds: float, view: View) -> Note | None:
     """Why a node cannot be judged: its agent stopped looking, and pods may have moved since. None when it can."""
-    age = node.placement_age_seconds
+    age = view.placement_age(node)
     if age is None or age <= oldest_seconds:
         return None
     ago = "at an unknown time" if age == float("inf") else f"{duration.brief(age)} ago"
@@ -246,6 +246,10 @@ def stale_placement(node: NodeView, oldest_seconds: float) -> Note | None:
     return Note(node=node.name, reason="StalePlacement", text=text)
 
 
-def too_young(pod: PodView, least_seconds: float) -> bool:
-    """Younger than `least_seconds`, or of unknown age: what was promised may not have reached the node yet."""
-    return least_seconds > 0 and (pod.age_seconds is None or pod.age_seconds < least_seconds)
+def young_spared(findings: Iterable[Finding], least_seconds: float, view: View) -> Iterator[Finding]:
+    """The findings, those about pods younger than `least_seconds` or of unknown age with the reason to wait: what was
+    promised may not have reached the node yet."""
+    for finding in findings:
+        age = view.age(view.by_uid[finding.pod])
+        young = least_seconds > 0 and (age is None or age < least_seconds)
+        yield dataclasses.replace(finding, spare="PodTooYoung") if young else finding

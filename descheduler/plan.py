@@ -74,6 +74,8 @@ class Outcome:
     """Where it would fit; None when it was kept before that was asked."""
     target: str = ""
     """The node this plan counts on for its successor."""
+    age_seconds: float | None = None
+    """Of the pod, since it started; None when nobody knows."""
 
     @property
     def main(self) -> Finding:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from descheduler.metrics_sources.gather import Gatherer
     from descheduler.picture.cluster import View
     from descheduler.plan import EvictionPlan, Setup
+    from descheduler.snapshot.assemble import Pictures
     from descheduler.snapshot.files import Objects
     from koordlite.kube.client.access import Api
 
@@ -64,6 +65,7 @@ class PictureSource:
         self._gatherer: Gatherer | None = None
         self._again = again
         self._read: Objects | None = None
+        self._pictures: Pictures | None = None
 
     def view(self, document: Any, setup: Setup) -> View:
         """The picture, with the measurements that the policy's plugins need; most policies need none."""
@@ -71,7 +73,9 @@ class PictureSource:
         from descheduler.snapshot import assemble
 
         objects = self._objects()
-        view = assemble.view(objects, *self._time())
+        if self._pictures is None or not self._again:
+            self._pictures = assemble.Pictures()
+        view = self._pictures.view(objects, *self._time())
         if not gather.wanted(setup):
             return view
         if self._gatherer is None:

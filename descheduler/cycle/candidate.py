@@ -7,7 +7,7 @@ from typing import Literal
 
 from descheduler.fit.search import Search
 from descheduler.framework import Finding, PodView, Refusal
-from descheduler.picture.pods import least_important_first
+from descheduler.picture.pods import least_important_first, youngest_first
 from descheduler.plan import Outcome, Profile, Sightings
 from koordlite.model import duration
 
@@ -19,12 +19,16 @@ class Candidate:
     pod: PodView
     findings: tuple[Finding, ...]
     profile: Profile
+    age_seconds: float | None
+    """Since the pod started; None when nobody knows."""
     sightings: Sightings | None
     """None: this one picture is all there is."""
 
     def spared(self, reasons: tuple[Refusal, ...], search: Search | None = None) -> Outcome:
         """The answer that it stays, the deciding reason first; `search` when it was asked where it would fit."""
-        return Outcome(self.pod, self.findings, "spare", self.profile.name, reasons, search)
+        return Outcome(
+            self.pod, self.findings, "spare", self.profile.name, reasons, search, age_seconds=self.age_seconds
+        )
 
     @property
     def home(self) -> Literal["", "any", "elsewhere"]:
@@ -46,7 +50,7 @@ class Candidate:
         if finding.spare_text:
             return Refusal(finding.spare, finding.spare_text)
         if finding.spare:
-            age = self.pod.age_seconds
+            age = self.age_seconds
             shown = "its age is unknown" if age is None else f"it started {duration.brief(age)} ago"
             return Refusal(finding.spare, f"{shown}: too young for {finding.plugin} to be sure")
         seen = None if self.sightings is None else self.sightings.get((self.pod.uid, finding.reason), 1)
@@ -66,5 +70,4 @@ def order(pod: PodView, findings: list[Finding]) -> tuple[float, int, bool, floa
     """Sort key for findings of plugins without an order of their own: the least important pod first, then the worst
     off, then the youngest, then names."""
     heaviest = max(f.weight for f in findings)
-    age = float("inf") if pod.age_seconds is None else pod.age_seconds
-    return (*least_important_first(pod), -heaviest, age, pod.key)
+    return (*least_important_first(pod), -heaviest, youngest_first(pod), pod.key)

@@ -41,7 +41,6 @@ from descheduler.framework import (
 from descheduler.history import past_evictions
 from descheduler.history.background import Requests, counted
 from descheduler.plan import EvictionPlan, Outcome, Profile, Setup, Sightings
-from koordlite.model import times
 from koordlite.model.label_selectors import labels_match
 from koordlite.model.quantity import Quantity
 
@@ -108,7 +107,7 @@ class _Draft:
         self._remembered: dict[tuple[str, str], object] = {}
         self._budget = Budget(setup.limits, view, counted(past.background.values()))
         self._fit = FitSearch(view)
-        now = times.parse(view.time)
+        now = view.now
         self._pacer = Pacer(setup.pacing, past.history, now)
         self._expect(past_evictions.outstanding(past.history, view.unbound, now))
         self._alone = setup.spare_the_only_node and sum(node.ready for node in view.nodes.values()) < 2
@@ -191,7 +190,9 @@ class _Draft:
         if before and before.verdict == "evict":
             self._decided[pod.uid] = _merged(before, dataclasses.replace(before, findings=findings))
             return Verdict(evicted=False, reason="GoesAlready")
-        outcome = self._decide(Candidate(pod, findings, judge.profile, self._past.sightings), judge.guards)
+        outcome = self._decide(
+            Candidate(pod, findings, judge.profile, self._view.age(pod), self._past.sightings), judge.guards
+        )
         self._decided[pod.uid] = _merged(before, outcome)
         if outcome.verdict == "evict":
             self._taken.add(pod.uid)
@@ -236,7 +237,8 @@ class _Draft:
         if self._setup.fit == "plan":
             self._go(pod, place)
         target = place.node if place else ""
-        return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target)
+        age = asked.age_seconds
+        return Outcome(pod, asked.findings, "evict", asked.profile.name, search=found, target=target, age_seconds=age)
 
     def _go(self, pod: PodView, place: Place | None) -> None:
         # A pod that has ended was replaced when it did: nothing comes for it, and it takes no capacity anywhere.

@@ -117,7 +117,7 @@ class Round:
             refs = [job.pod for job in named.values()]
             for found in self._cluster.pods(namespace, refs):
                 if reconcile.same_pod(named[found.metadata.name], found):
-                    yield pods.view(found, self._now)
+                    yield pods.view(found)
 
     def _pod_of_no_uid(self, job: MigrationJob) -> PodView | None:
         return next((pod for pod in self._pods.values() if not job.pod.uid and pod.key == job.pod.key), None)
@@ -184,7 +184,7 @@ class Round:
     def _limited(self, job: MigrationJob, pod: wire.PodObject | None) -> str:
         if pod is None or progress.condition(job, "Eviction") is not None:
             return ""
-        view = pods.view(pod, self._now)
+        view = pods.view(pod)
         return object_limiter.refusal(
             self._args, self._jobs.values(), pod=view, workload=self._find(view), now=self._now
         )

@@ -68,7 +68,7 @@ class Migrations:
         if not asked:
             return ()
         jobs = self._cluster.jobs()
-        desk = _Desk(self, self._cluster, Finder(self._api, now), jobs, view, now)
+        desk = _Desk(self, self._cluster, Finder(self._api), jobs, view, now)
         return tuple(desk.attempts(asked))
 
     def work(self, now: float) -> list[Progress]:
@@ -76,7 +76,7 @@ class Migrations:
 
         ApiError and ApiUnreachable when the jobs cannot be read; what goes wrong with a single job is reported, and
         does not keep the others."""
-        find = Finder(self._api, now)
+        find = Finder(self._api)
         one = Round(self._cluster, self._args, self._pace, find, now, drop_claims=self._drop_claims)
         ours = [job for job in self._cluster.jobs() if job_requests.ours(job, self._creator, adopts=self._adopts)]
         self.open = sum(not job.finished for job in ours)

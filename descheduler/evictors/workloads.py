@@ -48,7 +48,6 @@ class Finder:
     """Asks an API server about workloads, each once. Make one a round: what it knows does not get younger."""
 
     api: Api
-    now: float
     known: dict[str, Workload | None] = dataclasses.field(default_factory=dict)
 
     def __call__(self, pod: PodView) -> Workload | None:
@@ -112,7 +111,7 @@ class Finder:
 
     def _pods(self, namespace: str, controller: _Controller, uids: set[str]) -> tuple[PodView, ...]:
         _, items = self.api.collect(f"/api/v1/namespaces/{namespace}/pods", _query(controller))
-        found = (pods.view(msgspec.json.decode(item, type=objects.PodObject), self.now) for item in items)
+        found = (pods.view(msgspec.json.decode(item, type=objects.PodObject)) for item in items)
         return tuple(pod for pod in found if pods.controller_uid(pod) in uids)
 
 

@@ -244,12 +244,12 @@ def _replicas(pod: PodView, view: View, args: Args) -> str:
     return f"its {owners[0].kind} has {count} pods, minReplicas is {args.min_replicas}" if few else ""
 
 
-def _age(pod: PodView, _view: View, args: Args) -> str:
+def _age(pod: PodView, view: View, args: Args) -> str:
     if args.min_pod_age is None:
         return ""
-    started = pod.age_seconds if pod.object.status.start_time else None
-    young = started is None or started < duration.seconds(args.min_pod_age)
-    shown = "at an unknown time" if started is None else f"{duration.brief(started)} ago"
+    age = view.age(pod) if pod.object.status.start_time else None
+    young = age is None or age < duration.seconds(args.min_pod_age)
+    shown = "at an unknown time" if age is None else f"{duration.brief(age)} ago"
     return f"it started {shown}, minPodAge is {args.min_pod_age}" if young else ""
 
 

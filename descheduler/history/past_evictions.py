@@ -93,12 +93,12 @@ History = Mapping[str, Past]
 """By owner, `Kind/namespace/name`."""
 
 
-def generation(pod: PodView, plugin: str, past: Past | None, now: float) -> int:
+def generation(pod: PodView, plugin: str, past: Past | None) -> int:
     """How many rounds of moves by `plugin` this pod may have come back from; 0 for a pod that was there before."""
     rounds = past.rounds.get(plugin, ()) if past else ()
-    if pod.age_seconds is None:
+    if pod.started is None:
         return len(rounds)
-    return sum(one.first <= now - pod.age_seconds + CLOCKS_SECONDS for one in rounds)
+    return sum(one.first <= pod.started + CLOCKS_SECONDS for one in rounds)
 
 
 def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: Loops, *, now: float) -> Refusal | None:
@@ -113,7 +113,7 @@ def refusal(pod: PodView, findings: Iterable[Finding], history: History, rules: 
 
 
 def _refusal(pod: PodView, plugin: str, past: Past, rules: Loops, now: float) -> Refusal | None:
-    came_back = 0 if plugin in RECURRING else generation(pod, plugin, past, now)
+    came_back = 0 if plugin in RECURRING else generation(pod, plugin, past)
     if not came_back:
         return None
     rounds = past.rounds[plugin]
@@ -139,11 +139,7 @@ def outstanding(history: History, waiting: Iterable[PodView], now: float) -> Ite
     }
     for pod in waiting:
         moves = left.get(pod.owner)
-        if (
-            moves
-            and pod.pod.active
-            and (pod.age_seconds is None or now - pod.age_seconds + CLOCKS_SECONDS >= moves[0].at)
-        ):
+        if moves and pod.pod.active and (pod.started is None or pod.started + CLOCKS_SECONDS >= moves[0].at):
             yield pod, moves.pop()
 
 
@@ -191,7 +187,7 @@ def _intents(history: History, plan: EvictionPlan) -> Iterator[Intent]:
         plugins = dict.fromkeys(f.plugin for f in outcome.findings if f.severity == "hard")
         if pod.owner:
             before = history.get(pod.owner)
-            rounds = {name: generation(pod, name, before, now) for name in plugins if name not in RECURRING}
+            rounds = {name: generation(pod, name, before) for name in plugins if name not in RECURRING}
             yield Intent(pod.uid, pod.owner, _move(outcome, now), rounds)
 
 

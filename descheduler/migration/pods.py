@@ -10,13 +10,13 @@ from koordlite.model.pod import pod_reader
 from koordlite.model.wire import objects
 
 
-def view(obj: objects.PodObject, now: float) -> PodView:
-    """The pod at time `now`; one without a uid has its name instead."""
+def view(obj: objects.PodObject) -> PodView:
+    """The pod; one without a uid has its name instead."""
     value = pod_reader.from_wire(obj)
     if not value.uid:
         value = dataclasses.replace(value, uid=value.key)
     made = times.parse_or_none(obj.metadata.creation_timestamp)
-    return PodView(value, obj, obj.spec.node_name, None if made is None else now - made)
+    return PodView(value, obj, obj.spec.node_name, made)
 
 
 def controller(pod_view: PodView) -> objects.OwnerReference | None:

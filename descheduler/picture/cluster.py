@@ -10,7 +10,7 @@ from descheduler.picture import label_index
 from descheduler.picture.label_index import LabelIndex
 from descheduler.picture.pods import PodView
 from descheduler.picture.templates import Template
-from koordlite.model import cpuset
+from koordlite.model import cpuset, times
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, Reservation
@@ -79,8 +79,9 @@ class NodeView:
     """As written on the node."""
     koordinator: NodeTopology = NO_REPORT
     """The node as Koordinator's scheduler reads it; without CPUs when their topology is not reported."""
-    placement_age_seconds: float | None = None
-    """Age of the agent's placement; None when there is none."""
+    placement_at: float | None = None
+    """When the agent saw the placement, in seconds since the epoch; None when there is none, minus infinity when the
+    time cannot be read."""
 
     @property
     def name(self) -> str:
@@ -183,6 +184,19 @@ class View:
     """Objects that could not be read, or only in part."""
     notes: tuple[str, ...] = ()
     """What was left out of the picture, in words."""
+
+    @functools.cached_property
+    def now(self) -> float:
+        """`time` in seconds since the epoch."""
+        return times.parse(self.time)
+
+    def age(self, pod: PodView) -> float | None:
+        """Seconds since the pod started, else since it was created; None when neither is known."""
+        return None if pod.started is None else self.now - pod.started
+
+    def placement_age(self, node: NodeView) -> float | None:
+        """Seconds since the agent saw the placement; None when there is none."""
+        return None if node.placement_at is None else self.now - node.placement_at
 
     def pods(self) -> Iterator[PodView]:
         """All pods that have not ended and are bound to a node, by node, namespace and name."""

@@ -43,8 +43,9 @@ class PodView:
     pod: Pod
     object: objects.PodObject
     node: str
-    age_seconds: float | None
-    """Since the pod started, else since it was created; None when neither is known."""
+    started: float | None
+    """When the pod started, else when it was created, in seconds since the epoch; None when neither is known. How old
+    that makes it `View.age` says: a pod that did not change is the same value in every picture."""
     containers: tuple[ContainerPlacement, ...] = ()
     """Promise and fact of each container that has one or the other."""
     observed: bool = False
@@ -97,6 +98,11 @@ def anti_affinity_terms(pod: PodView) -> tuple[objects.PodAffinityTerm, ...]:
     affinity = pod.object.spec.affinity
     anti = affinity.pod_anti_affinity if affinity else None
     return (anti.required or ()) if anti else ()
+
+
+def youngest_first(pod: PodView) -> float:
+    """Sort key: the pod that started last comes first, those of unknown age come last."""
+    return float("inf") if pod.started is None else -pod.started
 
 
 def least_important_first(pod: PodView) -> tuple[float, int, bool]:

@@ -7,6 +7,7 @@ templates, not to hundreds of thousands of pods.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from descheduler.picture.pods import PodView, TemplateKey
@@ -40,12 +41,17 @@ class Template:
         return self.pods[0].object.spec
 
 
-def gather(pods: Iterable[PodView]) -> tuple[Template, ...]:
-    """The templates of `pods`, which come in the order of the picture; in the order of their first pods."""
-    found: dict[TemplateKey, list[PodView]] = {}
+def gather(pods: Iterable[PodView], before: Iterable[Template] = ()) -> tuple[Template, ...]:
+    """The templates of `pods`, which come in the order of the picture; in the order of their first pods. One of
+    `before` that still has the same pods stays the same object."""
+    found: dict[TemplateKey, list[PodView]] = defaultdict(list)
     for pod in pods:
-        found.setdefault(pod.template, []).append(pod)
-    return tuple(map(Template, found.values()))
+        found[pod.template].append(pod)
+    known = {template.first.template: template for template in before}
+    if not known:
+        return tuple(map(Template, found.values()))
+    kept = [(known.get(key), several) for key, several in found.items()]
+    return tuple([one if one and one.pods == several else Template(several) for one, several in kept])
 
 
 def pods_of(templates: Iterable[Template]) -> list[PodView]:

@@ -20,7 +20,7 @@ from descheduler.framework import (
     View,
     judgeable,
     stale_placement,
-    too_young,
+    young_spared,
 )
 from descheduler.rules import numa_wording
 from koordlite.formulas.topology import numa
@@ -52,11 +52,11 @@ class Config:
     by hand, has only one and does not ask."""
 
 
-def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each promise that does not hold; a note for each node that cannot be judged."""
-    oldest = duration.seconds(config.max_report_age)
+    oldest, least = duration.seconds(config.max_report_age), duration.seconds(config.min_pod_age)
     for node in handle.nodes:
-        stale = stale_placement(node, oldest)
+        stale = stale_placement(node, oldest, view)
         if stale:
             yield stale
             continue
@@ -65,8 +65,8 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             yield Note(node=node.name, reason="TopologyUnknown", text=text)
             continue
         for pod in _judged(node):
-            for wrong in _violations(pod, node, config):
-                yield _finding(pod, node, wrong, config)
+            found = (_finding(pod, node, wrong, config) for wrong in _violations(pod, node, config))
+            yield from young_spared(found, least, view)
 
 
 def _judged(node: NodeView) -> Iterator[PodView]:
@@ -120,7 +120,6 @@ def _finding(pod: PodView, node: NodeView, wrong: numa.Violation, config: Config
         cure=numa_wording.cure(wrong),
         evidence=wrong.evidence,
         weight=_weight(container, node, wrong),
-        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="any" if wrong.reason in _CURED_BY_RESTART else "elsewhere",
     )

@@ -22,7 +22,7 @@ from descheduler.framework import (
     excludes_crane_reserved,
     judgeable,
     stale_placement,
-    too_young,
+    young_spared,
 )
 from descheduler.picture import amounts
 from descheduler.picture.pods import least_important_first
@@ -54,13 +54,13 @@ class Config:
     """Find also nodes whose pods request more than is left beside the reservation, and the fewest pods to move."""
 
 
-def judge(_view: View, config: Config, handle: Handle) -> Conversation:
+def judge(view: View, config: Config, handle: Handle) -> Conversation:
     """A finding for each container on CPUs that someone else keeps; a note for each node that cannot be judged."""
-    oldest = duration.seconds(config.max_report_age)
+    oldest, least = duration.seconds(config.max_report_age), duration.seconds(config.min_pod_age)
     for node in handle.nodes:
         if config.by_quantity:
-            yield from _too_many(node, config, handle)
-        stale = stale_placement(node, oldest)
+            yield from young_spared(_too_many(node, config, handle), least, view)
+        stale = stale_placement(node, oldest, view)
         if stale:
             yield stale
             continue
@@ -68,7 +68,7 @@ def judge(_view: View, config: Config, handle: Handle) -> Conversation:
             yield _unknown(node)
         for pod in node.pods:
             if pod.containers and judgeable(pod):
-                yield from _judge_pod(pod, node, config)
+                yield from young_spared(_judge_pod(pod, node, config), least, view)
 
 
 def _judge_pod(pod: PodView, node: NodeView, config: Config) -> Iterator[Finding]:
@@ -119,7 +119,6 @@ def _finding(
         cure=_CURES[wrong.severity],
         evidence={**wrong.evidence, "cpuset": str(actual), "source": node.reserved.source},
         weight=len(CPUSet.parse(cpus)),
-        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="any",
     )
@@ -160,7 +159,6 @@ def _surplus(pod: PodView, node: NodeView, over: Mapping[str, int], config: Conf
         fact=f"requests on it exceed what is left by {too_many}; this pod asks for {asks}",
         cure="it has to move: it is one of the fewest whose leaving makes the rest fit",
         evidence={f"excess.{name}": _shown(name, nano) for name, nano in over.items()},
-        spare="PodTooYoung" if too_young(pod, duration.seconds(config.min_pod_age)) else "",
         sightings=config.min_sightings,
         home="elsewhere",
     )

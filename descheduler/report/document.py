@@ -151,7 +151,7 @@ class _Outcomes:
             "owner": pod.owner,
             "qosClass": str(pod.pod.qos_class),
             "priority": pod.pod.priority,
-            "ageSeconds": None if pod.age_seconds is None else round(pod.age_seconds),
+            "ageSeconds": None if outcome.age_seconds is None else round(outcome.age_seconds),
             "verdict": outcome.verdict,
             "profile": outcome.profile,
             "target": outcome.target,

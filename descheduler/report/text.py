@@ -98,7 +98,7 @@ def outcome(answer: Outcome, title: str) -> Iterator[str]:
     yield _shortened(f"{title}{pod.key}  on {pod.node}")
     about = [str(pod.pod.qos_class), pod.owner or "no owner"]
     about += [] if pod.pod.priority is None else [f"priority {pod.pod.priority}"]
-    about += [] if pod.age_seconds is None else [f"{duration.brief(pod.age_seconds)} old"]
+    about += [] if answer.age_seconds is None else [f"{duration.brief(answer.age_seconds)} old"]
     yield from _line("pod", ", ".join(about))
     for before, finding in zip((None, *answer.findings), answer.findings, strict=False):
         yield from _finding(finding, repeated=before is not None and before.promise == finding.promise)

@@ -1,4 +1,4 @@
-"""The picture out of the objects: every annotation read once, everything indexed, every age worked out.
+"""The picture out of the objects: every annotation read once, everything indexed, every time read.
 
 What cannot be read becomes a problem of the view and the part it stood for is unknown; it never becomes a default that
 looks like a fact.
@@ -7,61 +7,151 @@ looks like a fact.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 from descheduler.framework import DisruptionBudget, NodeView, PodView, Usage, View
 from descheduler.metrics_sources import node_metric, resource_metrics
 from descheduler.picture import label_index, templates
 from descheduler.picture.templates import Template
-from descheduler.snapshot import crane, promised_placement, report, volumes
+from descheduler.snapshot import crane, report, volumes
 from descheduler.snapshot.files import Objects
+from descheduler.snapshot.homes import Home
 from descheduler.snapshot.pack import PackedPod, Packer
-from koordlite.model import cpuset, keys, node, times, volcano_nrt
-from koordlite.model.cpuset import EMPTY, CPUSet
+from descheduler.snapshot.report import Report
+from koordlite.model import times, volcano_nrt
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import numatopology
 from koordlite.model.wire import objects as wire
 from koordlite.model.wire import volumes as wire_volumes
+from koordlite.model.wire.crane import TopologyObject
 
-T = TypeVar("T")
-_ENDED = ("Succeeded", "Failed")
+_Topology = wire.NRTObject | numatopology.NumatopologyObject
 
 
 def view(objects: Objects, now: str = "", source: str = "given") -> View:
     """The picture at `now` (RFC 3339), a time that comes from `source`; or at the newest time found in the objects."""
-    moment, source = (times.parse(now), source) if now else _moment(objects)
-    problems = list(objects.problems)
-    classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
-    reports = report.read_all(_topologies(objects, problems), moment, problems)
-    for obj in objects.of(crane.KIND):
-        reported = reports.get(obj.metadata.name, report.Report())
-        reports[obj.metadata.name] = dataclasses.replace(reported, by_crane=crane.reserved(obj, problems))
-    reader = _Pods(objects.packer, moment, classes, problems)
-    objects.packer.next_picture()
-    pods = [reader.read(obj) for obj in objects.of("Pod")]
-    nodes = _nodes(objects.of("Node"), reports, pods, problems)
-    unbound = tuple(p for p in pods if p.node not in nodes)
-    alike = templates.gather(p for each in nodes.values() for p in each.pods)
-    others = templates.gather((*unbound, *(p for each in nodes.values() for p in each.ended)))
-    return View(
-        time=times.show(moment),
-        time_source=source,
-        nodes=nodes,
-        templates=alike,
-        by_uid={p.uid: p for each in nodes.values() for p in each.all_pods},
-        unbound=unbound,
-        budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), (*alike, *others))),
-        namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
-        priority_classes=classes,
-        storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
-        volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
-        usage=_usage(objects, moment, problems),
-        replicas=_replicas(pods),
-        problems=tuple(problems),
-        notes=tuple(_notes(objects, pods, nodes)),
-    )
+    return Pictures().view(objects, now, source)
+
+
+class Pictures:
+    """Makes one picture after the other. What was made of objects that are still the same objects is taken over, so
+    that a picture is the same whatever was made before it, and costs by what has changed. No value holds an age: ages
+    are asked of the view, which knows the time."""
+
+    def __init__(self) -> None:
+        self._classes: Mapping[str, int] = {}
+        self._pods: dict[str, PodView] = {}
+        self._reports: dict[str, _Reported] = {}
+        self._homes: dict[str, Home] = {}
+        self._templates: tuple[tuple[Template, ...], tuple[Template, ...]] = (), ()
+
+    def view(self, objects: Objects, now: str = "", source: str = "given") -> View:
+        """As the function `view`."""
+        moment, source = (times.parse(now), source) if now else _moment(objects)
+        problems = list(objects.problems)
+        classes = {c.metadata.name: c.value for c in objects.of("PriorityClass")}
+        reports = self._read_reports(objects, problems)
+        pods = self._read_pods(objects, classes, problems)
+        nodes = self._nodes(objects.of("Node"), reports, pods, problems)
+        unbound = tuple([p for p in pods if p.node not in nodes])
+        bound = [p for each in nodes.values() for p in each.pods]
+        others = [*unbound, *[p for each in nodes.values() for p in each.ended]]
+        self._templates = templates.gather(bound, self._templates[0]), templates.gather(others, self._templates[1])
+        everything = (*self._templates[0], *self._templates[1])
+        return View(
+            time=times.show(moment),
+            time_source=source,
+            nodes=nodes,
+            templates=self._templates[0],
+            by_uid={p.pod.uid: p for each in nodes.values() for p in each.all_pods},
+            unbound=unbound,
+            budgets=tuple(_budgets(objects.of("PodDisruptionBudget"), everything)),
+            namespaces={n.metadata.name: n.metadata.labels or {} for n in objects.of("Namespace")},
+            priority_classes=classes,
+            storage_classes=_storage_classes(objects.of("PersistentVolumeClaim")),
+            volume_nodes=volumes.nodes(*map(objects.of, ("PersistentVolumeClaim", "PersistentVolume", "StorageClass"))),
+            usage=_usage(objects, moment, problems),
+            replicas=_replicas(everything),
+            problems=tuple(problems),
+            notes=tuple(_notes(objects, pods, nodes, everything)),
+        )
+
+    def _read_reports(self, objects: Objects, problems: list[Problem]) -> dict[str, Report]:
+        """What is reported of each node."""
+        of_crane = {obj.metadata.name: obj for obj in objects.of(crane.KIND)}
+        by_volcano = {obj.metadata.name: obj for obj in objects.of(numatopology.KIND)}
+        by_name = {**by_volcano, **{obj.metadata.name: obj for obj in objects.of("NodeResourceTopology")}}
+        before, self._reports = self._reports, {}
+        for name in {**by_name, **of_crane}:
+            inputs = by_name.get(name), of_crane.get(name)
+            known = before.get(name)
+            if known is None or known.inputs[0] is not inputs[0] or known.inputs[1] is not inputs[1]:
+                known = _Reported.of(*inputs)
+            self._reports[name] = known
+            problems.extend(known.problems)
+        return {name: known.report for name, known in self._reports.items()}
+
+    def _read_pods(self, objects: Objects, classes: Mapping[str, int], problems: list[Problem]) -> list[PodView]:
+        known = self._pods if classes == self._classes else {}
+        pods = []
+        for obj in objects.of("Pod"):
+            one = known.get(obj.metadata.uid)
+            if one is None or one.object is not obj:
+                one = _pod(obj, objects.packer, classes)
+            if one.pod.problems:
+                problems.extend(one.pod.problems)
+            pods.append(one)
+        self._classes, self._pods = classes, {one.pod.uid: one for one in pods}
+        return pods
+
+    def _nodes(
+        self,
+        objects: Iterable[wire.NodeObject],
+        reports: Mapping[str, Report],
+        pods: Iterable[PodView],
+        problems: list[Problem],
+    ) -> dict[str, NodeView]:
+        placed: dict[str, list[PodView]] = defaultdict(list)
+        for one in pods:
+            placed[one.node].append(one)
+        before, self._homes = self._homes, {}
+        for obj in objects:
+            name, known = obj.metadata.name, before.get(obj.metadata.name)
+            home = known if known and known.is_of(obj, reports.get(name)) else Home(obj, reports.get(name))
+            home.take(tuple(placed.get(name, ())))
+            self._homes[name] = home
+            problems.extend(home.problems)
+        return {name: home.view for name, home in self._homes.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reported:
+    """What was read of a node's report, and of which objects."""
+
+    inputs: tuple[_Topology | None, TopologyObject | None]
+    report: Report
+    problems: tuple[Problem, ...]
+
+    @classmethod
+    def of(cls, obj: _Topology | None, by_crane: TopologyObject | None) -> _Reported:
+        """Read them."""
+        problems: list[Problem] = []
+        found = _report(obj, problems)
+        if by_crane:
+            found = dataclasses.replace(found, by_crane=crane.reserved(by_crane, problems))
+        return cls((obj, by_crane), found, tuple(problems))
+
+
+def _report(obj: _Topology | None, problems: list[Problem]) -> Report:
+    """What a NodeResourceTopology says, or Volcano's Numatopology in its words."""
+    if isinstance(obj, numatopology.NumatopologyObject):
+        try:
+            obj = volcano_nrt.to_nrt(obj)
+        except InputError as error:
+            problems.extend(error.problems)
+            return Report()
+    return report.read(obj, problems) if obj else Report()
 
 
 def _usage(objects: Objects, moment: float, problems: list[Problem]) -> dict[str, Usage]:
@@ -90,99 +180,16 @@ def _times(objects: Objects) -> Iterator[str | None]:
         yield report.observed_at(obj)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pods:
-    """Makes the views of pods."""
-
-    packer: Packer
-    now: float
-    classes: Mapping[str, int]
-    problems: list[Problem]
-
-    def read(self, obj: PackedPod) -> PodView:
-        """One pod; what cannot be read in it is noted."""
-        priority = obj.spec.priority
-        if priority is None:
-            priority = self.classes.get(obj.spec.priority_class_name or "")
-        value = self.packer.value(obj, priority)
-        self.problems.extend(value.problems)
-        if not value.uid:
-            value = dataclasses.replace(value, uid=value.key)
-        started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
-        age = None if started is None else self.now - started
-        return PodView(value, obj, obj.spec.node_name, age, template=obj.template)
-
-
-def _nodes(
-    objects: Iterable[wire.NodeObject],
-    reports: Mapping[str, report.Report],
-    pods: Iterable[PodView],
-    problems: list[Problem],
-) -> dict[str, NodeView]:
-    placed: dict[str, list[PodView]] = defaultdict(list)
-    for one in pods:
-        placed[one.node].append(one)
-    return {
-        obj.metadata.name: _node(obj, reports.get(obj.metadata.name), placed[obj.metadata.name], problems)
-        for obj in objects
-    }
-
-
-def _node(
-    obj: wire.NodeObject, reported: report.Report | None, pods: Iterable[PodView], problems: list[Problem]
-) -> NodeView:
-    value = node.from_wire(obj)
-    problems.extend(value.problems)
-    reported = reported or report.Report()
-    owner = f"node/{value.name}"
-    notes = value.annotations
-    written = read(lambda: node.parse_reservation(notes.get(keys.RESERVATION, ""), owner), problems)
-    system = reported.system_qos or read(lambda: node.parse_system_qos(notes.get(keys.SYSTEM_QOS), owner), problems)
-    pods = tuple(pods)
-    bare = NodeView(
-        node=value,
-        object=obj,
-        topology=reported.topology,
-        zones=reported.zones,
-        zone_totals=reported.zone_totals,
-        distances=reported.distances,
-        be_pool=reported.be_pool,
-        topology_policy=reported.topology_policy,
-        topology_scope=reported.topology_scope,
-        cpu_manager=reported.cpu_manager,
-        reserved=promised_placement.reserved_cpus(
-            reported,
-            written,
-            system,
-            unreadable=_unreadable(notes, written),
-            pinned=_pinned(pods, reported) if written and written.reserved_cpus is None else EMPTY,
-        ),
-        reservation=written,
-        koordinator=reported.koordinator,
-        placement_age_seconds=reported.placement_age_seconds,
-    )
-    present, ended = [], []
-    for one in pods:
-        if one.pod.phase in _ENDED:
-            ended.append(one)
-        else:
-            present.append(_with_promises(one, bare, reported))
-    return dataclasses.replace(bare, pods=tuple(present), ended=tuple(ended))
-
-
-def _unreadable(notes: Mapping[str, str], written: node.Reservation | None) -> bool:
-    return written is None and notes.get(keys.RESERVATION, "") not in ("", "null")
-
-
-def _pinned(pods: Iterable[PodView], reported: report.Report) -> CPUSet:
-    """CPUs that scheduler and kubelet gave to pods."""
-    by_scheduler = [one.pod.resource_status.cpuset for one in pods if one.pod.active]
-    return cpuset.union([*by_scheduler, *(alloc.cpuset for alloc in reported.allocs.values())])
-
-
-def _with_promises(one: PodView, home: NodeView, reported: report.Report) -> PodView:
-    containers, seen = promised_placement.of_pod(one, home, reported, crane.promise(one.pod))
-    return dataclasses.replace(one, containers=containers, observed=seen) if containers else one
+def _pod(obj: PackedPod, packer: Packer, classes: Mapping[str, int]) -> PodView:
+    """One pod; what cannot be read in it is among the problems of its value."""
+    priority = obj.spec.priority
+    if priority is None:
+        priority = classes.get(obj.spec.priority_class_name or "")
+    value = packer.made(obj, priority)
+    if not value.uid:
+        value = dataclasses.replace(value, uid=value.key)
+    started = times.parse_or_none(obj.status.start_time or obj.metadata.creation_timestamp)
+    return PodView(value, obj, obj.spec.node_name, started, template=obj.template)
 
 
 def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: Iterable[Template]) -> Iterator[DisruptionBudget]:
@@ -194,27 +201,21 @@ def _budgets(objects: Iterable[wire.PodDisruptionBudgetObject], pods: Iterable[T
         yield DisruptionBudget(f"{meta.namespace}/{meta.name}", obj.status.disruptions_allowed, covered)
 
 
-def _topologies(objects: Objects, problems: list[Problem]) -> list[wire.NRTObject]:
-    """NodeResourceTopologies, and for nodes without one what Volcano's Numatopology says in their words."""
-    found: list[wire.NRTObject] = objects.of("NodeResourceTopology")
-    known = {each.metadata.name for each in found}
-    for other in objects.of(numatopology.KIND):
-        try:
-            found += [] if other.metadata.name in known else [volcano_nrt.to_nrt(other)]
-        except InputError as error:
-            problems.extend(error.problems)
-    return found
-
-
 def _storage_classes(claims: Iterable[wire_volumes.PersistentVolumeClaimObject]) -> dict[str, str]:
     return {f"{c.metadata.namespace}/{c.metadata.name}": c.spec.storage_class_name or "" for c in claims}
 
 
-def _replicas(pods: Iterable[PodView]) -> dict[str, int]:
-    return Counter(owner.uid for one in pods for owner in one.object.metadata.owner_references or ())
+def _replicas(alike: Iterable[Template]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for template in alike:
+        for owner in template.first.object.metadata.owner_references or ():
+            found[owner.uid] += len(template.pods)
+    return dict(found)
 
 
-def _notes(objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView]) -> Iterator[str]:
+def _notes(
+    objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView], alike: Iterable[Template]
+) -> Iterator[str]:
     for kind, count in sorted(objects.ignored.items()):
         yield f"{count} × {kind}: not read, nothing here decides on it"
     for kind, count in sorted(objects.repeated.items()):
@@ -224,13 +225,4 @@ def _notes(objects: Objects, pods: list[PodView], nodes: Mapping[str, NodeView])
         yield f"{len(stray)} pods run on nodes that are not in the files, such as {stray[0].node}; they are not judged"
     if not objects.by_kind["NodeResourceTopology"]:
         yield "no NodeResourceTopology in the files: NUMA promises and resolved reservations cannot be judged"
-    yield from volumes.notes(pods, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])
-
-
-def read(parse: Callable[[], T], problems: list[Problem]) -> T | None:
-    """What `parse` returns; None, with its problems noted, when it is refused."""
-    try:
-        return parse()
-    except InputError as error:
-        problems.extend(error.problems)
-        return None
+    yield from volumes.notes(alike, objects.by_kind["PersistentVolumeClaim"], objects.by_kind["PersistentVolume"])

@@ -53,23 +53,12 @@ class _Parts(NamedTuple):
     resource_claims: Any
 
 
-class _Made(NamedTuple):
-    """What was made of an object."""
-
-    obj: PackedPod
-    priority: int | None
-    pod: Pod
-
-
 class Packer:
     """Makes objects of a picture small; keep it as long as objects come in."""
 
     def __init__(self, *, lasting: bool = False) -> None:
-        """`lasting`: for one picture after the other. Resource versions are kept then, and what was made of pods that
-        stay the same."""
+        """`lasting`: for one picture after the other. Resource versions are kept then."""
         self._lasting = lasting
-        self._values: dict[str, _Made] = {}
-        self._fresh: dict[str, _Made] = {}
         self._parts: dict[tuple[type, bytes], Any] = {}
         self._models: dict[tuple[Any, ...], Callable[..., Pod]] = {}
         self._specs: dict[bytes, _Parts] = {}
@@ -102,21 +91,6 @@ class Packer:
             status=self._status(obj.status),
             template=template,
         )
-
-    def next_picture(self) -> None:
-        """Forget pods that the last picture did not have."""
-        self._values, self._fresh = self._fresh, {}
-
-    def value(self, obj: PackedPod, priority: int | None) -> Pod:
-        """`made`, or what was made of the same object for the last picture."""
-        if not self._lasting:
-            return self.made(obj, priority)
-        known = self._values.get(obj.metadata.uid)
-        if known is None or known.obj is not obj or known.priority != priority:
-            known = _Made(obj, priority, self.made(obj, priority))
-        if obj.metadata.uid:
-            self._fresh[obj.metadata.uid] = known
-        return known.pod
 
     def made(self, obj: PackedPod, priority: int | None) -> Pod:
         """`koordlite.model.pod.pod_reader.from_wire` of a packed pod, at this priority. Pods of one template share what

@@ -42,20 +42,21 @@ class Report:
     """CPUs kubelet gave to pods alone, by uid."""
     placements: Mapping[str, tuple[nrt.ContainerPlacement, ...]] = dataclasses.field(default_factory=dict)
     """Containers by pod uid."""
-    placement_age_seconds: float | None = None
+    placement_at: float | None = None
+    """When the agent saw them, in seconds since the epoch; minus infinity when that cannot be read."""
     koordinator: NodeTopology = NO_REPORT
     """The node as Koordinator's scheduler reads it."""
     by_crane: CPUSet = EMPTY
     """CPUs that Crane keeps, from its own kind."""
 
 
-def read_all(objects: Iterable[wire.NRTObject], now: float, problems: list[Problem]) -> dict[str, Report]:
+def read_all(objects: Iterable[wire.NRTObject], problems: list[Problem]) -> dict[str, Report]:
     """Reports by node name; what cannot be read is added to `problems`."""
-    return {obj.metadata.name: read(obj, now, problems) for obj in objects}
+    return {obj.metadata.name: read(obj, problems) for obj in objects}
 
 
-def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
-    """The report of one node at time `now`."""
+def read(obj: wire.NRTObject, problems: list[Problem]) -> Report:
+    """The report of one node."""
     owner = f"noderesourcetopology/{obj.metadata.name}"
     note = _Annotations(obj.metadata.annotations or {}, owner, problems)
     placement = note.get(keys.PLACEMENT, nrt.decode_placement)
@@ -73,7 +74,7 @@ def read(obj: wire.NRTObject, now: float, problems: list[Problem]) -> Report:
         system_qos=note.get(keys.SYSTEM_QOS, node.parse_system_qos),
         allocs={a.uid: a for a in note.get(keys.POD_CPU_ALLOCS, nrt.decode_pod_cpu_allocs) or () if _by_kubelet(a)},
         placements=_by_uid(placement.containers if placement else ()),
-        placement_age_seconds=_age(placement, now, owner, problems),
+        placement_at=_seen_at(placement, owner, problems),
         # What cannot be read of it is in the problems already.
         koordinator=node_report.read(obj, []),
     )
@@ -165,12 +166,12 @@ def _by_uid(containers: Iterable[nrt.ContainerPlacement]) -> dict[str, tuple[nrt
     return {uid: tuple(placed) for uid, placed in found.items()}
 
 
-def _age(placement: nrt.Placement | None, now: float, owner: str, problems: list[Problem]) -> float | None:
+def _seen_at(placement: nrt.Placement | None, owner: str, problems: list[Problem]) -> float | None:
     if placement is None:
         return None
     try:
-        return now - times.parse(placement.observed_at)
+        return times.parse(placement.observed_at)
     except ValueError as error:
         do = "the agent writes it; without a time the placement counts as too old"
         problems.append(Problem(owner, f"{keys.PLACEMENT} observedAt", placement.observed_at, str(error), do))
-        return float("inf")
+        return float("-inf")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from descheduler.framework import PodView
 from descheduler.picture.amounts import Amounts
+from descheduler.picture.pods import youngest_first
 from koordlite.model.pod.qos import KubeQoS, PriorityClass, QoSClass
 
 _BANDS = {PriorityClass.FREE: 1, PriorityClass.BATCH: 2, PriorityClass.MID: 3, PriorityClass.PROD: 4}
@@ -36,7 +37,7 @@ def sort_key(score: Callable[[PodView], float | None]) -> Callable[[PodView], Ke
             _cost(value.annotations.get(DELETION_COST)),
             _cost(value.annotations.get(EVICTION_COST)),
             float("inf") if found is None else -found,
-            float("inf") if pod.age_seconds is None else pod.age_seconds,
+            youngest_first(pod),
             pod.key,
         )
 

@@ -13,6 +13,7 @@ from descheduler.framework import NodeView, PodView, View
 from koordlite import strategies
 from koordlite.cli import machine as machines
 from koordlite.cli import parser
+from koordlite.model import times
 from koordlite.model.decision import Decision
 from koordlite.model.node import Node
 from koordlite.model.pod.values import Pod
@@ -24,6 +25,7 @@ from tests.support.handles import handle
 
 Blocks = Callable[[pathlib.Path, str], list[tuple[int, str]]]
 DAY_SECONDS = 86400.0
+NOON = times.parse("2026-06-01T12:00:00Z")
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_the_strategy_s_section_is_printed_with_its_comments() -> None:
 @pytest.mark.usefixtures("added")
 @pytest.mark.parametrize(("days", "reasons"), [(29, []), (31, ["PodTooOld"])])
 def test_the_plugin_is_found_and_names_only_old_pods(days: int, reasons: list[str]) -> None:
-    pod = PodView(Pod(namespace="shop", name="web", uid="u"), objects.PodObject(), "n", days * DAY_SECONDS)
-    view = View("", "", {"n": NodeView(Node(name="n"), objects.NodeObject(), (pod,))})
+    pod = PodView(Pod(namespace="shop", name="web", uid="u"), objects.PodObject(), "n", NOON - days * DAY_SECONDS)
+    view = View(times.show(NOON), "", {"n": NodeView(Node(name="n"), objects.NodeObject(), (pod,))})
     plugin = plugins.discover.__wrapped__()["OldPods"]
     assert [answer.reason for answer in plugin.judge(view, plugin.config(), handle(view))] == reasons

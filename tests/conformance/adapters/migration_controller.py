@@ -157,7 +157,7 @@ def _waiting(entry: Any) -> Waiting:
 
 
 def _pod(raw: Any) -> PodView:
-    return pods.view(msgspec.convert(raw, objects.PodObject, strict=False), now=0.0)
+    return pods.view(msgspec.convert(raw, objects.PodObject, strict=False))
 
 
 def _args(written: Any) -> MigrationControllerArgs:

@@ -27,7 +27,7 @@ def pod(name: str, *, owner: str = "rs", kind: str = "ReplicaSet", node: str = "
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "ownerReferences": owners}
     meta |= more.pop("metadata", {})
     spec = {"nodeName": node, "schedulerName": "koord-scheduler", **more.pop("spec", {})}
-    return pods.view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, objects.PodObject), 0.0)
+    return pods.view(msgspec.convert({"metadata": meta, "spec": spec, "status": READY, **more}, objects.PodObject))
 
 
 def job(name: str, *, passed: bool = False, made: str | None = None, **status: Any) -> MigrationJob:

@@ -60,7 +60,8 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     for name in "xyz":
         server.put(name)
     first = cluster.read(server, before=cluster.nothing_yet())
-    values = {pod.pod.name: pod.pod for pod in assemble.view(first, NOW).pods()}
+    pictures = assemble.Pictures()
+    before = {pod.pod.name: pod for pod in pictures.view(first, NOW).pods()}
     server.put("y", cpu="2")
     del server.pods["z"]
     server.put("new")
@@ -68,8 +69,8 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     assert cpus(second) == {"x": 1000, "y": 2000, "new": 1000}
     assert pods(second)["x"] is pods(first)["x"]
     assert pods(second)["y"] is not pods(first)["y"]
-    again = {pod.pod.name: pod.pod for pod in assemble.view(second, NOW).pods()}
-    assert again["x"] is values["x"]
+    again = {pod.pod.name: pod for pod in pictures.view(second, "2026-01-01T00:05:00Z").pods()}
+    assert again["x"] is before["x"]
 
 
 def test_a_pod_of_the_same_name_and_version_is_another_one_by_its_uid() -> None:
