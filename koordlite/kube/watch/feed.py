@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
-from koordlite.kube.watch.store import BROKEN, KEEPS, Store, is_older
-from koordlite.model.errors import Problem
+from koordlite.kube.watch.store import Store
 
 T = TypeVar("T")
 
@@ -31,38 +30,19 @@ class Feed(Store[T]):
         before = self._versions
         self._versions, self._problems = {}, {}
         for raw in items:
-            self._take(raw, {}, before)
+            meta = self._meta(raw)
+            if meta is None:
+                continue
+            if meta.resource_version and before.get(meta.key) == meta.resource_version:
+                self._versions[meta.key] = meta.resource_version
+            else:
+                self._take(raw, meta)
         for key in before.keys() - self._versions.keys():
             self._gone(key)
 
-    def remove(self, raw: msgspec.Raw | bytes) -> str:
-        """One object is gone, unless a later one of that name was handed on."""
-        meta = self._meta(raw)
-        if meta is None:
-            return ""
-        key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-        if not is_older(meta.resource_version, self._versions.get(key, "")):
-            self._versions.pop(key, None)
-            self._problems.pop(key, None)
-            self._gone(key)
-        return meta.resource_version
-
-    def _take(
-        self, raw: msgspec.Raw | bytes, before: Mapping[str, T], versions: Mapping[str, str] | None = None
-    ) -> str | None:
-        del before
-        meta = self._meta(raw)
-        if meta is None:
-            return None
-        key = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-        self._versions[key] = meta.resource_version
-        if versions is not None and meta.resource_version and versions.get(key) == meta.resource_version:
-            return key
-        try:
-            fresh = self._decoder.decode(raw)
-        except BROKEN as error:
-            self._problems[key] = Problem(f"{self._kind}/{key}", "object", "", str(error), KEEPS)
-            return key
-        self._problems.pop(key, None)
+    def _keep(self, key: str, fresh: T) -> None:
+        del key
         self._put(fresh)
-        return key
+
+    def _drop(self, key: str) -> None:
+        self._gone(key)

@@ -15,14 +15,21 @@ BROKEN = (msgspec.DecodeError, RecursionError)
 KEEPS = "fix the object; its last readable state counts"
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class Meta(msgspec.Struct, rename="camel"):
+    """What is read of an object before the rest of it."""
+
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name of an object that has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
 
 class _Any(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    metadata: Meta = msgspec.field(default_factory=Meta)
 
 
 class Store(Generic[T]):
@@ -56,9 +63,11 @@ class Store(Generic[T]):
         before = self._objects
         self._objects, self._versions, self._problems, self._shown = {}, {}, {}, None
         for raw in items:
-            key = self._take(raw, before)
-            if key is not None and key not in self._objects and key in before:
-                self._objects[key] = before[key]
+            meta = self._meta(raw)
+            if meta is not None:
+                if meta.key in before:
+                    self._objects.setdefault(meta.key, before[meta.key])
+                self._take(raw, meta)
 
     def put(self, raw: msgspec.Raw | bytes) -> str:
         """Take over one object, unless a later state of it is held; returns its resource version, if it has one.
@@ -68,9 +77,8 @@ class Store(Generic[T]):
         meta = self._meta(raw)
         if meta is None:
             return ""
-        held = self._versions.get(_key(meta), "")
-        if not is_older(meta.resource_version, held):
-            self._take(raw, self._objects)
+        if not is_older(meta.resource_version, self._versions.get(meta.key, "")):
+            self._take(raw, meta)
         return meta.resource_version
 
     def remove(self, raw: msgspec.Raw | bytes) -> str:
@@ -78,33 +86,34 @@ class Store(Generic[T]):
         meta = self._meta(raw)
         if meta is None:
             return ""
-        key = _key(meta)
-        if is_older(meta.resource_version, self._versions.get(key, "")):
-            return meta.resource_version
-        self._versions.pop(key, None)
-        self._problems.pop(key, None)
-        if self._objects.pop(key, None) is not None:
-            self._shown = None
+        if not is_older(meta.resource_version, self._versions.get(meta.key, "")):
+            self._versions.pop(meta.key, None)
+            self._problems.pop(meta.key, None)
+            self._drop(meta.key)
         return meta.resource_version
 
-    def _take(self, raw: msgspec.Raw | bytes, before: Mapping[str, T]) -> str | None:
-        meta = self._meta(raw)
-        if meta is None:
-            return None
-        key = _key(meta)
-        self._versions[key] = meta.resource_version
+    def _take(self, raw: msgspec.Raw | bytes, meta: Meta) -> None:
+        """One object at its newest version."""
+        self._versions[meta.key] = meta.resource_version
         try:
             fresh = self._decoder.decode(raw)
         except BROKEN as error:
-            self._problems[key] = Problem(f"{self._kind}/{key}", "object", "", str(error), KEEPS)
-            return key
-        self._problems.pop(key, None)
-        known = before.get(key)
-        self._objects[key] = known if known is not None and known == fresh else fresh
-        self._shown = None
-        return key
+            self._problems[meta.key] = Problem(f"{self._kind}/{meta.key}", "object", "", str(error), KEEPS)
+            return
+        self._problems.pop(meta.key, None)
+        self._keep(meta.key, fresh)
 
-    def _meta(self, raw: msgspec.Raw | bytes) -> _Meta | None:
+    def _keep(self, key: str, fresh: T) -> None:
+        """Hold an object that could be read."""
+        if self._objects.get(key) != fresh:
+            self._objects[key], self._shown = fresh, None
+
+    def _drop(self, key: str) -> None:
+        """An object is gone."""
+        if self._objects.pop(key, None) is not None:
+            self._shown = None
+
+    def _meta(self, raw: msgspec.Raw | bytes) -> Meta | None:
         """Name and version, also of an object that is broken elsewhere; None, and a problem, without a name."""
         try:
             meta = msgspec.json.decode(raw, type=_Any).metadata
@@ -122,7 +131,3 @@ def is_older(version: str, than: str) -> bool:
     """Whether one resource version was given before the other; unknown (False) unless both are numbers."""
     both = version.isascii() and version.isdigit() and than.isascii() and than.isdigit()
     return both and int(version) < int(than)
-
-
-def _key(meta: _Meta) -> str:
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
