@@ -51,6 +51,13 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="time between the starts of two cycles, like 5m; 0s: one cycle, then end",
     )
     command.add_argument(
+        "--watch",
+        choices=("auto", "never"),
+        default="auto",
+        help="how later cycles learn what changed: auto watches each kind as long as that costs less than to list it; "
+        "never lists. Default auto",
+    )
+    command.add_argument(
         "--report", metavar="DIR", help="write plan.txt, plan.json and plan.html there after each cycle"
     )
     command.add_argument(
@@ -145,9 +152,10 @@ def run(args: argparse.Namespace) -> int:
     _start_log(args)
     wakeable = Wakeable()
     wakeable.listen()
-    pictures = PictureSource(args, again=bool(interval))
+    pictures = PictureSource(args, again=bool(interval), watch=args.watch == "auto")
     _log_notices(policy.notices)
     with contextlib.ExitStack() as stack:
+        stack.callback(pictures.close)
         leads = stack.enter_context(_elected(args, pictures, wakeable, policy, interval))
         evict = stack.enter_context(_evictor(args, pictures, wakeable, leads, policy, single=not interval))
         memory = _memory(args, pictures, leads, single=not interval)

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from descheduler.plan import EvictionPlan, Setup
     from descheduler.snapshot.assemble import Pictures
     from descheduler.snapshot.files import Objects
+    from descheduler.snapshot.watches import Watches
     from koordlite.kube.client.access import Api
 
 
@@ -56,14 +58,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 class PictureSource:
     """`loop.Source` for the command line: the files are read, or the cluster is asked, again each time."""
 
-    def __init__(self, args: argparse.Namespace, *, again: bool = False) -> None:
+    def __init__(self, args: argparse.Namespace, *, again: bool = False, watch: bool = False) -> None:
         """ConfigError when there is no way to the cluster; it is not asked yet. `again`: for more than one cycle, so
-        what has not changed on the cluster since the last one is not read again."""
+        what has not changed on the cluster since the last one is not read again; with `watch` it is not even listed."""
         self._paths, self._now = args.snapshot, _moment(args.now)
         self.api: Api | None = None if args.snapshot else _connect(args)
         """The cluster; None when there are only files."""
         self._gatherer: Gatherer | None = None
-        self._again = again
+        self._again, self._watch = again, again and watch
+        self._watches: Watches | None = None
         self._read: Objects | None = None
         self._pictures: Pictures | None = None
 
@@ -104,8 +107,17 @@ class PictureSource:
 
         if not self._again:
             return cluster.read(self.api)
-        self._read = cluster.read(self.api, before=self._read or cluster.nothing_yet())
+        if self._watch and self._watches is None:
+            from descheduler.snapshot.watches import Watches
+
+            self._watches = Watches(self.api, monotonic=time.monotonic)
+        self._read = cluster.read(self.api, before=self._read or cluster.nothing_yet(), watches=self._watches)
         return self._read
+
+    def close(self) -> None:
+        """End what goes on between two cycles."""
+        if self._watches is not None:
+            self._watches.stop()
 
 
 def _connect(args: argparse.Namespace) -> Api:

@@ -15,6 +15,7 @@ from typing import Protocol
 from descheduler.snapshot import crane, files
 from descheduler.snapshot.files import Objects
 from descheduler.snapshot.pack import Packer
+from descheduler.snapshot.watches import Watches
 from koordlite.kube.client import backoff
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.paging import Page
@@ -63,17 +64,33 @@ TRIES = 3
 """How often a list is asked for that a busy server refuses: a cycle is too dear to end at the first 429."""
 
 
-def read(api: Api, wait: Callable[[float], object] = time.sleep, before: Objects | None = None) -> Objects:
+def read(
+    api: Api,
+    wait: Callable[[float], object] = time.sleep,
+    before: Objects | None = None,
+    watches: Watches | None = None,
+) -> Objects:
     """All objects that rules ask for. ApiError or ApiUnreachable when nodes or pods cannot be listed.
 
     A list that is refused with 429 or a fault of the server is asked for again, no sooner than the server wants;
     `wait` passes the seconds. `before`: what was read in the last cycle of this process, or `nothing_yet()`; objects
     that have not changed since stay the same objects, which takes a fraction of the time and no further memory.
+    `watches` know what changed since `before`: then only what they do not know is listed.
     """
     objects = before.successor() if before else Objects()
+    listed: dict[str, str] = {}
     for kind in files.SHAPES:
         if kind in PATHS:
-            _read_kind(api, objects, kind, wait)
+            changes = watches.changes(kind) if watches and before else None
+            if changes and before:
+                objects.change(kind, before, changes.objects)
+                objects.versions[kind] = before.versions[kind] = changes.version
+            else:
+                listed[kind] = _read_kind(api, objects, kind, wait)
+    if watches:  # Not earlier: had one of the lists failed, the watches of the others would go on from what was lost.
+        for kind, path in listed.items():
+            if path:
+                watches.follow(kind, path, objects)
     objects.known.clear()
     return objects
 
@@ -97,10 +114,12 @@ def _list_patiently(api: Api, objects: Objects, kind: str, path: str, wait: Call
 
 def _read_kind(
     api: Api, objects: Objects, kind: str, wait: Callable[[float], object], *, paths: Mapping[str, str] = PATHS
-) -> None:
-    path = paths[kind]
+) -> str:
+    """Read a list; returns its path when all of it could be read, and may be watched from there on."""
+    path, found = paths[kind], len(objects.problems)
     try:
         _list_patiently(api, objects, kind, path, wait)
+        return path if len(objects.problems) == found else ""
     except ApiError as error:
         absent = error.status == HTTPStatus.NOT_FOUND and kind in _CUSTOM
         if absent and paths is PATHS and kind in OLDER:
@@ -112,6 +131,7 @@ def _read_kind(
             where = f"{api.url}{path}"
             do = f"let the service account list {kind} objects; rules that need them say so"
             objects.problems.append(Problem(where, kind, "", str(error), do))
+        return ""
 
 
 def _list(api: Api, objects: Objects, kind: str, path: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import operator
 import pathlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ SHAPES: dict[str, type[Any]] = {
     "NodeMetrics": metrics.NodeMetricsObject,
     "PodMetrics": metrics.PodMetricsObject,
 }
+_DECODE = {kind: msgspec.json.Decoder(shape).decode for kind, shape in SHAPES.items()}
 _SUFFIXES = (".json", ".yaml", ".yml")
 _YAML: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -89,7 +91,28 @@ class Objects:
 
     def of(self, kind: str) -> list[Any]:
         """Objects of `kind`, by namespace and name."""
-        return [obj for _, obj in sorted(self.by_kind[kind].items())]
+        kept = self.by_kind[kind]
+        return [kept[place] for place in sorted(kept)]
+
+    def change(self, kind: str, before: Objects, changed: Mapping[tuple[str, str], Any]) -> None:
+        """Take over a kind from the last cycle, but for the objects that changed; None stands for one that is gone.
+
+        `before` changes with it: what a watch has told once it does not tell again, whatever becomes of this cycle.
+        """
+        kept = before.by_kind[kind]
+        added = False
+        for place, obj in changed.items():
+            if obj is None:
+                kept.pop(place, None)
+            else:
+                added = added or place not in kept
+                kept[place] = obj
+        if added:  # So that to sort them again costs little.
+            kept = before.by_kind[kind] = dict(sorted(kept.items(), key=_by_place))
+        self.by_kind[kind] = kept
+
+
+_by_place = operator.itemgetter(0)
 
 
 class _Identity(msgspec.Struct, rename="camel"):
@@ -264,11 +287,17 @@ def _items(document: bytes | msgspec.Raw, path: str) -> tuple[msgspec.Raw, ...]:
 def keep(objects: Objects, document: bytes | msgspec.Raw, kind: str, path: str) -> None:
     """Take one object whose kind is known."""
     try:
-        obj = msgspec.json.decode(document, type=SHAPES[kind])
+        obj = _DECODE[kind](document)
     except msgspec.ValidationError as error:
         objects.problems.append(_poison(document, kind, path, str(error)))
         return
     _put(objects, obj, kind, path)
+
+
+def made(document: bytes | msgspec.Raw, kind: str, packer: Packer) -> Any:
+    """One object of a known kind as it is kept; msgspec.DecodeError or OverflowError when it cannot be read."""
+    obj = _DECODE[kind](document)
+    return packer.small(obj) if kind == "Pod" else obj
 
 
 def _put(objects: Objects, obj: Any, kind: str, path: str) -> None:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from apiserver.users import User
 
 from descheduler.metrics_sources import gather
 from descheduler.snapshot import cluster as snapshots
+from descheduler.snapshot.watches import Watches
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.node_resource import NodeResourceChange
 from koordlite.changes.topology_annotation import TopologyChange
@@ -114,12 +116,28 @@ def scene(render, tmp_path) -> Iterator[Scene]:
         crd = yaml.safe_load((ROOT / "manifests/crds/noderesourcetopologies.yaml").read_text())
         nodemetrics = yaml.safe_load((ROOT / "manifests/crds/koordinator/nodemetrics.yaml").read_text())
         namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}]
-        server.objects.load(crd, nodemetrics, *namespaces, *[item for item in objects if item["kind"] == "Namespace"])
+        server.objects.load(
+            crd, *of_others(), nodemetrics, *namespaces, *[item for item in objects if item["kind"] == "Namespace"]
+        )
         server.objects.load(*[item for item in objects if "rbac" in item["apiVersion"]])
         other = {**NODE, "metadata": {"name": "n2"}}
         settings = config(**{"colocation-config": '{"enable": true}'})
         server.objects.load(NODE, other, pod("a"), pod("b"), pod("c"), settings)
         yield Scene(server, objects, tmp_path)
+
+
+def of_others() -> Iterator[dict[str, Any]]:
+    """Kinds of Crane and Volcano, whose objects the descheduler reads where there are any."""
+    of_crane = yaml.safe_load((ROOT / "manifests/crds/crane/noderesourcetopologies.yaml").read_text())
+    yield of_crane
+    names = {
+        "plural": "numatopologies",
+        "singular": "numatopology",
+        "kind": "Numatopology",
+        "listKind": "NumatopologyList",
+    }
+    spec = {**of_crane["spec"], "group": "nodeinfo.volcano.sh", "names": names}
+    yield {**of_crane, "metadata": {"name": "numatopologies.nodeinfo.volcano.sh"}, "spec": spec}
 
 
 @contextlib.contextmanager
@@ -196,7 +214,10 @@ def test_the_agent_may_do_what_it_does_and_no_more(scene):
 def as_the_descheduler(scene: Scene) -> None:
     """The lists of a cycle, what measures, and the lease; `run` does the rest."""
     api = scene.api("descheduler")
-    snapshots.read(api)
+    following = Watches(api, monotonic=time.monotonic)
+    snapshots.read(api, before=snapshots.nothing_yet(), watches=following)
+    until(lambda: len([each for each in scene.server.requests if each.verb == "watch"]) == len(snapshots.PATHS))
+    following.stop()
     gather.metrics_api(api, [])
     settings = LeaseSettings(namespace=SYSTEM, name="descheduler", identity="me")
     candidate = Candidate(api, settings, monotonic=RealClock().monotonic, wall=RealClock().wall)

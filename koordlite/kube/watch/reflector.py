@@ -82,6 +82,9 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
 class _Mark(msgspec.Struct):
     metadata: dict[str, object] = msgspec.field(default_factory=dict)
 
@@ -165,7 +168,7 @@ class Reflector(Generic[T]):
         """One line of the watch. ApiError when it is the server's refusal: pass that on to `on_error`."""
         self._last_line_at = now
         try:
-            event = msgspec.json.decode(line, type=_Event)
+            event = _decode_event(line)
         except BROKEN as error:
             raise ApiError(0, "", f"a line of the watch cannot be read: {error}") from error
         if not event.type:

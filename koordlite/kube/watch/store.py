@@ -32,6 +32,9 @@ class _Any(msgspec.Struct):
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
+_decode_any = msgspec.json.Decoder(_Any).decode
+
+
 class Store(Generic[T]):
     """Objects of one kind by `namespace/name`. An object that arrives again unchanged stays the same object."""
 
@@ -116,7 +119,7 @@ class Store(Generic[T]):
     def _meta(self, raw: msgspec.Raw | bytes) -> Meta | None:
         """Name and version, also of an object that is broken elsewhere; None, and a problem, without a name."""
         try:
-            meta = msgspec.json.decode(raw, type=_Any).metadata
+            meta = _decode_any(raw).metadata
             why = "" if meta.name else "it has no name"
         except BROKEN as error:
             why = str(error)

@@ -102,12 +102,15 @@ class Watching(Generic[T]):
             self._began(lines)
             try:
                 for line in lines:
-                    with self._lock:
-                        self._reflector.on_line(line, self._monotonic())
+                    self._line(line)
             finally:
                 self._began(None)
         with self._lock:
             self._reflector.on_end(self._monotonic())
+
+    def _line(self, line: bytes) -> None:
+        with self._lock:
+            self._reflector.on_line(line, self._monotonic())
 
     def _began(self, lines: Stream | None) -> None:
         with self._lock:

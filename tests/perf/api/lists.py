@@ -1,20 +1,23 @@
 """One cycle of the descheduler over HTTP, from a server that has its lists ready, so that the server's own time counts
 for little; objects carry `managedFields` as those of a real server do.
 
-    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied] [--cycles 3]
+    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied] [--cycles 3 [--lists] [--every 100]]
 
 Prints CPU seconds, seconds and resident memory of the descheduler's process, and the CPU seconds as a multiple of a
 loop that is timed beside it. `--cycles`: the same for each of so many cycles of one process; before each but the first
-one pod in a hundred changes.
+one pod in a hundred changes, or in `--every`. Changes are watched, or with `--lists` everything is listed each cycle;
+`between` is what the process used from one cycle to the next.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import multiprocessing
 import pathlib
+import queue
 import sys
 import tempfile
 import time
@@ -76,23 +79,33 @@ def _parts(items: list[Any]) -> Iterator[list[Any]]:
 def serve(folder: pathlib.Path, port: Any) -> None:
     """Answer lists until the process ends."""
     ready, turns = pages(folder), itertools.count(1)
+    watchers: list[tuple[str, queue.Queue[bytes]]] = []
 
-    def change() -> None:
-        turn = next(turns)
+    def change(every: int) -> None:
+        turn, events = next(turns), list[bytes]()
         for about in [about for about in ready if about[0] == PATHS["pods"]]:
             page = json.loads(ready[about])
-            for pod in page["items"][turn % 100 :: 100]:
+            page["metadata"]["resourceVersion"] = str(100 + turn)
+            for pod in page["items"][turn % every :: every]:
                 pod["metadata"] |= {"resourceVersion": str(100 + turn), "annotations": {"turn": str(turn)}}
+                event = {"type": "MODIFIED", "object": {"kind": "Pod", "apiVersion": "v1", **pod}}
+                events.append(json.dumps(event, separators=(",", ":")).encode())
             ready[about] = json.dumps(page, separators=(",", ":")).encode()
+        for path, waiting in watchers:
+            for event in events if path == PATHS["pods"] else ():
+                waiting.put(event)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             asked = urlparse(self.path)
+            query = parse_qs(asked.query)
             if asked.path == CHANGE:
-                change()
-            token = parse_qs(asked.query).get("continue", [""])[0]
+                change(int(query["every"][0]))
+            if "watch" in query:
+                return self.watch(asked.path)
+            token = query.get("continue", [""])[0]
             empty = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[]}'
             body = ready.get((asked.path, token), empty)
             self.send_response(200)
@@ -100,6 +113,18 @@ def serve(folder: pathlib.Path, port: Any) -> None:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def watch(self, path: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            waiting: queue.Queue[bytes] = queue.Queue()
+            watchers.append((path, waiting))
+            with contextlib.suppress(OSError):
+                while True:
+                    line = waiting.get() + b"\n"
+                    self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing."""
@@ -117,8 +142,8 @@ def kubeconfig(port: int) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Config", **parts})
 
 
-def again(config: str, cycles: int) -> None:
-    """Cycle after cycle in this process."""
+def again(config: str, cycles: int, *, watch: bool, every: int) -> None:
+    """Cycle after cycle in this process, five seconds between two of them."""
     from descheduler.cli import parser, source
     from descheduler.cycle import planner
     from descheduler.policy import reader
@@ -126,22 +151,31 @@ def again(config: str, cycles: int) -> None:
     document = reader.load(str(measure.POLICY))
     setup = reader.setup(document)
     args = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
-    pictures, plan = source.PictureSource(args, again=True), None
-    print(f"{'cycle':10}{'read cpu':>12}{'decide cpu':>12}{'loops':>8}{'evict':>8}{'MiB now':>10}{'MiB most':>10}")
+    pictures, plan = source.PictureSource(args, again=True, watch=watch), None
+    print(
+        f"{'cycle':10}{'between':>12}{'read cpu':>12}{'decide cpu':>12}{'loops':>8}{'evict':>8}{'MiB now':>10}{'MiB most':>10}"
+    )
+    done = time.process_time()
     for number in range(cycles):
+        ended = done
         if number:
             assert pictures.api is not None
-            pictures.api.request("GET", CHANGE, timeout=(3.0, 120.0))
+            pictures.api.request("GET", CHANGE, query=(("every", str(every)),), timeout=(3.0, 120.0))
+            time.sleep(5.0)
         began = time.process_time()
         with source.no_collection():
             view = pictures.view(document, setup)
             read = time.process_time()
             plan = planner.plan(view, setup)
         done = time.process_time()
-        loops = (done - began) / measure.reference()
+        view_cpu, unit = began - ended, measure.reference()
+        loops = (done - ended) / unit
         sizes = [f"{measure.mib(name):10.0f}" for name in ("VmRSS", "VmHWM")]
-        print(f"{number:<10}{read - began:12.2f}{done - read:12.2f}{loops:8.2f}{len(plan.evict):8}{''.join(sizes)}")
+        print(
+            f"{number:<10}{view_cpu:12.3f}{read - began:12.3f}{done - read:12.3f}{loops:8.2f}{len(plan.evict):8}{''.join(sizes)}"
+        )
         del view
+        done = time.process_time()
 
 
 def main() -> None:
@@ -150,6 +184,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--varied", action="store_true", help="the cluster of varied.py")
     parser.add_argument("--cycles", type=int, default=0, help="so many, in one process")
+    parser.add_argument("--lists", action="store_true", help="list everything each cycle, watch nothing")
+    parser.add_argument("--every", type=int, default=100, help="one pod in so many changes between two cycles")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="descheduler-lists-") as name:
         folder = pathlib.Path(name)
@@ -159,7 +195,7 @@ def main() -> None:
         server.start()
         (folder / "kubeconfig").write_text(kubeconfig(port.get()))
         if args.cycles:
-            again(str(folder / "kubeconfig"), args.cycles)
+            again(str(folder / "kubeconfig"), args.cycles, watch=not args.lists, every=args.every)
             server.terminate()
             return
         measure.headings()
