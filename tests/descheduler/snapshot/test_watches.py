@@ -58,7 +58,7 @@ class Stream:
 
 
 class Server:
-    """Objects that are listed and watched. What one watch is sent it is also sent when it begins at an older version."""
+    """Objects that are listed and watched. What one watch is sent, one that begins at an older version is too."""
 
     url = "https://cluster"
 
@@ -147,7 +147,8 @@ profiles:
       - {name: PodLifeTime, args: {maxPodLifeTimeSeconds: 7200}}
       - {name: RemoveFailedPods, args: {minPodLifetimeSeconds: 600}}
       - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 5}}
-      - {name: RemovePodsViolatingNodeAffinity, args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}}
+      - name: RemovePodsViolatingNodeAffinity
+        args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}
       - name: LowNodeUtilization
         args: {thresholds: {cpu: 20, memory: 20, pods: 20}, targetThresholds: {cpu: 60, memory: 60, pods: 60}}
     plugins:

@@ -1,7 +1,7 @@
 """One cycle of the descheduler over HTTP, from a server that has its lists ready, so that the server's own time counts
 for little; objects carry `managedFields` as those of a real server do.
 
-    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied] [--cycles 3 [--lists] [--every 100]]
+    PYTHONPATH=tests/support python tests/perf/api/lists.py [--nodes 1000] [--varied] [--cycles 3]
 
 Prints CPU seconds, seconds and resident memory of the descheduler's process, and the CPU seconds as a multiple of a
 loop that is timed beside it. `--cycles`: the same for each of so many cycles of one process; before each but the first
@@ -104,7 +104,8 @@ def serve(folder: pathlib.Path, port: Any) -> None:
             if asked.path == CHANGE:
                 change(int(query["every"][0]))
             if "watch" in query:
-                return self.watch(asked.path)
+                self.watch(asked.path)
+                return
             token = query.get("continue", [""])[0]
             empty = b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[]}'
             body = ready.get((asked.path, token), empty)
@@ -152,9 +153,7 @@ def again(config: str, cycles: int, *, watch: bool, every: int) -> None:
     setup = reader.setup(document)
     args = parser().parse_args(["plan", "--kubeconfig", config, "--now", clusters.NOW])
     pictures, plan = source.PictureSource(args, again=True, watch=watch), None
-    print(
-        f"{'cycle':10}{'between':>12}{'read cpu':>12}{'decide cpu':>12}{'loops':>8}{'evict':>8}{'MiB now':>10}{'MiB most':>10}"
-    )
+    print("cycle     between cpu    read cpu  decide cpu   loops   evict   MiB now  MiB most")
     done = time.process_time()
     for number in range(cycles):
         ended = done
@@ -168,12 +167,10 @@ def again(config: str, cycles: int, *, watch: bool, every: int) -> None:
             read = time.process_time()
             plan = planner.plan(view, setup)
         done = time.process_time()
-        view_cpu, unit = began - ended, measure.reference()
-        loops = (done - ended) / unit
+        loops = (done - ended) / measure.reference()
+        spent = [f"{seconds:12.3f}" for seconds in (began - ended, read - began, done - read)]
         sizes = [f"{measure.mib(name):10.0f}" for name in ("VmRSS", "VmHWM")]
-        print(
-            f"{number:<10}{view_cpu:12.3f}{read - began:12.3f}{done - read:12.3f}{loops:8.2f}{len(plan.evict):8}{''.join(sizes)}"
-        )
+        print(f"{number:<9}{''.join(spent)}{loops:8.2f}{len(plan.evict):8}{''.join(sizes)}", flush=True)
         del view
         done = time.process_time()
 
