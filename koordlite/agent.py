@@ -14,6 +14,7 @@ from koordlite.fault_guard import FaultGuard
 from koordlite.host.bundle import Host
 from koordlite.host.journal.journal import Journal
 from koordlite.model import node as nodes
+from koordlite.model import printable
 from koordlite.model.decision import Decision
 from koordlite.model.errors import KoordliteError
 from koordlite.model.picture.run_state import RunState
@@ -29,7 +30,6 @@ from koordlite.ports import Cluster, News
 from koordlite.record.moment import Moment
 from koordlite.report import degraded
 from koordlite.report import tick as ticks
-from koordlite.report.explain import pieces
 from koordlite.report.tick import Tick
 from koordlite.wake import Waker
 
@@ -383,7 +383,7 @@ class Agent:
                 fresh.setdefault(step.error, []).append(step)
         for error, (first, *others) in fresh.items():
             more = f" and {len(others)} more" if others else ""
-            LOG.warning("refused: %s = %s%s: %s", first.place, pieces.shortened(first.value), more, error)
+            LOG.warning("refused: %s = %s%s: %s", first.place, printable.shortened(first.value), more, error)
         self._refused = {step.place: step.error for step in applied if not step.ok}
 
     def _blind(self, because: str, seconds: float) -> Tick:

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from koordlite import config, strategies
 from koordlite.clock import RealClock
@@ -20,17 +21,15 @@ from koordlite.host import bundle, procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.host.files import RealFiles
 from koordlite.kube.cluster import KubeCluster
-from koordlite.kube.folder.manifests import ManifestCluster
 from koordlite.model.errors import ConfigError, InputError, Problem
 from koordlite.model.node import Node
 from koordlite.model.reading import strict
 from koordlite.model.topology import Topology
 from koordlite.ports import Clock, Cluster, Files
 from koordlite.report import units
-from koordlite.sandbox import Sandbox, demo, shapes
-from koordlite.sandbox.chaos import Chaos
-from koordlite.sandbox.cluster.cluster import SandboxCluster
-from koordlite.sandbox.sandbox import START
+
+if TYPE_CHECKING:
+    from koordlite.sandbox import Sandbox
 
 LOG = logging.getLogger(__name__)
 CAPACITY_TOLERANCE = 0.1
@@ -135,6 +134,9 @@ def files(args: argparse.Namespace) -> Files:
 
 
 def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Event | None = None) -> Sandbox:
+    from koordlite.sandbox import Sandbox, shapes
+    from koordlite.sandbox.sandbox import START
+
     if args.sandbox not in shapes():
         do = f"write one of: {', '.join(shapes())}"
         raise ConfigError(Problem("command line", "--sandbox", args.sandbox, "no such machine", do))
@@ -143,6 +145,11 @@ def _emulated(args: argparse.Namespace, *, pace: float = 0.0, stop: threading.Ev
 
 
 def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event | None) -> Machine:
+    # An agent on a real machine has no use for the emulated one, nor memory for it.
+    from koordlite.sandbox import demo
+    from koordlite.sandbox.chaos import Chaos
+    from koordlite.sandbox.cluster.cluster import SandboxCluster
+
     endless = args.command == "run" and args.seconds is None and not args.once
     speed = getattr(args, "speed", None) or (1.0 if endless else None)
     emulated = _emulated(args, pace=1 / speed if speed else 0.0, stop=stop)
@@ -213,6 +220,8 @@ def contradictions(node: Node, files: Files) -> Iterator[Problem]:
 
 
 def _folder(args: argparse.Namespace, chosen: Settings, clock: Clock, topology: Topology) -> Cluster:
+    from koordlite.kube.folder.manifests import ManifestCluster
+
     published = getattr(args, "published", None)
     return ManifestCluster(
         pathlib.Path(args.cluster),

@@ -27,7 +27,7 @@ from koordlite.cli.serving import Listener, News
 from koordlite.clock import ended_by_signals
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
-from koordlite.host import procfs
+from koordlite.host import heap, procfs
 from koordlite.host.journal import journal
 from koordlite.host.journal.journal import Journal
 from koordlite.kube.cluster import KubeCluster
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level, handlers=[handler])
     _keep_files_open()
+    heap.keep_small()
     stop = ended_by_signals()
     with _folders(args, machines.settings(args)) as settings:
         return _run(args, settings, machines.machine(args, settings, stop))

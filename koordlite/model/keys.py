@@ -108,3 +108,6 @@ PROMISED_RESOURCES = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 
 DEPRECATED_RESOURCES = {"koordinator.sh/batch-cpu": BATCH_CPU, "koordinator.sh/batch-memory": BATCH_MEMORY}
 """Older names of extended resources and what they are called today."""
+
+MADE_BY = {"app.kubernetes.io/managed-by": "Koordinator"}
+"""Label by which Koordinator's components know the objects of this protocol."""

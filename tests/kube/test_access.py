@@ -30,13 +30,13 @@ from koordlite.model.errors import ConfigError
 
 
 def test_the_client_library_has_the_two_calls_we_use() -> None:
-    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.client.rest import RESTClientObject
 
-    serialize = inspect.signature(ApiClient.param_serialize).parameters
-    assert list(serialize)[:3] == ["self", "method", "resource_path"]
-    assert {"query_params", "header_params", "body", "auth_settings"} <= serialize.keys()
-    call = inspect.signature(ApiClient.call_api).parameters
-    assert list(call) == ["self", "method", "url", "header_params", "body", "post_params", "_request_timeout"]
+    call = inspect.signature(RESTClientObject.request).parameters
+    assert list(call) == ["self", "method", "url", "headers", "body", "post_params", "_request_timeout"]
+    settings = Configuration(api_key={"BearerToken": "secret"}).auth_settings()["BearerToken"]  # type: ignore[typeddict-item]
+    assert (settings["in"], settings["key"], settings["value"]) == ("header", "authorization", "secret")
 
 
 def test_the_client_library_is_not_imported_before_it_is_needed() -> None:

@@ -72,9 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): text for name, text in self.headers.items()}
-        request = Request(
-            self.command, url.path, dict(urllib.parse.parse_qsl(url.query)), headers, json.loads(raw) if raw else None
-        )
+        body = json.loads(raw) if "json" in headers.get("content-type", "") and raw else raw.decode() or None
+        request = Request(self.command, url.path, dict(urllib.parse.parse_qsl(url.query)), headers, body)
         self.owner.requests.append(request)
         with contextlib.suppress(ConnectionError):
             self._reply(self.owner.answer(request))

@@ -10,12 +10,13 @@ import dataclasses
 import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from koordlite.kube.client import paging
 from koordlite.kube.client.answers import Answer, ApiError, ApiUnreachable, refusal
 from koordlite.kube.client.credentials import load
 from koordlite.kube.client.paging import Page
+from koordlite.kube.client.transport import Transport
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -47,8 +48,7 @@ def connect(kubeconfig: str | None, context: str | None, *, user_agent: str) -> 
 class Api:
     """One API server. Safe to use from several threads."""
 
-    def __init__(self, client: Any) -> None:
-        """`client` is a `kubernetes.client.ApiClient`; only its configuration and transport are used."""
+    def __init__(self, client: Transport) -> None:
         self._client = client
 
     @property
@@ -57,7 +57,7 @@ class Api:
         return str(self._client.configuration.host)
 
     @property
-    def client(self) -> Any:
+    def client(self) -> Transport:
         """What it was made of, for other servers that take the same credentials."""
         return self._client
 
@@ -128,15 +128,7 @@ class Api:
         """The answer with its content still unread; its connection is kept only when it was read without fault."""
         accepting = {"Accept": "application/json", **(headers or {})}
         with _transport_errors(f"{self.url}{path}"):
-            parts = self._client.param_serialize(
-                method,
-                path,
-                query_params=list(query),
-                header_params=accepting,
-                body=body,
-                auth_settings=["BearerToken"],
-            )
-            response = self._client.call_api(*parts, _request_timeout=timeout).response
+            response = self._client.send(method, path, query=query, headers=accepting, body=body, timeout=timeout)
         try:
             yield response
         except BaseException:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from koordlite.kube.client import library
+from koordlite.kube.client.transport import Transport
 from koordlite.model.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ CONNECTIONS = 8
 """Connections kept open: a watch each, and some for requests."""
 
 
-def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Any:
-    """A `kubernetes.client.ApiClient` with nothing but configuration and transport in use.
+def load(kubeconfig: str | None, context: str | None, *, user_agent: str) -> Transport:
+    """The server that a kubeconfig names, or the one of this pod's cluster.
 
     Tokens of a service account and of a kubeconfig's tokenFile are read again each minute, those of an exec plugin when
     they expire. ConfigError when there are no usable credentials.
@@ -46,8 +47,8 @@ def bare(
     verify: bool = True,
     server_name: str = "",
     token: Callable[[], str] | None = None,
-    like: Any = None,
-) -> Any:
+    like: Transport | None = None,
+) -> Transport:
     """A client for a server that no kubeconfig names, such as kubelet.
 
     Its certificate must be for `server_name` where that is given, else for the host of `url`. `token` is asked before
@@ -115,26 +116,22 @@ def _ask_for_token(settings: Configuration, token: Callable[[], str]) -> None:
     settings.refresh_api_key_hook = refresh  # type: ignore[assignment]
 
 
-def _client(settings: Configuration, user_agent: str) -> Any:
-    from kubernetes.client.api_client import ApiClient
-
+def _client(settings: Configuration, user_agent: str) -> Transport:
     # The transport would sleep out a Retry-After by itself, without anybody knowing.
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     settings.keep_alive = True
-    client = ApiClient(configuration=settings)
-    client.user_agent = user_agent
-    return client
+    return Transport(settings, user_agent)
 
 
 def _from_file(settings: Configuration, kubeconfig: str | None, context: str | None) -> None:
     import yaml
-    from kubernetes.config import kube_config
     from kubernetes.config.config_exception import ConfigException
 
+    kube_config = library.kube_config()
     source = kubeconfig or kube_config.KUBE_CONFIG_DEFAULT_LOCATION
     try:
-        kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+        kube_config.load_kube_config(
             config_file=kubeconfig, context=context, client_configuration=settings, persist_config=False
         )
     except (ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:

@@ -10,15 +10,13 @@ from typing import TypeVar
 import msgspec
 from msgspec import structs
 
+from koordlite.model import keys
 from koordlite.model.change import ClusterChange, NodeChange, TopologyPart
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.wire import objects
 
 Resources = dict[str, str | int | float]
 T = TypeVar("T")
-
-MADE_BY = {"app.kubernetes.io/managed-by": "Koordinator"}
-"""Label by which Koordinator's components know the objects of this protocol."""
 
 OURS = "published.koordlite.io/resources"
 """Annotation in the published Node that tells a later run which resources are ours; null is one we removed."""
@@ -138,7 +136,7 @@ def new_topology(node: objects.NodeObject) -> objects.NRTObject:
     """
     name = node.metadata.name
     owner = objects.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid, controller=True)
-    metadata = objects.ObjectMeta(name=name, labels=MADE_BY, owner_references=(owner,))
+    metadata = objects.ObjectMeta(name=name, labels=keys.MADE_BY, owner_references=(owner,))
     return objects.NRTObject(metadata=metadata, topology_policies=("None",))
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from koordlite.formulas import measured
 from koordlite.formulas.allocatable import allocatable, prediction
 from koordlite.kube.client import micro_time
-from koordlite.kube.folder.published import MADE_BY
-from koordlite.model import duration
+from koordlite.model import duration, keys
 from koordlite.model.picture.node_windows import Spread
 from koordlite.model.picture.usage import Use
 from koordlite.model.slo import settings
@@ -78,7 +77,7 @@ def fresh(node: objects.NodeObject, colocation: Colocation) -> dict[str, Any]:
     """
     name = node.metadata.name
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid, "controller": True}
-    metadata = {"name": name, "labels": dict(MADE_BY), "ownerReferences": [owner]}
+    metadata = {"name": name, "labels": dict(keys.MADE_BY), "ownerReferences": [owner]}
     return {"apiVersion": API_VERSION, "kind": "NodeMetric", "metadata": metadata, "spec": spec(colocation)}
 
 

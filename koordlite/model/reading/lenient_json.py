@@ -6,7 +6,6 @@ reported). A value of the wrong type spoils the whole document. `declared` says 
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -112,6 +111,8 @@ def folded(name: str) -> str:
 
 def closest(name: str, known: Collection[str]) -> str:
     """The name among `known` that was probably meant; empty when none is near."""
+    import difflib  # For a mistake only.
+
     proper = {folded(each): each for each in known}
     near = difflib.get_close_matches(folded(name)[:60], list(proper), n=1)
     return proper[near[0]] if near else ""

@@ -51,7 +51,7 @@ def changed(events: Iterable[DecisionEvent]) -> Iterator[str]:
 def written(write: Write) -> Iterator[str]:
     """Our last write of a place, and why it was made."""
     outcome = "" if write.step.ok else f", refused: {printable.one_line(write.step.error)}"
-    yield f"last write at {units.clock(write.time)}: {shortened(write.step.value)}{outcome}"
+    yield f"last write at {units.clock(write.time)}: {printable.shortened(write.step.value)}{outcome}"
     if write.cause:
         yield f"because of {one_line(write.cause)}"
 
@@ -59,8 +59,9 @@ def written(write: Write) -> Iterator[str]:
 def others(found: ForeignWrites) -> str:
     """How often another program changed a place, how far apart, and which program that suggests."""
     times = "once" if found.count == 1 else f"{found.count} times"
-    last = f"the last time at {units.clock(found.times[-1])}: {shortened(found.last.found)}"
-    return f"changed by someone else {times}, {last} where ours was {shortened(found.last.ours)}{_rhythm(found)}"
+    last = f"the last time at {units.clock(found.times[-1])}: {printable.shortened(found.last.found)}"
+    ours = printable.shortened(found.last.ours)
+    return f"changed by someone else {times}, {last} where ours was {ours}{_rhythm(found)}"
 
 
 def about_place(place: Place, tick: Tick, past: Remembered) -> Iterator[str]:
@@ -83,12 +84,6 @@ def place_document(place: Place, tick: Tick, past: Remembered) -> dict[str, Any]
         "changedByOthers": {**run_report.fields(other), "secondsApart": other.seconds_apart} if other else None,
         "trouble": next((run_report.fields(found) for found in tick.troubles if found.place == place), None),
     }
-
-
-def shortened(text: str, limit: int = 80) -> str:
-    """A value that fits on a line, and stays on it."""
-    shown = printable.one_line(text)
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _write_document(write: Write) -> dict[str, Any]:

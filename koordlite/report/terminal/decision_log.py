@@ -19,7 +19,6 @@ import msgspec
 
 from koordlite.model.decision import Decision
 from koordlite.model.defaults import LONGEST_LOG_SECONDS
-from koordlite.report.explain import pod
 from koordlite.report.history import DecisionEvent
 from koordlite.report.minute import Minutes
 from koordlite.report.sentence import headline
@@ -90,9 +89,12 @@ class Levels:
         now = self.now()
         with self._lock:
             self._forget(now)
-            named = (held.level for name, held in self._pods.items() if pod.decisions(name, [decision]))
             default = self._named.get(decision.strategy, self._all).level
-            return next(named, default) if self._pods else default
+            if not self._pods:
+                return default
+            from koordlite.report.explain import pod  # Not loaded until a pod is asked for.
+
+            return next((held.level for name, held in self._pods.items() if pod.decisions(name, [decision])), default)
 
     def document(self) -> dict[str, Any]:
         """The levels as plain values for JSON."""

@@ -13,6 +13,9 @@
            /explain/pod/NAME: all that concerns a pod. &output=json for programs
 /folders   where this agent keeps its record and its state on its machine, and whether that machine is emulated
 /loglevel  which decisions are logged; a PUT of {"level": "debug", "strategy": "cpuSuppress"} changes that
+
+What draws screens, pages and explanations is imported when somebody asks for one: most agents are asked only for health
+and metrics.
 """
 
 from __future__ import annotations
@@ -27,13 +30,10 @@ from prometheus_client import CollectorRegistry, exposition
 from koordlite.model import printable
 from koordlite.model.status.faults import Faults
 from koordlite.report import health, pods
-from koordlite.report.explain import subject as explain
-from koordlite.report.html import agent_page
-from koordlite.report.json import picture, recent, run_report
+from koordlite.report.json import run_report
 from koordlite.report.json.answer import Answer
 from koordlite.report.metrics import registries
 from koordlite.report.past import NOTHING, Remembered
-from koordlite.report.terminal import status
 from koordlite.report.terminal.decision_log import Levels
 from koordlite.report.tick import Tick
 
@@ -147,6 +147,8 @@ class Endpoints:
         return Answer(404, PLAIN, f"no such page; there are / {' '.join(PATHS)}\n".encode())
 
     def _front(self, query: Mapping[str, str]) -> Answer:
+        from koordlite.report.html import agent_page
+
         held = self._published
         tick, past = (held.tick, held.past) if held else (None, NOTHING)
         made = agent_page.served(tick, past, links=PATHS, refresh=query.get("refresh", "on") != "off")
@@ -178,11 +180,15 @@ _TOO_EARLY = Answer(503, PLAIN, b"no tick has ended yet\n")
 def _state(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
     shown = run_report.state(tick)
     if query.get("picture") == "true":
+        from koordlite.report.json import picture
+
         shown["picture"] = picture.document(tick.picture)
     return Answer(200, JSON, run_report.encode(shown))
 
 
 def _recent(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
+    from koordlite.report.json import recent
+
     return Answer(200, JSON, run_report.encode(recent.document(past)))
 
 
@@ -206,8 +212,10 @@ def _screen(query: Mapping[str, str], tick: Tick, past: Remembered) -> str:
     """ValueError when a parameter is wrong."""
     width, color = _size(query, "width", 100), query.get("color", "")
     if query.get("view") != "live":
+        from koordlite.report.terminal import status
+
         return status.screen(tick, width=width, color=bool(color))
-    from koordlite.report.terminal import frame  # Not loaded until it is asked for.
+    from koordlite.report.terminal import frame
 
     return frame.text(tick, past, width=width, height=_size(query, "height", 48), colors=color)
 
@@ -227,6 +235,8 @@ def _explain(query: Mapping[str, str], tick: Tick, past: Remembered) -> Answer:
     subject, output = query.get("subject", ""), query.get("output", "text")
     if not subject:
         return Answer(400, PLAIN, b"say what about: /explain/besteffort\n")
+    from koordlite.report.explain import subject as explain
+
     try:
         found = explain.explain(subject, tick, past, output=output)
     except ValueError as error:
