@@ -11,7 +11,7 @@ SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 OPEN ?=
 
-.PHONY: run test test-all test-long lint perf man image clean
+.PHONY: run test test-all test-long lint perf man site image clean
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -55,8 +55,17 @@ perf: $(READY)
 man: $(READY)
 	@$(BIN)/python scripts/man out/man
 
+# The documentation as a site: out/site/index.html. Every link has to lead somewhere.
+site: $(VENV)-site/.ready
+	$(VENV)-site/bin/mkdocs build --strict --quiet
+
+$(VENV)-site/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(VENV)-site
+	$(VENV)-site/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.txt
+	@touch $@
+
 image:
 	@scripts/image $(IMAGE)
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) $(VENV)-site out
