@@ -59,6 +59,7 @@ def served(
     from koordlite.http.cluster_review import by_cluster
     from koordlite.http.guard import is_loopback
     from koordlite.http.server import Server
+    from koordlite.scheduler.numa_api.agents import Agents
     from koordlite.scheduler.numa_api.envelope import RestGuard
     from koordlite.scheduler.numa_api.prometheus import Prometheus
     from koordlite.scheduler.numa_api.service import NumaService
@@ -86,6 +87,7 @@ def served(
         wall=time.time,
         not_ready=not_ready,
         prometheus=prometheus,
+        agents=Agents(api),
         switches=Switches(api),
         may_switch=args.allow_policy_changes,
     )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from koordlite.cli import machine as machines
 from koordlite.cli.serving import Listener, News
@@ -24,7 +27,9 @@ from koordlite.report.tick import Tick
 
 if TYPE_CHECKING:
     from koordlite.http.server import Server
+    from koordlite.model.picture.numa_counters import NumaCounters
     from koordlite.report.metrics.numa import NumaMetrics
+    from koordlite.report.web.numa_history import NumaHistory
 
 LOG = logging.getLogger(__name__)
 PORT = 9201
@@ -87,15 +92,20 @@ def of_agent(files: Files, settings: Settings) -> Iterator[Listener]:
 
 @contextlib.contextmanager
 def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Listener]:
-    """Serve /metrics to everyone; what is yielded takes each tick. ConfigError when that address cannot be had."""
+    """Serve /metrics and the last hour to everyone; what is yielded takes each tick. ConfigError when that address
+    cannot be had."""
     from koordlite.observe import numa_counters
     from koordlite.report.metrics.numa import NumaMetrics
+    from koordlite.report.web.numa_history import NumaHistory
 
     read = lambda topology: numa_counters.read(files, topology)  # noqa: E731
-    metrics = NumaMetrics(read, _last_good(lambda: sysfs.topology(files)), node=node)
+    topology, history, stop = _last_good(lambda: sysfs.topology(files)), NumaHistory(), threading.Event()
+    metrics = NumaMetrics(read, topology, node=node)
     metrics.other_names = settings.other_names
-    server = _server(settings.listen, _Pages(metrics))
+    server = _server(settings.listen, _Pages(metrics, lambda: history.document(metrics.node)))
     server.start()
+    sampled = (history, lambda: numa_counters.read(files, topology()), stop)
+    threading.Thread(target=_sample, args=sampled, name="NUMA history", daemon=True).start()
     LOG.info("NUMA exporter: listening on %s", server.url)
 
     def listen(tick: Tick, news: News) -> None:
@@ -105,7 +115,18 @@ def served(files: Files, settings: NumaExporter, *, node: str) -> Iterator[Liste
     try:
         yield listen
     finally:
+        stop.set()
         server.close()
+
+
+def _sample(history: NumaHistory, read: Callable[[], Sequence[NumaCounters]], stop: threading.Event) -> None:
+    """Until `stop`."""
+    from koordlite.report.web.numa_history import EVERY_SECONDS
+
+    while True:
+        history.add(time.monotonic(), time.time(), read())
+        if stop.wait(EVERY_SECONDS):
+            return
 
 
 def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
@@ -124,23 +145,25 @@ def _last_good(read: Callable[[], Topology]) -> Callable[[], Topology]:
 class _Pages:
     """What the exporter answers."""
 
-    def __init__(self, metrics: NumaMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: NumaMetrics, history: Callable[[], Mapping[str, Any]]) -> None:
+        self._metrics, self._history = metrics, history
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> Answer:
-        """/metrics, and /healthz for probes."""
+        """/metrics, /history for the page of the cluster, and /healthz for probes."""
         from prometheus_client import exposition
 
         if path == "/healthz":
             return Plain(200, "ok")
+        if path == "/history":
+            return _Body(200, "application/json", json.dumps(self._history()).encode())
         if path != "/metrics":
-            return Plain(404, "the NUMA exporter answers /metrics and /healthz")
+            return Plain(404, "the NUMA exporter answers /metrics, /history and /healthz")
         encode, content_type = exposition.choose_encoder(accept)
-        return _Metrics(200, content_type, encode(self._metrics.registry))
+        return _Body(200, content_type, encode(self._metrics.registry))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Metrics:
+class _Body:
     status: int
     content_type: str
     body: bytes

@@ -9,7 +9,7 @@ import msgspec
 
 from koordlite.model import keys, times
 from koordlite.model.wire.objects import NRTObject as NRT
-from tests.scheduler.builders import Scene, pod, report
+from tests.scheduler.builders import Clock, Scene, pod, report
 
 CPUS = [{"id": n, "core": n % 8, "socket": n % 8 // 4, "node": n % 8 // 4} for n in range(16)]
 """Two NUMA nodes: 0-3,8-11 and 4-7,12-15."""
@@ -49,6 +49,13 @@ def notes(*containers: dict[str, Any], wall: float) -> dict[str, str]:
         keys.CPU_MANAGER_POLICY: json.dumps({"policy": "static"}),
         keys.RESERVATION: json.dumps({"reservedCPUs": "8"}),
     }
+
+
+def four(clock: Clock) -> dict[str, str]:
+    """Annotations of a report with four NUMA nodes of four CPUs; shop/spread runs on the first two."""
+    spread = container("spread", singleNUMA=False, promisedCPUs="0,4", cpuset="0,4", cpusByNUMA={"0": "0", "1": "4"})
+    detail = [{"id": n, "core": n, "socket": n // 4, "node": n // 4} for n in range(16)]
+    return {**notes(spread, wall=clock.wall), keys.CPU_TOPOLOGY: json.dumps({"detail": detail})}
 
 
 def scene() -> Scene:

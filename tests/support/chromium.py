@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
@@ -55,6 +56,17 @@ class Browser:
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
+    def inaccessible(self) -> list[str]:
+        """What axe-core finds wrong with the page for people who see little, or use no mouse: rule, and first place."""
+        found = importlib.util.find_spec("axe_core_python")
+        assert found and found.origin, "axe-core-python is not installed"
+        self._ask("Runtime.evaluate", expression=(Path(found.origin).parent / "axe.min.js").read_text())
+        ask = "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes[0].failureSummary + v.nodes[0].html))"
+        answer = self._ask("Runtime.evaluate", expression=ask, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        violations: list[str] = answer["result"]["value"]
+        return violations
+
     @property
     def complaints(self) -> list[str]:
         """What the browser wrote to the console: violations of the policy among it."""
@@ -95,6 +107,11 @@ def _is_load(event: Object, loader: str) -> bool:
     """Whether this event says that the document of `loader` is there with all it refers to."""
     params = event.get("params", {})
     return event["method"] == "Page.lifecycleEvent" and params["name"] == "load" and params["loaderId"] == loader
+
+
+def has_axe() -> bool:
+    """Whether `Browser.inaccessible` can be asked."""
+    return importlib.util.find_spec("axe_core_python") is not None
 
 
 @contextlib.contextmanager

@@ -41,11 +41,17 @@ class NumaMetrics(Collector):
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
+    @property
+    def node(self) -> str:
+        """The name of the node in every series."""
+        seen = self.picture
+        return seen.node.name if seen and seen.node else self._node
+
     def collect(self) -> Iterator[Metric]:
         """All families, `numa_node_cpus_count` first."""
         seen = self.picture
         topology = seen.topology if seen else self._topology()
-        node = seen.node.name if seen and seen.node else self._node
+        node = self.node
         counters = self._read(topology)
         yield from _machine(node, topology, counters)
         if seen:

@@ -64,7 +64,10 @@ class _Shown(Plain):
     @property
     def body(self) -> bytes:
         """The reason, and what to do."""
-        do = "Ask with a bearer token that may get this path, or through kubectl port-forward."
+        do = (
+            "Ask with a bearer token that may get this path: a browser sends one only through a proxy that adds it. "
+            "koordlite numa-api on your machine, with your own kubeconfig, shows the same without."
+        )
         shown = page.page("Not allowed", page.section(f"{self.status}", el("p", self.text), el("p", do)))
         return strict.strict(shown).text.encode(errors="replace")
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.nrt import ContainerPlacement
+from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.report import units
 from koordlite.report.html import chart, page
 from koordlite.report.html.page import Child, Markup, el
-from koordlite.scheduler.numa_api.overview_page import TONES, finding, shade
+from koordlite.scheduler.numa_api import distances
+from koordlite.scheduler.numa_api.overview_page import TONES, finding, refresh_link
 from koordlite.scheduler.numa_api.view import STALE_SECONDS, NodeView, Zone, misplaced_cpus
 
 REFRESH_SECONDS = 30
 MOST_CONTAINERS = 200
-MOST_DRAWN = 8
-"""NUMA nodes in the drawing of distances; more are in the table only."""
 _COLOURS = {"reserved": "var(--reserved)", "exclusive": "var(--lse)", "shared": "var(--ls)"}
 _LINES = (
     "var(--prod)",
@@ -34,7 +34,7 @@ _RING = "box-shadow:inset 0 0 0 3px var(--bad)"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Series:
-    """What Prometheus has of one metric: the same moments for every NUMA node."""
+    """One amount over time: the same moments for every NUMA node."""
 
     times: Sequence[float]
     by_zone: Mapping[str, Sequence[float | None]]
@@ -47,22 +47,31 @@ class Charts:
     cpu: Series | None = None
     memory: Series | None = None
     why: str = ""
+    source: str = "Prometheus"
 
 
-def document(node: NodeView, now: float, charts: Charts | None) -> str:
-    """The page at `now`, in seconds since the epoch. `charts`: None where no Prometheus is configured."""
+def document(
+    node: NodeView, now: float, charts: Charts | None, policies: NUMAPolicy | None = None, *, refresh: bool = True
+) -> str:
+    """The page at `now`, in seconds since the epoch. `charts`: None where nothing can be asked for them. `policies`:
+    None where they were not read."""
     return page.page(
         node.name,
-        el("p", el("a", "all nodes", href="../../numa")),
+        el(
+            "p",
+            el("a", "all nodes", href="../../numa"),
+            " · ",
+            refresh_link("?refresh=off" if refresh else "?", refresh),
+        ),
         _state(node, now),
         _boxes(node),
-        _distances(node),
+        distances.section(node, policies),
         _containers(node),
         _violations(node, now),
         _charts(charts) if charts else None,
         lead=[page.badge(node.state(now), TONES[node.state(now)]), " ", _lead(node, now)],
         foot="From the node's NodeResourceTopology and the pods bound to it.",
-        refresh_seconds=REFRESH_SECONDS,
+        refresh_seconds=REFRESH_SECONDS if refresh else None,
     )
 
 
@@ -120,7 +129,7 @@ def _meter(name: str, part: float | None) -> Markup:
         return el("p", f"{name}: not reported", class_="note")
     drawn = el("rect", x=0, y=0, width=round(100 * part), height=6, fill="var(--be)")
     ground = el("rect", x=0, y=0, width=100, height=6, fill="var(--mark)")
-    bar = el("svg", ground, drawn, viewBox="0 0 100 6", preserveAspectRatio="none", style=_BAR, role="img")
+    bar = el("svg", ground, drawn, viewBox="0 0 100 6", preserveAspectRatio="none", style=_BAR, aria_hidden="true")
     return el("div", el("span", f"{name} {100 * part:.0f} % taken", class_="tile-note"), bar)
 
 
@@ -133,64 +142,8 @@ def _legend() -> Markup:
     return el("ul", items, ring, class_="legend")
 
 
-def _distances(node: NodeView) -> Markup | None:
-    if len(node.zones) < 2:
-        return None
-    known = {zone.id: zone.distances for zone in node.zones}
-    if not any(known.values()):
-        return page.section("Distances", el("p", "The report has no distances between NUMA nodes.", class_="note"))
-    farthest = max(far for row in known.values() for far in row.values())
-    rows = [(f"NUMA {a}", *(_far(known[a].get(b), farthest) for b in known)) for a in known]
-    table = page.table(("from", *(f"to {b}" for b in known)), rows)
-    drawing = _links(known) if len(known) <= MOST_DRAWN else None
-    return page.section("Distances", drawing, table, note="As firmware reports them: 10 is local, 20 twice as far.")
-
-
-def _far(distance: int | None, farthest: int) -> Markup:
-    part = None if distance is None else max(0.0, (distance - 10) / max(1, farthest - 10))
-    words = "–" if distance is None else str(distance)
-    return el("span", words, style=f"{shade(part)};padding:2px 10px;border-radius:4px")
-
-
-def _links(known: Mapping[int, Mapping[int, int]]) -> Markup:
-    """NUMA nodes on a circle, each pair joined by a line with its distance."""
-    ids, middle, radius = list(known), 120.0, 90.0
-    places = {
-        number: (
-            middle + radius * math.cos(2 * math.pi * at / len(ids) - math.pi),
-            middle + radius * math.sin(2 * math.pi * at / len(ids) - math.pi),
-        )
-        for at, number in enumerate(ids)
-    }
-    lines = [_link(places[a], places[b], known[a].get(b)) for a in ids for b in ids if a < b]
-    dots = [_dot(place, number) for number, place in places.items()]
-    label = "Distances: " + ", ".join(f"{a} to {b} {known[a].get(b, '?')}" for a in ids for b in ids if a < b)
-    size = int(2 * middle)
-    shape = "max-width:100%;height:auto;display:block"
-    top, height = (int(middle) - 30, 60) if len(ids) == 2 else (0, size)
-    view = f"0 {top} {size} {height}"
-    return el("svg", lines, dots, viewBox=view, width=size, height=height, role="img", aria_label=label, style=shape)
-
-
-def _link(a: tuple[float, float], b: tuple[float, float], distance: int | None) -> list[Markup]:
-    # A third of the way, so that the numbers of lines that cross in the middle stay apart.
-    x, y = a[0] + (b[0] - a[0]) * 0.36, a[1] + (b[1] - a[1]) * 0.36
-    ends = {"x1": round(a[0], 1), "y1": round(a[1], 1), "x2": round(b[0], 1), "y2": round(b[1], 1)}
-    line = el("line", stroke="var(--soft)", stroke_width=1.5, **ends)
-    ground = el("rect", x=round(x - 12, 1), y=round(y - 9, 1), width=24, height=18, rx=4, fill="var(--card)")
-    words = "?" if distance is None else distance
-    number = el("text", words, x=round(x, 1), y=round(y + 4, 1), font_size=12, text_anchor="middle", fill="var(--ink)")
-    return [line, ground, number]
-
-
-def _dot(place: tuple[float, float], number: int) -> list[Markup]:
-    x, y = round(place[0], 1), round(place[1], 1)
-    circle = el("circle", cx=x, cy=y, r=18, fill="var(--prod)")
-    return [circle, el("text", number, x=x, y=y + 5, font_size=14, text_anchor="middle", fill="var(--card)")]
-
-
 def _containers(node: NodeView) -> Markup:
-    rows = [_container(each) for each in node.containers[:MOST_CONTAINERS]]
+    rows = [_container(node, each) for each in node.containers[:MOST_CONTAINERS]]
     more = len(node.containers) - len(rows) + node.more
     heads = ("container", "promise", "runs", "CPUs by NUMA node", "memory by NUMA node")
     empty = "no container has a promise, or the agent does not publish placements"
@@ -198,13 +151,14 @@ def _containers(node: NodeView) -> Markup:
     return page.section("Containers", page.table(heads, rows, empty=empty, stacked=True), note=note)
 
 
-def _container(placed: ContainerPlacement) -> tuple[Child, ...]:
+def _container(node: NodeView, placed: ContainerPlacement) -> tuple[Child, ...]:
     nodes = ", ".join(f"NUMA {number}" for number in placed.promised_nodes)
     promise = [page.code(str(placed.promised_cpus)) if placed.promised_cpus else None, " ", nodes]
     words = ["promised ", promise, f" by {placed.source}"] if placed.source != "none" else "nothing promised"
     fits = not placed.promised_cpus or placed.cpuset <= placed.promised_cpus
     runs = ["on ", page.code(str(placed.cpuset)), None if fits else [" ", page.badge("elsewhere", "bad")]]
     by_cpu = [el("div", f"NUMA {number}: {len(cpus)} CPUs") for number, cpus in sorted(placed.cpus_by_numa.items())]
+    by_cpu += distances.spread(node, sorted(placed.cpus_by_numa))
     memory = [el("div", f"NUMA {number}: {units.size(used)}") for number, used in sorted(placed.memory_by_numa.items())]
     return f"{placed.namespace}/{placed.pod} {placed.container}", words, runs, by_cpu, memory or "not measured"
 
@@ -220,14 +174,15 @@ def _violations(node: NodeView, now: float) -> Markup:
 def _charts(charts: Charts) -> Markup:
     if charts.why:
         return page.section("Last hour", el("p", charts.why, class_="note"))
-    cpu, memory = _drawn("CPU used, cores", charts.cpu, 1), _drawn("Memory used, GiB", charts.memory, 2**30)
-    return page.section("Last hour", list(cpu), list(memory))
+    cpu = _drawn("CPU used, cores", charts.cpu, 1, charts.source)
+    memory = _drawn("Memory used, GiB", charts.memory, 2**30, charts.source)
+    return page.section("Last hour", list(cpu), list(memory), note=f"From {charts.source}.")
 
 
-def _drawn(title: str, series: Series | None, unit: int) -> Iterator[Markup]:
+def _drawn(title: str, series: Series | None, unit: int, source: str) -> Iterator[Markup]:
     yield el("h3", title)
     if series is None or not series.times:
-        yield el("p", "Prometheus has no samples of this node.", class_="note")
+        yield el("p", f"{source[:1].upper()}{source[1:]} has no samples of this node yet.", class_="note")
         return
     names = sorted(series.by_zone, key=lambda name: (len(name), name))
     lines = [

@@ -8,6 +8,7 @@ import urllib.parse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.report.html import page
 from koordlite.report.html.page import Child, Markup, el
 from koordlite.scheduler.numa_api.view import NodeView, Zone
@@ -32,6 +33,8 @@ class Asked:
     show: str = "all"
     sort: str = "violations"
     page: int = 1
+    refresh: bool = True
+    """Whether the page reloads by itself."""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Asked:
@@ -42,28 +45,43 @@ class Asked:
             query["show"] if query.get("show") in SHOW else "all",
             query["sort"] if query.get("sort") in SORT else "violations",
             max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 7 else 1,
+            query.get("refresh") != "off",
         )
 
-    def link(self, number: int) -> str:
-        """Address of another part."""
+    def link(self, number: int, *, refresh: bool | None = None) -> str:
+        """Address of another part, or of this one with other reloading."""
+        off = not (self.refresh if refresh is None else refresh)
         words = {"q": self.text, "show": self.show, "sort": self.sort, "page": str(number)}
+        words["refresh"] = "off" if off else ""
         return "?" + urllib.parse.urlencode({name: word for name, word in words.items() if word})
 
 
-def document(nodes: Collection[NodeView], asked: Asked, now: float, *, problem: str = "") -> str:
-    """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date."""
+def document(
+    nodes: Collection[NodeView],
+    asked: Asked,
+    now: float,
+    *,
+    problem: str = "",
+    policies: NUMAPolicy | None = None,
+) -> str:
+    """The page at `now`, in seconds since the epoch. `problem`: why the whole may be out of date. `policies`: None
+    where they were not read."""
     found = chosen(nodes, asked, now)
     return page.page(
         "NUMA nodes of the cluster",
         _problem(problem),
         _tiles(nodes, now),
+        _policies(policies),
         _form(asked),
         _table(found, asked, now, empty=_empty(nodes)),
         _violations(found, now),
         _more(),
-        lead="CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised.",
+        lead=[
+            "CPU and memory of each NUMA node that pods have taken, and pods that are not where they were promised; ",
+            refresh_link(asked.link(asked.page, refresh=not asked.refresh), asked.refresh),
+        ],
         foot="From NodeResourceTopologies; every number is also at /rest/scheduling/v1/numa/nodes.",
-        refresh_seconds=REFRESH_SECONDS,
+        refresh_seconds=REFRESH_SECONDS if asked.refresh else None,
     )
 
 
@@ -104,21 +122,30 @@ def _tiles(nodes: Collection[NodeView], now: float) -> Markup:
     left = sum(zone.cpu_left or 0 for zone in zones if zone.cpu_total)
     wrong = sum(len(node.findings) for node, state in zip(nodes, states, strict=True) if state == "ok")
     old = len(states) - states.count("ok") - states.count("no report")
+    calm = "good" if "ok" in states else ""
     taken = f"{100 * (1 - left / total):.0f} %" if total else "–"
     return page.tiles(
         page.tile("Nodes", len(nodes), f"{states.count('no report')} without a report"),
         page.tile("NUMA nodes", len(zones), f"CPUs taken: {taken}"),
-        page.tile("Violations", wrong, "promises that do not hold", tone="bad" if wrong else "good"),
-        page.tile("Not up to date", old, "stale or unreadable reports", tone="warn" if old else "good"),
+        page.tile("Violations", wrong, "promises that do not hold", tone="bad" if wrong else calm),
+        page.tile("Not up to date", old, "stale or unreadable reports", tone="warn" if old else calm),
     )
 
 
 def _form(asked: Asked) -> Markup:
     """Works without scripts: the server filters and sorts."""
-    field = el("input", type="search", name="q", value=asked.text, aria_label="part of the name of a node or pod")
+    field = el(
+        "input",
+        type="search",
+        name="q",
+        value=asked.text,
+        placeholder="node or pod",
+        aria_label="part of the name of a node or pod",
+    )
     show, sort = _select("show", SHOW, asked.show), _select("sort", SORT, asked.sort)
     everything = el("a", "show all", href="?") if asked != Asked() else None
-    children = (field, " ", show, " ", sort, " ", el("button", "show"), " ", everything)
+    held = None if asked.refresh else el("input", type="hidden", name="refresh", value="off")
+    children = (field, " ", show, " ", sort, " ", held, el("button", "show"), " ", everything)
     return el("form", *children, method="get", style="margin:0 0 16px")
 
 
@@ -160,7 +187,7 @@ def _steps(number: int, pages: int) -> list[tuple[str, int]]:
 
 def _row(node: NodeView, ids: Sequence[int], now: float) -> tuple[Child, ...]:
     zones, state = {zone.id: zone for zone in node.zones}, node.state(now)
-    name = el("a", node.name, href=node_link(node.name), style="white-space:nowrap")
+    name = el("a", node.name, href=node_link(node.name))
     count = page.badge(str(len(node.findings)), "bad") if node.findings else "0"
     return name, *(_cell(zones.get(number)) for number in ids), count, page.badge(state, TONES[state])
 
@@ -180,9 +207,14 @@ _BOX = "display:inline-block;min-width:3.6em;padding:2px 4px;border-radius:4px;t
 
 
 def shade(part: float | None) -> str:
-    """In steps, so that a page of many cells has a handful of styles."""
-    percent = 0 if part is None else round(part * _STEPS) * 7
+    """In steps, so that a page of many cells has a handful of styles; never so strong that numbers are hard to read."""
+    percent = 0 if part is None else round(part * _STEPS) * 45 // 10
     return f"background:color-mix(in srgb, var(--be) {percent}%, var(--mark))"
+
+
+def refresh_link(address: str, refresh: bool) -> Markup:
+    """To the same page with other reloading: a page that moves under a reader is hard to use with a screen reader."""
+    return el("a", "stop refreshing" if refresh else "refresh by itself", href=address)
 
 
 def node_link(name: str) -> str:
@@ -214,9 +246,25 @@ def finding(wrong: Any) -> tuple[Child, Child]:
     return page.badge(wrong.reason, tone), f"{where}{facts}"
 
 
+def _policies(policies: NUMAPolicy | None) -> Markup:
+    """Those of this project; Volcano's is asked about only on its own page."""
+    states = [
+        ("optimal NUMA distance", policies.distance if policies else None),
+        ("affinity of pods", policies.pod_affinity if policies else None),
+    ]
+    items = [el("li", f"{name}: ", _open(state)) for name, state in states]
+    link = el("li", el("a", "all policies, and their switches", href="numa/policies"))
+    return page.section("Policies", el("ul", items, link, class_="legend"))
+
+
+def _open(state: bool | None) -> Markup:
+    if state is None:
+        return page.badge("not read", "warn")
+    return page.badge("open", "good") if state else page.badge("closed")
+
+
 def _more() -> Markup:
     items = [
-        el("li", el("a", "policies", href="numa/policies")),
         el("li", el("a", "violations (JSON)", href="rest/scheduling/v1/numa/violations")),
         el("li", el("a", "interface (OpenAPI)", href="rest/scheduling/v1/openapi.json")),
         el("li", el("a", "nodes (JSON)", href="rest/scheduling/v1/numa/nodes")),

@@ -20,6 +20,7 @@ NAMES = {
     ),
 }
 """Of each policy its name, and what it does where it is open."""
+_SHOWN = {"open": "open", "close": "closed"}
 SCRIPT = """
 for (const button of document.querySelectorAll("button[data-policy]"))
   button.addEventListener("click", async () => {
@@ -60,7 +61,7 @@ def _row(name: str, status: str, *, may_switch: bool) -> tuple[Child, ...]:
     title, does = NAMES[name]
     label = f"{other} {title}"
     button = el("button", other, type="button", data_policy=name, data_status=other, aria_label=label)
-    shown = page.badge(status, "good" if status == "open" else "") if known else status
+    shown = page.badge(_SHOWN[status], "good" if status == "open" else "") if known else status
     return title, does, shown, button if known and may_switch else "–"
 
 

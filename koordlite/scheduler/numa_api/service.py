@@ -26,6 +26,8 @@ from koordlite.scheduler.numa_api import (
     switches,
     view,
 )
+from koordlite.scheduler.numa_api.agents import Agents
+from koordlite.scheduler.numa_api.node_page import Charts
 from koordlite.scheduler.numa_api.prometheus import Prometheus
 from koordlite.scheduler.numa_api.switches import CannotEdit, NotThere, Policy, Switches
 from koordlite.scheduler.numa_api.view import NodeView
@@ -53,12 +55,15 @@ class NumaService:
         wall: Callable[[], float],
         not_ready: Callable[[], str],
         prometheus: Prometheus | None = None,
+        agents: Agents | None = None,
         switches: Switches | None = None,
         may_switch: bool = False,
     ) -> None:
         """`wall` gives seconds since the epoch; `not_ready` why what is known must not be believed, or nothing.
-        `may_switch`: policies may be changed, by whom the guard lets."""
+        `agents` are asked for charts where there is no Prometheus. `may_switch`: policies may be changed, by whom the
+        guard lets."""
         self._cluster, self._wall, self._not_ready, self._prometheus = cluster, wall, not_ready, prometheus
+        self._agents = agents
         self._switches, self._may_switch = switches, may_switch
 
     def answer(self, path: str, query: Mapping[str, str], accept: str) -> AnyAnswer:
@@ -71,12 +76,13 @@ class NumaService:
         parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
         if parts == ["numa"]:
             asked = overview_page.Asked.of(query)
-            return _page(overview_page.document(self._nodes(), asked, self._wall(), problem=self._not_ready()))
+            nodes, held = self._nodes(), self._cluster.policies
+            return _page(overview_page.document(nodes, asked, self._wall(), problem=self._not_ready(), policies=held))
         if parts == ["numa", "policies"]:
             shown = policies_page.document(self._statuses(), may_switch=self._may_switch)
             return _page(shown, script=policies_page.SCRIPT if self._may_switch else "")
         if parts[:2] == ["numa", "nodes"] and len(parts) == 3:
-            return self._node_page(parts[2])
+            return self._node_page(parts[2], refresh=query.get("refresh") != "off")
         return Plain(404, f"nothing is here; there is /numa, /numa/nodes/NODE, /numa/policies and {V1}")
 
     def put(self, path: str, body: bytes) -> Answer:
@@ -108,12 +114,17 @@ class NumaService:
         row = self._cluster.row(name)
         return None if row is None else view.of_row(row)
 
-    def _node_page(self, name: str) -> AnyAnswer:
+    def _node_page(self, name: str, *, refresh: bool) -> AnyAnswer:
         node, now = self._node(name), self._wall()
         if node is None:
             return Plain(404, f"node {name} is unknown here")
-        charts = self._prometheus.charts(name, now) if self._prometheus else None
-        return _page(node_page.document(node, now, charts))
+        charts, policies = self._charts(name, now), self._cluster.policies
+        return _page(node_page.document(node, now, charts, policies, refresh=refresh))
+
+    def _charts(self, node: str, now: float) -> Charts | None:
+        if self._prometheus:
+            return self._prometheus.charts(node, now)
+        return self._agents.charts(node) if self._agents else None
 
     def _statuses(self) -> dict[str, str]:
         """Of each policy `open`, `close`, or why that is unknown."""

@@ -1,0 +1,112 @@
+"""The last hour of a node, asked of the NUMA exporter that runs there: of the agent, or of the component alone."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from koordlite.kube.client.access import Api
+from koordlite.kube.client.answers import ApiError, ApiUnreachable
+from koordlite.scheduler.numa_api.node_page import Charts, Series
+
+NAMESPACES = ("koordlite-system", "volcano-system")
+"""Only pods of these are asked: elsewhere, a tenant could start a pod with our label and make charts up."""
+LABEL = "app.kubernetes.io/name=koordlite"
+PORT = 9201
+TIMEOUT_SECONDS = 1.0
+LARGEST_ANSWER_BYTES = 1 << 20
+_MOST_MOMENTS, _MOST_ZONES = 1000, 64
+_API_TIMEOUT = (1.0, 2.0)
+
+
+class _Zone(msgspec.Struct, frozen=True, rename="camel"):
+    cpu_cores: tuple[float | None, ...] = ()
+    memory_used_bytes: tuple[float | None, ...] = ()
+
+
+class _History(msgspec.Struct, frozen=True):
+    times: tuple[float, ...]
+    zones: dict[str, _Zone]
+
+
+class _Status(msgspec.Struct, frozen=True):
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+class Agents:
+    """Asks over plain HTTP at the address of the pod. May be used from many threads."""
+
+    def __init__(self, api: Api, *, namespaces: Sequence[str] = NAMESPACES, port: int = PORT) -> None:
+        self._api, self._namespaces, self._port = api, namespaces, port
+
+    def charts(self, node: str) -> Charts:
+        """What the first exporter of the node that answers has; `why` says what keeps it from being shown."""
+        why = (
+            f"no NUMA exporter runs there: in the namespaces {', '.join(self._namespaces)} the node has no pod {LABEL}"
+        )
+        try:
+            for address in self._addresses(node):
+                try:
+                    return read(self._asked(address))
+                except (OSError, ValueError) as error:
+                    where = f"[{address}]" if ":" in address else address
+                    why = f"the NUMA exporter at {where}:{self._port} cannot be asked: {error}"
+        except (ApiError, ApiUnreachable, msgspec.DecodeError) as error:
+            why = f"the pods of the node cannot be listed: {error}"
+        return Charts(why=why)
+
+    def _addresses(self, node: str) -> Iterator[str]:
+        query = (("labelSelector", LABEL), ("fieldSelector", f"spec.nodeName={node}"))
+        for namespace in self._namespaces:
+            _, items = self._api.collect(f"/api/v1/namespaces/{namespace}/pods", query, limit=10)
+            found = (msgspec.json.decode(raw, type=_Pod).status for raw in items)
+            yield from (each.pod_ip for each in found if each.phase == "Running" and each.pod_ip)
+
+    def _asked(self, address: str) -> bytes:
+        """OSError without an answer that can be read."""
+        connection = http.client.HTTPConnection(address, self._port, timeout=TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", "/history", headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise OSError(f"it answers {answer.status}")
+            body = answer.read(LARGEST_ANSWER_BYTES + 1)
+        except http.client.HTTPException as error:
+            raise OSError(f"not an answer of HTTP: {error!r}") from error
+        finally:
+            connection.close()
+        if len(body) > LARGEST_ANSWER_BYTES:
+            raise OSError(f"its answer is longer than {LARGEST_ANSWER_BYTES} bytes")
+        return body
+
+
+def read(body: bytes) -> Charts:
+    """Both charts out of an exporter's /history; ValueError when it is none."""
+    try:
+        found = msgspec.json.decode(body, type=_History)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"it is no history: {error}") from error
+    times = found.times
+    if len(times) > _MOST_MOMENTS or len(found.zones) > _MOST_ZONES:
+        raise ValueError(f"it has more than {_MOST_MOMENTS} moments or {_MOST_ZONES} NUMA nodes")
+    if not all(map(math.isfinite, times)) or any(after <= before for before, after in itertools.pairwise(times)):
+        raise ValueError("its moments do not ascend")
+    series = {name: (each.cpu_cores, each.memory_used_bytes) for name, each in found.zones.items()}
+    if any(len(values) != len(times) for pair in series.values() for values in pair):
+        raise ValueError("it has not one value for each moment")
+    cpu = {name: tuple(map(_good, cores)) for name, (cores, _) in series.items()}
+    memory = {name: tuple(map(_good, used)) for name, (_, used) in series.items()}
+    return Charts(Series(times, cpu), Series(times, memory), source="the NUMA exporter of the node")
+
+
+def _good(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and value >= 0 else None

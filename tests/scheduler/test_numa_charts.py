@@ -1,0 +1,113 @@
+"""Charts of a node without Prometheus: asked of the exporter that runs there, found by its pod."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from apibench import until
+from apiserver import ApiServer
+from hypothesis import given
+from hypothesis import strategies as st
+from tinyapi import Reply, client, serving
+
+from koordlite.cli import numa_exporter
+from koordlite.config import NumaExporter
+from koordlite.host.files import RealFiles
+from koordlite.kube.client import access
+from koordlite.report.web import numa_history
+from koordlite.scheduler.numa_api import agents
+from koordlite.scheduler.numa_api.agents import Agents
+from koordlite.scheduler.numa_api.service import NumaService
+from tests.scheduler import numa_scene
+
+
+def exporter(name: str, namespace: str = "koordlite-system", phase: str = "Running", ip: str = "127.0.0.1") -> Any:
+    meta = {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/name": "koordlite"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"nodeName": "good", "containers": [{"name": "c", "image": "x"}]},
+        "status": {"phase": phase, "podIP": ip},
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer(seed=1) as made:
+        for name in ("koordlite-system", "volcano-system", "shop"):
+            made.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield made
+
+
+def asked(server: ApiServer, folder: pathlib.Path, port: int) -> Agents:
+    (folder / "kubeconfig").write_text(server.kubeconfig("admin"))
+    return Agents(access.connect(str(folder / "kubeconfig"), None, user_agent="test"), port=port)
+
+
+def test_a_running_exporter_fills_both_charts_of_the_page(
+    server: ApiServer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(numa_history, "EVERY_SECONDS", 0.02)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = int(held.getsockname()[1])
+    server.objects.load(exporter("agent"), exporter("gone", phase="Failed", ip="127.0.0.9"))
+    found = asked(server, tmp_path, port)
+    assert "cannot be asked" in found.charts("good").why, "it does not listen yet"
+    with numa_exporter.served(RealFiles(), NumaExporter(listen=f"127.0.0.1:{port}"), node="good"):
+        until(lambda: (held := found.charts("good")).cpu is not None and len(held.cpu.times) > 2)
+        charts = found.charts("good")
+        assert charts.memory is not None and charts.cpu is not None
+        assert charts.memory.by_zone["0"][-1] and charts.memory.times == charts.cpu.times
+        scene = numa_scene.scene()
+        made = NumaService(scene.cluster, wall=lambda: scene.clock.wall, not_ready=lambda: "", agents=found)
+        shown = made.answer("/numa/nodes/good", {}, "").body.decode()
+    assert shown.count('class="series"') >= 2 and "From the NUMA exporter of the node." in shown
+
+
+def test_only_pods_of_our_namespaces_are_asked(server: ApiServer, tmp_path: pathlib.Path):
+    with serving(lambda request: Reply(body={"times": [1, 2], "zones": {}})) as tiny:
+        found = asked(server, tmp_path, int(tiny.url.rpartition(":")[2]))
+        server.objects.load(exporter("fake", namespace="shop"))
+        assert "no NUMA exporter runs there" in found.charts("good").why and tiny.requests == []
+        server.objects.load(exporter("numa-exporter", namespace="volcano-system"))
+        assert found.charts("good").cpu is not None and found.charts("other").cpu is None
+        assert [request.path for request in tiny.requests] == ["/history"]
+
+
+def test_without_the_right_to_list_pods_it_says_so(tmp_path: pathlib.Path):
+    forbidden = Reply(status=403, body={"kind": "Status", "message": "may not list pods"})
+    with serving(lambda request: forbidden) as tiny:
+        assert "may not list pods" in Agents(client(tmp_path / "kubeconfig", tiny.url)).charts("good").why
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(status=404), Reply(body=[]), Reply(body={"times": [2, 1], "zones": {}}), Reply(body=b"\xff")]
+)
+def test_an_answer_that_is_no_history_is_said(server: ApiServer, tmp_path: pathlib.Path, reply: Reply):
+    server.objects.load(exporter("agent"))
+    with serving(lambda request: reply) as tiny:
+        why = asked(server, tmp_path, int(tiny.url.rpartition(":")[2])).charts("good").why
+    assert why.startswith("the NUMA exporter at 127.0.0.1:")
+
+
+VALUES = st.lists(st.none() | st.floats() | st.integers(-5, 5), max_size=4)
+ZONES = st.dictionaries(st.text(max_size=2), st.fixed_dictionaries({"cpuCores": VALUES, "memoryUsedBytes": VALUES}))
+
+
+@given(st.binary() | st.fixed_dictionaries({"times": st.lists(st.floats(), max_size=4), "zones": ZONES}))
+def test_any_history_is_read_or_refused(body: Any):
+    try:
+        found = agents.read(body if isinstance(body, bytes) else json.dumps(body).encode())
+    except ValueError:
+        return
+    for series in (found.cpu, found.memory):
+        assert series is not None and list(series.times) == sorted(set(series.times))
+        for values in series.by_zone.values():
+            assert len(values) == len(series.times) and all(v is None or 0 <= v < float("inf") for v in values)
