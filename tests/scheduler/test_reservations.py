@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler.extender import Victims
 from koordlite.scheduler.judgement.owners import ELSEWHERE
+from koordlite.scheduler.report import documents, texts
 from tests.scheduler.builders import Scene, as_object, bound, pod
 from tests.scheduler.test_protocols import CPUS, ZONE, koordinator, lsr, written
 
@@ -235,11 +238,16 @@ def test_after_a_restart_owners_are_known_by_the_status() -> None:
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
 
 
-def test_a_reservation_whose_cpus_cannot_be_read_is_taken_by_no_pod() -> None:
+@pytest.mark.parametrize("text", ['{"cpuset":"4-"}', '{"cpuset":"0-63"}'], ids=["no list", "more than are reserved"])
+def test_a_reservation_whose_cpus_cannot_be_believed_is_taken_by_no_pod(text: str) -> None:
     scene = Scene()
     scene.node("a", ZONE, ZONE, policy="none", annotations=CPUS)
-    put(scene, reservation(cpu="60", annotations={keys.RESOURCE_STATUS: '{"cpuset":"4-"}'}))
+    put(scene, reservation(cpu="60", annotations={keys.RESOURCE_STATUS: text}))
     assert scene.filter(owner(pod("mine", "8")), "a")[1] == {"a": "Insufficient cpu by node"}
+    found = documents.of_node(scene.cluster, "a")
+    assert found is not None
+    assert found["reservations"][0]["cpus"] == ""
+    assert any(line.startswith(f"  problem: reservation/r: {keys.RESOURCE_STATUS}") for line in texts.node(found))
 
 
 def test_a_pod_that_ignores_reservations_is_not_their_owner() -> None:
@@ -278,3 +286,31 @@ def test_the_placeholder_of_the_rest_gets_the_cpus_that_the_owner_left() -> None
     assert scene.schedule(made, "a") == "a"
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "6-7"
     assert keys.RESERVATION_ALLOCATED not in scene.api.bound[-1][2]
+
+
+WORDS = ["{}", "[]", "null", '{"cpuset":"0-3"}', '{"uid":"uid-mine"}', "9" * 30]
+TEXTS = some.one_of(
+    some.text(max_size=20), some.sampled_from(WORDS))
+)
+SELECTORS = some.sampled_from(["In", "NotIn", "Exists", "Gt", "", "?"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.tuples(TEXTS, TEXTS, TEXTS), TEXTS, SELECTORS, some.sampled_from(["4", "-1", "x", "1e99", ""]))
+def test_whatever_is_written_on_a_reservation_or_its_owner_gets_an_answer(
+    texts_: tuple[str, str, str], affinity: str, operator: str, amount: str
+) -> None:
+    status, coming, order = texts_
+    scene = koordinator()
+    notes = {keys.RESOURCE_STATUS: status, keys.HAND_OVER: coming, keys.RESERVATION_RESTRICTED: order}
+    selector = {"matchExpressions": [{"key": "app", "operator": operator, "values": ["r"]}]}
+    spec = {"allocatePolicy": "Restricted", "owners": [{"labelSelector": selector}, {}]}
+    made = reservation(labels={keys.RESERVATION_ORDER: order}, annotations=notes, spec=spec)
+    put(scene, {**made, "status": {**made["status"], "allocatable": {"cpu": amount}}})
+    mine = owner(lsr("mine", "2", **{keys.RESERVATION_AFFINITY: affinity}))
+    passed, refused = scene.filter(mine, "a")
+    assert {*passed, *refused} == {"a"}
+    if passed:
+        assert [name for name, _ in scene.extender.prioritize(as_object(mine), passed)] == ["a"]
+        assert scene.bind(mine, "a") == ""
+    assert documents.of_node(scene.cluster, "a") is not None

@@ -12,8 +12,9 @@ from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire.objects import ObjectMeta
-from koordlite.model.wire.reservation import WAITING, HandOverText, ReservationObject
+from koordlite.model.wire.reservation import HandOverText, ReservationObject
 from koordlite.numa.koordinator import assignments
+from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.values import Allocation
 from koordlite.scheduler.judgement.pods import stands_for
 
@@ -75,13 +76,14 @@ class Placed:
 
 
 def placed(obj: ReservationObject) -> Placed | None:
-    """The reservation where it is on a node and has not ended, without owners; None otherwise."""
-    if not (lifecycle.is_available(obj) or (obj.status.phase == WAITING and obj.status.node_name)):
+    """The reservation where it is available on a node, without owners; None otherwise."""
+    if not lifecycle.is_available(obj):
         return None
     holding, problems = lifecycle.holding(obj)
     owner, text = f"reservation/{holding.name}", (obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS)
     try:
         own = assignments.written(text, holding.uid) if text else Allocation(uid=holding.uid)
+        _check(own, holding)
     except ValueError as error:
         why = Problem(owner, keys.RESOURCE_STATUS, str(text), str(error), "delete the reservation and make it again")
         own, problems = Allocation(uid=holding.uid), (*problems, why)
@@ -90,6 +92,13 @@ def placed(obj: ReservationObject) -> Placed | None:
     except InputError as error:
         hand_over, problems = None, (*problems, *error.problems)
     return Placed(obj, holding, own, problems, hand_over)
+
+
+def _check(own: Allocation, holding: Holding) -> None:
+    """ValueError for more CPUs than are reserved: they were copied from a pod, on which a tenant may have written."""
+    most = -(-holding.allocatable.get("cpu", ZERO).milli // 1000)
+    if len(own.cpus) > most:
+        raise ValueError(f"they are {len(own.cpus)} CPUs, and {most} are reserved")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from koordlite.scheduler.extender import Extender
 from koordlite.scheduler.judgement import judge, kubelet
 from koordlite.scheduler.judgement.nodes import Row
 from koordlite.scheduler.judgement.pods import KnownPod
+from koordlite.scheduler.judgement.reserved import Placed
 from koordlite.scheduler.judgement.settings import Settings
 from koordlite.scheduler.node_state import NodeState
 
@@ -69,6 +70,7 @@ def of_node(cluster: Cluster, name: str) -> dict[str, Any] | None:
                 {"pod": each.pod.key, "stage": each.stage, "seconds": round(now - each.since, 1), **_amounts(each.pod)}
                 for each in cluster.reservations.of_node(name)
             ],
+            "reservations": [_reservation(one) for one in row.reservations.placed],
             "notCounted": [pod.key for pod in state.covered.uncounted] if state.report else [],
             "goneButCounted": [pod.key for pod in state.covered.outlived] if state.report else [],
             "pods": len(state.pods),
@@ -107,6 +109,19 @@ def of_all(extender: Extender, watches: Iterable[Mapping[str, Any]]) -> dict[str
                 "numaDistance": cluster.settings.numa_distance,
             },
         }
+
+
+def _reservation(one: Placed) -> dict[str, Any]:
+    """A Reservation of Koordinator on the node."""
+    return {
+        "name": one.name,
+        "holds": {name: str(amount) for name, amount in one.holding.allocatable.items()},
+        "left": {name: str(amount) for name, amount in one.holding.available.items()},
+        "cpus": str(one.own.cpus),
+        "owners": sorted(one.holding.owners),
+        "handedTo": one.handed_to,
+        "problems": [str(problem) for problem in one.problems],
+    }
 
 
 def _first(attempt: Attempt) -> list[Row]:

@@ -60,6 +60,7 @@ def node(found: Mapping[str, Any]) -> Iterator[str]:
     report = found["report"]
     if report is None:
         yield f"node {found['node']}: no NodeResourceTopology; {found['pods']} pods"
+        yield from _reservations(found)
         return
     yield f"node {found['node']}: topology manager {report['policy']}, scope {report['scope']}; {found['pods']} pods"
     signed = report["fingerprint"] or "none"
@@ -83,8 +84,18 @@ def node(found: Mapping[str, Any]) -> Iterator[str]:
     )
     for each in found["reserved"]:
         yield f"reserved {each['seconds']:g} s ago for {each['pod']} ({each['stage']}): {_amounts(each['takes'])}"
+    yield from _reservations(found)
     for each in found["ended"]:
         yield f"ended {each['secondsAgo']:g} s ago for {each['pod']}: {each['why']}"
+
+
+def _reservations(found: Mapping[str, Any]) -> Iterator[str]:
+    for each in found["reservations"]:
+        cpus = f", CPUs {each['cpus']}" if each["cpus"] else ""
+        coming = ", is being handed over" if each["handedTo"] else ""
+        left = _amounts(each["left"])
+        yield f"reservation {each['name']} has {left} left{cpus}; {len(each['owners'])} owners{coming}"
+        yield from (f"  problem: {problem}" for problem in each["problems"])
 
 
 def _amounts(amounts: Mapping[str, str]) -> str:
