@@ -289,9 +289,7 @@ def test_the_placeholder_of_the_rest_gets_the_cpus_that_the_owner_left() -> None
 
 
 WORDS = ["{}", "[]", "null", '{"cpuset":"0-3"}', '{"uid":"uid-mine"}', "9" * 30]
-TEXTS = some.one_of(
-    some.text(max_size=20), some.sampled_from(WORDS))
-)
+TEXTS = some.one_of(some.text(max_size=20), some.sampled_from(WORDS))
 SELECTORS = some.sampled_from(["In", "NotIn", "Exists", "Gt", "", "?"])
 
 
