@@ -73,7 +73,7 @@ class Owners:
         except InputError:
             return nothing
         rows, waits = {}, False
-        for node in cluster.reserved.nodes:
+        for node in cluster.reserved.nodes_for(candidate):
             row = cluster.row(node)
             if row is not None and (seen := self._seen(shape, candidate, row)) is not row:
                 rows[node] = seen

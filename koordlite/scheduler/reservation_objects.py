@@ -9,13 +9,17 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable
 
-from koordlite.model.wire.reservation import ReservationObject
+from koordlite.formulas.reservation.matching import Candidate
+from koordlite.model import keys
+from koordlite.model.wire.reservation import Owner, ReservationObject
 from koordlite.scheduler.judgement import reserved
 from koordlite.scheduler.judgement.pods import KnownPod
 from koordlite.scheduler.judgement.reserved import OnNode, Placed
 from koordlite.scheduler.reservations import Reservation
 
 MOST_REMEMBERED = 10_000
+Key = tuple[str, ...]
+ANY: Key = ("any",)
 
 
 class ReservationObjects:
@@ -26,6 +30,8 @@ class ReservationObjects:
         self._placed: dict[str, Placed] = {}
         """By name."""
         self._by_node: dict[str, dict[str, Placed]] = {}
+        self._by_owner: dict[Key, dict[str, Placed]] = {}
+        """Those that a pod with this mark may own, by name."""
         self._took: collections.OrderedDict[str, str] = collections.OrderedDict()
         """uid of the reservation by uid of the pod, of Bindings that we sent and the watch has shown."""
 
@@ -39,6 +45,8 @@ class ReservationObjects:
         if found is not None:
             self._placed[name] = found
             self._by_node.setdefault(obj.status.node_name, {})[name] = found
+            for key in _marks(obj):
+                self._by_owner.setdefault(key, {})[name] = found
             self._changed(obj.status.node_name)
 
     def remove(self, name: str) -> None:
@@ -49,10 +57,15 @@ class ReservationObjects:
         """Those on a node, by name."""
         return tuple(one for _, one in sorted(self._by_node.get(node, {}).items()))
 
-    @property
-    def nodes(self) -> Iterable[str]:
-        """Nodes with reservations."""
-        return self._by_node.keys()
+    def nodes_for(self, candidate: Candidate) -> set[str]:
+        """Nodes with reservations that the pod may take, as far as its marks say, or that it ignores."""
+        if candidate.ignores:
+            return set(self._by_node)
+        meta = candidate.pod.metadata
+        marks = [ANY, ("object", meta.uid), *(("label", *pair) for pair in (meta.labels or {}).items())]
+        marks += [("controller", reference.uid) for reference in meta.owner_references or ()]
+        found = (one for mark in marks for one in self._by_owner.get(mark, {}).values())
+        return {one.object.status.node_name for one in found}
 
     def __len__(self) -> int:
         return len(self._placed)
@@ -79,6 +92,25 @@ class ReservationObjects:
             return
         node = before.object.status.node_name
         del self._placed[before.name], self._by_node[node][before.name]
+        for key in _marks(before.object):
+            self._by_owner[key].pop(before.name, None)
+            if not self._by_owner[key]:
+                del self._by_owner[key]
         if not self._by_node[node]:
             del self._by_node[node]
         self._changed(node)
+
+
+def _marks(obj: ReservationObject) -> set[Key]:
+    """What a pod has to have, one of them, to take the reservation; its placeholders have the first."""
+    own: Key = ("label", keys.RESERVATION_UID, obj.metadata.uid)
+    return {own, *(_mark(owner) for owner in obj.spec.owners or ())}
+
+
+def _mark(owner: Owner) -> Key:
+    if owner.controller is not None and owner.controller.uid:
+        return "controller", owner.controller.uid
+    if owner.object is not None and owner.object.uid:
+        return "object", owner.object.uid
+    wanted = owner.label_selector.match_labels if owner.label_selector is not None else None
+    return ("label", *min(wanted.items())) if wanted else ANY
