@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from koordlite.model import merge_patch
 from koordlite.model.wire.objects import ObjectMeta, WireObject
 from koordlite.model.wire.reservation import Condition, ObjectReference, ReservationObject
 
@@ -145,19 +144,4 @@ class Reservation(ReservationObject, frozen=True):
         )
 
 
-def patch(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, Any]:
-    """JSON merge patch from one value to the other; what went is null, lists are whole."""
-    return _difference(msgspec.to_builtins(before), msgspec.to_builtins(after))
-
-
-def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    changed: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            inner = _difference(old, value)
-            if inner:
-                changed[key] = inner
-        elif key not in before or old != value:
-            changed[key] = value
-    return changed
+patch = merge_patch.between

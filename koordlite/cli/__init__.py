@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from koordlite import __version__, commandline
-from koordlite.cli import scheduler_options, times
+from koordlite.cli import reservation_options, scheduler_options, times
 
 SHAPES = (
     "intel-2s-ht, amd-ccd, arm, small, anolis, intel-cdp, intel-mbps, intel-unmounted, intel-1s, intel-nomba, "
@@ -75,6 +75,12 @@ def parser() -> argparse.ArgumentParser:
     )
     scheduler_options.scheduler(
         commands.add_parser("scheduler", help="ask a running extender: explain, state, log-level; or render its files")
+    )
+    reservation_options.controller(
+        commands.add_parser("reservation-controller", help="Koordinator's Reservations without Koordinator's scheduler")
+    )
+    reservation_options.reservation(
+        commands.add_parser("reservation", help="list and explain Reservations of the cluster; read-only")
     )
     _numa(commands.add_parser("numa", help="why a pod is or is not aligned to NUMA nodes, with the numbers"))
     _numa_exporter(
@@ -378,6 +384,8 @@ _PLACES = {
     "scheduler-extender": "scheduler_extender:run",
     "numa-api": "numa_api:run",
     "scheduler": "scheduler_command:scheduler",
+    "reservation-controller": "reservation_controller:run",
+    "reservation": "reservation_command:reservation",
 }
 """Command, to the module in this package and the function that carry it out."""
 

@@ -33,11 +33,12 @@ IDLE_SECONDS = 120.0
 
 def run(args: argparse.Namespace) -> int:
     """Serve until it is stopped."""
-    from koordlite.cli import numa_api
+    from koordlite.cli import numa_api, reservation_controller
     from koordlite.kube.client.access import connect
     from koordlite.scheduler.binder import ApiBinder
     from koordlite.scheduler.cluster import Cluster
     from koordlite.scheduler.extender import Extender
+    from koordlite.scheduler.reserving.service import ReservationMetrics
     from koordlite.scheduler.service import Service
     from koordlite.scheduler.watches import Watches
 
@@ -60,7 +61,14 @@ def run(args: argparse.Namespace) -> int:
         watches.start()
         stack.callback(watches.stop)
         settled(watches, stop)
-        stop.wait()
+        if not args.reservation_controller:
+            stop.wait()
+            return 0
+        controller = stack.enter_context(reservation_controller.controlling(args, api))
+        service.metrics.registry.register(ReservationMetrics(controller))
+        while not stop.wait(1.0):
+            if not controller.is_alive:
+                return 1
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from koordlite import commandline
-from koordlite.cli import times
+from koordlite.cli import reservation_options, times
 
 PORT = 9318
 LISTEN = f"127.0.0.1:{PORT}"
@@ -63,6 +63,12 @@ def extender(command: argparse.ArgumentParser) -> None:
         default="",
         help=f"also serve the NUMA page and its REST interface there, for example {NUMA_LISTEN}",
     )
+    command.add_argument(
+        "--reservation-controller",
+        action="store_true",
+        help="also hold Reservations of Koordinator by placeholder pods, as koordlite reservation-controller does",
+    )
+    reservation_options.shared(command)
     _numa(command)
     _shared(command, audience="with --health-listen: ", token="the token for log levels")
 

@@ -24,6 +24,7 @@ from koordlite.model.wire.objects import PodObject
 from koordlite.model.wire.reservation import (
     AVAILABLE,
     FAILED,
+    PENDING,
     RESTRICTED,
     SUCCEEDED,
     AllocatedText,
@@ -69,7 +70,7 @@ def is_once(reservation: ReservationObject) -> bool:
 def requests(reservation: ReservationObject) -> dict[str, Quantity]:
     """What it holds: the amounts in the status once it is available, else those of the template."""
     if is_available(reservation):
-        return _amounts(reservation.status.allocatable)
+        return amounts(reservation.status.allocatable)
     return template_requests(reservation)
 
 
@@ -110,7 +111,7 @@ def is_matchable(reservation: ReservationObject, held: Holding, problems: Collec
 def available(reservation: ReservationObject, node: str, now: str) -> ReservationStatus:
     """Its status once it is placed on `node`; InputError when its resize annotation cannot be read."""
     resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, _name(reservation))
-    more = _amounts(resize.resources) if resize else {}
+    more = amounts(resize.resources) if resize else {}
     return msgspec.structs.replace(
         reservation.status,
         phase=AVAILABLE,
@@ -129,6 +130,28 @@ def unschedulable(status: ReservationStatus, message: str, now: str) -> Reservat
         return _with(status, msgspec.structs.replace(found, last_probe_time=now))
     same = msgspec.structs.replace(found, reason="Unschedulable", message=message, last_probe_time=now)
     return _with(status, same)
+
+
+def lost(status: ReservationStatus, message: str, now: str) -> ReservationStatus:
+    """After its place went before anybody took of it: it looks for another one. Koordinator has no such case.
+
+    No time of a probe is noted: nothing has been tried yet.
+    """
+    why = msgspec.structs.replace(_new(_SCHEDULED, "False", "Unschedulable", now, message), last_probe_time=None)
+    return msgspec.structs.replace(
+        status,
+        phase=PENDING,
+        node_name="",
+        allocatable=None,
+        allocated=None,
+        conditions=(why,),
+    )
+
+
+def message(status: ReservationStatus) -> str:
+    """Why it is not placed, as its status says."""
+    found = _condition(status, _SCHEDULED)
+    return found.message if found is not None and found.status == "False" else ""
 
 
 def expired(status: ReservationStatus, now: str) -> ReservationStatus:
@@ -231,7 +254,7 @@ def synced(
         for pod, _ in took
     )
     before = tuple(sorted(status.current_owners or (), key=lambda owner: owner.uid))
-    if before == current and _amounts(status.allocated) == total:
+    if before == current and amounts(status.allocated) == total:
         return status
     found = msgspec.structs.replace(status, current_owners=current or None, allocated=_texts(total))
     return succeeded(found, moment) if is_once(reservation) else found
@@ -265,7 +288,8 @@ def _new(kind: str, status: str, reason: str, now: str, message: str = "") -> Co
     )
 
 
-def _amounts(texts: Mapping[str, str | int | float] | None) -> dict[str, Quantity]:
+def amounts(texts: Mapping[str, str | int | float] | None) -> dict[str, Quantity]:
+    """Quantities of a status or an annotation; what cannot be read is left out."""
     return parse_resources(texts, "", "", [])
 
 

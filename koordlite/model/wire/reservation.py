@@ -131,7 +131,8 @@ class HandOverText(WireObject, frozen=True):
     tries: int = 0
     """How many were given up one after the other."""
     rest: str = ""
-    """Name of the placeholder for what the pod leaves over."""
+    """Name of the placeholder that is made while the place is held without one: for what the pod leaves over, or after
+    an owner went or did not come."""
 
 
 class ResourceNames(WireObject, frozen=True):

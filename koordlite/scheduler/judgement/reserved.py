@@ -58,8 +58,8 @@ class Placed:
         return self.hand_over is not None and bool(self.hand_over.ended) and self.hand_over.uid == uid
 
     def is_rest(self, meta: ObjectMeta) -> bool:
-        """Whether the pod is the placeholder for what an owner leaves over, by the name that the controller noted."""
-        noted = self.hand_over.rest if self.hand_over is not None and not self.hand_over.ended else ""
+        """Whether the pod is the placeholder that the controller has made to hold it on, by the name that it noted."""
+        noted = self.hand_over.rest if self.hand_over is not None else ""
         return bool(noted) and meta.name == noted and stands_for(meta) == self.uid
 
     @property

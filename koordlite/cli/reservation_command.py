@@ -1,0 +1,78 @@
+"""`koordlite reservation list|explain`: read from the API server, with the rights of whoever asks."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from koordlite import commandline
+from koordlite.model import printable
+from koordlite.model.errors import KoordliteError
+
+if TYPE_CHECKING:
+    from koordlite.kube.client.access import Api
+    from koordlite.scheduler.reserving.world import World
+
+
+def reservation(args: argparse.Namespace) -> int:
+    """List, or explain one."""
+    from koordlite.formulas.reservation.placeholder import Settings
+    from koordlite.kube.client.access import connect
+    from koordlite.scheduler.reserving import documents, texts
+
+    world = _read(connect(args.kubeconfig, args.context, user_agent="koordlite"))
+    if args.action == "list":
+        listed = documents.all_of(world, time.time())
+        if args.output == "json":
+            commandline.print_json("Reservations", reservations=listed)
+        else:
+            _print(texts.table(listed))
+        return 0
+    found = documents.one_of(world, args.name, Settings(), time.time())
+    if found is None:
+        names = ", ".join(sorted(world.reservations)[:8]) or "none"
+        raise KoordliteError(f"there is no Reservation {args.name}; there are {names}")
+    if args.output == "json":
+        commandline.print_json("Reservation", reservation=found)
+    else:
+        _print(texts.one(found))
+    return 0
+
+
+def _read(api: Api) -> World:
+    """Everything once. KoordliteError when Reservations are not served."""
+    from koordlite.kube.client.access import ApiError
+    from koordlite.model.wire.objects import NodeObject, PodObject
+    from koordlite.model.wire.reservation import ReservationObject
+    from koordlite.scheduler.reserving.world import World
+    from koordlite.scheduler.reserving.writer import RESERVATIONS
+
+    world = World()
+    try:
+        _each(api, RESERVATIONS, ReservationObject, world.put_reservation)
+    except ApiError as error:
+        if error.unknown_resource:
+            why = "this cluster has no Reservations: apply manifests/crds/koordinator, or install Koordinator"
+            raise KoordliteError(why) from error
+        raise
+    _each(api, "/api/v1/nodes", NodeObject, world.put_node)
+    _each(api, "/api/v1/pods", PodObject, world.put_pod)
+    return world
+
+
+def _each(api: Api, path: str, shape: type[Any], put: Callable[[Any], object]) -> None:
+    import msgspec
+
+    decoder = msgspec.json.Decoder(shape)
+    for item in api.collect(path).items:
+        try:
+            put(decoder.decode(item))
+        except msgspec.DecodeError as error:
+            print(printable.lines(f"an object of {path} cannot be read and is left out: {error}"))
+
+
+def _print(lines: Any) -> None:
+    for line in lines:
+        print(printable.lines(line))

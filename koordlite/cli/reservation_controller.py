@@ -1,0 +1,102 @@
+"""The controller for Reservations: `koordlite reservation-controller` alone, and in the extender's process."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from koordlite.cli import scheduler_extender as extender
+from koordlite.clock import ended_by_signals
+
+if TYPE_CHECKING:
+    from koordlite.formulas.reservation.placeholder import Settings
+    from koordlite.kube.client.access import Api
+    from koordlite.scheduler.reserving.controller import Controller
+
+LOG = logging.getLogger("koordlite.scheduler")
+LEASE = "koordlite-reservation-controller"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work until stopped. 1 when the controller ended by itself: faults that stay."""
+    from koordlite.kube.client.access import connect
+
+    extender.start_log(args.log_level)
+    stop = ended_by_signals()
+    api = connect(args.kubeconfig, args.context, user_agent="koordlite-reservation-controller")
+    with controlling(args, api) as controller, _health(args, api, controller):
+        while not stop.wait(1.0):
+            if not controller.is_alive:
+                return 1
+    return 0
+
+
+@contextlib.contextmanager
+def controlling(args: argparse.Namespace, api: Api) -> Iterator[Controller]:
+    """The controller at work, beside whatever else this process does; it writes while it holds the lease."""
+    from koordlite.kube.client.election import Election
+    from koordlite.kube.client.lease import Candidate, LeaseSettings
+    from koordlite.kube.publish.events import Events
+    from koordlite.scheduler.reserving.controller import Controller
+
+    name = socket.gethostname()
+    lease = LeaseSettings(namespace=args.lease_namespace, name=LEASE, identity=f"{name}_{secrets.token_hex(8)}")
+    candidate = Candidate(api, lease, monotonic=time.monotonic, wall=time.time)
+    events = Events(
+        api,
+        controller="koordlite.io/reservation-controller",
+        instance=os.environ.get("POD_NAME", name),
+        monotonic=time.monotonic,
+        wall=time.time,
+    )
+    controller = Controller(api, settings_of(args), leads=candidate.is_leader, tell=events.tell)
+    election = Election(candidate, gained=controller.gained, lost=controller.lost)
+    with contextlib.ExitStack() as stack:
+        events.start()
+        stack.callback(events.stop)
+        election.start()
+        stack.callback(election.stop)
+        controller.start()
+        stack.callback(controller.stop)
+        yield controller
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """What its placeholders are made of."""
+    from koordlite.formulas.reservation.placeholder import Settings
+
+    guarded = {"guarded": frozenset(args.guarded_scheduler)} if args.guarded_scheduler else {}
+    return Settings(
+        image=args.placeholder_image,
+        priority_class=args.placeholder_priority_class,
+        scheduler=args.placeholder_scheduler,
+        **guarded,
+    )
+
+
+@contextlib.contextmanager
+def _health(args: argparse.Namespace, api: Api, controller: Controller) -> Iterator[None]:
+    if not args.health_listen:
+        yield
+        return
+    from koordlite.http.cluster_review import by_cluster
+    from koordlite.http.guard import Guard, is_loopback
+    from koordlite.http.server import Server
+    from koordlite.scheduler.reserving.service import Service
+
+    address, port = extender.listen_address(args.health_listen, "--health-listen")
+    guard = Guard(exposed=not is_loopback(address), review=by_cluster(api, args.token_audience))
+    server = Server(address, port, Service(controller).answer, guard=guard)
+    server.start()
+    LOG.info("health on %s", server.url)
+    try:
+        yield
+    finally:
+        server.close()

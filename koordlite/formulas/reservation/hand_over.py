@@ -1,0 +1,72 @@
+"""A place on its way to a pod: what is noted on the Reservation, and how long an attempt lasts and the next one waits.
+
+It is in the API so that another process can go on, and so that an extender elsewhere keeps other pods off.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from koordlite.formulas.reservation.annotations import read as read_annotation
+from koordlite.model import keys, times
+from koordlite.model.errors import InputError
+from koordlite.model.wire.reservation import HandOverText, ReservationObject
+
+PATIENCE_SECONDS = 30.0
+"""A pod that is not bound so long after its place was freed for it gives the place back."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 10.0, 300.0
+"""Before the next attempt with the same pod; twice as long after each."""
+
+
+def read_or_raise(reservation: ReservationObject) -> HandOverText | None:
+    """What the annotation says; InputError when it cannot be read."""
+    owner = f"reservation/{reservation.metadata.name}"
+    return read_annotation(HandOverText, reservation.metadata.annotations, keys.HAND_OVER, owner)
+
+
+def read(reservation: ReservationObject) -> HandOverText | None:
+    """The same; None when it cannot be read: `validity.problems` reports that."""
+    try:
+        return read_or_raise(reservation)
+    except InputError:
+        return None
+
+
+def under_way(reservation: ReservationObject) -> HandOverText | None:
+    """The hand-over that is not over yet."""
+    found = read(reservation)
+    return found if found is not None and found.uid and not found.ended else None
+
+
+def begun(namespace: str, name: str, uid: str, *, before: HandOverText | None, now: float, rest: str) -> str:
+    """The annotation of a new attempt; `before` is what it says until now."""
+    tries = before.tries if before is not None and before.uid == uid else 0
+    made = HandOverText(namespace=namespace, name=name, uid=uid, since=times.show(now), tries=tries, rest=rest)
+    return msgspec.json.encode(made).decode()
+
+
+def given_up(attempt: HandOverText, now: float, rest: str) -> str:
+    """The annotation after the pod did not come; `rest` holds the place from now on."""
+    made = msgspec.structs.replace(attempt, ended=times.show(now), tries=attempt.tries + 1, rest=rest)
+    return msgspec.json.encode(made).decode()
+
+
+def with_rest(reservation: ReservationObject, rest: str) -> str:
+    """The annotation when a placeholder is made without a hand-over."""
+    return msgspec.json.encode(msgspec.structs.replace(read(reservation) or HandOverText(), rest=rest)).decode()
+
+
+def is_late(attempt: HandOverText, now: float) -> bool:
+    """The pod had time enough. Without a readable beginning it had none."""
+    since = times.parse_or_none(attempt.since)
+    return since is None or now - since > PATIENCE_SECONDS
+
+
+def may_try(reservation: ReservationObject, uid: str, now: float) -> bool:
+    """Whether the pause after the last attempt with this pod is over."""
+    last = read(reservation)
+    if last is None or last.uid != uid:
+        return True
+    ended = times.parse_or_none(last.ended)
+    pause = min(FIRST_PAUSE_SECONDS * 2 ** max(min(last.tries, 10) - 1, 0), LONGEST_PAUSE_SECONDS)
+    return ended is None or now - ended >= pause

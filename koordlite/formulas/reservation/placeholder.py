@@ -1,0 +1,198 @@
+"""The pod that holds a reservation's place on a stock scheduler: the template's requests and placement rules, and
+nothing that runs, that another controller would count, or that gives rights.
+
+What Koordinator's scheduler counts in a pod's stead is in `reserve_pod`; here it is a pod.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from koordlite.formulas.reservation import lifecycle
+from koordlite.formulas.reservation.annotations import read
+from koordlite.formulas.reservation.reserve_pod import template_requests
+from koordlite.model import keys
+from koordlite.model.pod import pod_reader, qos
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.objects import ObjectMeta, PodObject, PodSpec
+from koordlite.model.wire.reservation import ReservationObject, ResizeAllocatable
+
+Amounts = Mapping[str, Quantity]
+Raw = Mapping[str, Any]
+_SHARED = ("cpu", "memory", "ephemeral-storage")
+_PLACEMENT = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "runtimeClassName", "resources")
+_LABELS = (keys.QOS_CLASS, keys.PRIORITY_CLASS, keys.PRIORITY)
+_NOTES = (
+    *(keys.RESOURCE_SPEC, keys.NUMA_TOPOLOGY_SPEC, "volcano.sh/numa-topology-policy"),
+    *(keys.CRANE_CPU_POLICY, keys.CRANE_TOPOLOGY_AWARENESS, keys.CRANE_EXCLUDE_RESERVED),
+)
+_RIGHTS = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What placeholders are made of."""
+
+    image: str = "registry.k8s.io/pause:3.10"
+    priority_class: str = "koordlite-reservation"
+    """Empty: the cluster's default."""
+    scheduler: str = "default-scheduler"
+    """Of templates that name none."""
+    guarded: frozenset[str] = frozenset({"koordlite-scheduler"})
+    """Schedulers that ask our extender: it keeps their pods off what is being handed over."""
+
+
+def wanted(reservation: ReservationObject) -> dict[str, Quantity]:
+    """What the whole place has: the status of an available reservation, else template and resize annotation. InputError
+    when that cannot be read."""
+    if lifecycle.is_available(reservation):
+        return lifecycle.requests(reservation)
+    owner = f"reservation/{reservation.metadata.name}"
+    resize = read(ResizeAllocatable, reservation.metadata.annotations, keys.RESERVATION_RESIZE, owner)
+    more = lifecycle.amounts(resize.resources) if resize else {}
+    return {**template_requests(reservation), **more}
+
+
+def namespace(reservation: ReservationObject) -> str:
+    """Where placeholders are made: rules about other pods mean those of a namespace."""
+    return str(_meta(reservation).get("namespace") or "default")
+
+
+def name(reservation: ReservationObject, number: int) -> str:
+    """The same number is the same pod, so that asking twice makes one."""
+    return f"reservation-{reservation.metadata.uid}-{number}"
+
+
+def pod(
+    reservation: ReservationObject, amounts: Amounts, number: int, settings: Settings, *, node: str = ""
+) -> dict[str, Any]:
+    """Placeholder `number`, holding `amounts`; with `node` only there. The template has to be readable."""
+    template = reservation.spec.template or {}
+    spec: dict[str, Any] = {key: value for key, value in (template.get("spec") or {}).items() if value is not None}
+    kept = {key: spec[key] for key in _PLACEMENT if spec.get(key)}
+    if node := node or str(spec.get("nodeName") or ""):
+        kept["affinity"] = _pinned(kept.get("affinity") or {}, node)
+    claims = [volume for volume in spec.get("volumes") or () if volume.get("persistentVolumeClaim")]
+    whole = amounts == template_requests(reservation) and not _has_init(spec)
+    if not whole:
+        kept.pop("resources", None)
+    containers = [_container(one, settings.image) for one in spec.get("containers") or ()] if whole else []
+    body = {
+        **kept,
+        **({"volumes": claims} if claims else {}),
+        **({"priorityClassName": settings.priority_class} if settings.priority_class else {}),
+        "schedulerName": spec.get("schedulerName") or settings.scheduler,
+        "containers": containers or [_rest(amounts, spec, settings.image)],
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65535,
+            "runAsGroup": 65535,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(reservation, number), "spec": body}
+
+
+def _metadata(reservation: ReservationObject, number: int) -> dict[str, Any]:
+    meta, own = _meta(reservation), reservation.metadata
+    labels, notes = {**(meta.get("labels") or {}), **(own.labels or {})}, meta.get("annotations") or {}
+    band = _band(reservation)
+    owner = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "name": own.name,
+        "uid": own.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+    return {
+        "name": name(reservation, number),
+        "namespace": namespace(reservation),
+        "labels": {
+            **{key: labels[key] for key in _LABELS if key in labels},
+            **({keys.PRIORITY_CLASS: band} if band else {}),
+            keys.RESERVATION_UID: own.uid,
+        },
+        "annotations": {
+            **{key: notes[key] for key in _NOTES if key in notes},
+            keys.RESERVE_POD: "true",
+            keys.RESERVATION_NAME: own.name,
+        },
+        "ownerReferences": [owner],
+    }
+
+
+def _band(reservation: ReservationObject) -> str:
+    """The template's Koordinator priority class, which its own priority number would not give."""
+    template = as_pod(reservation)
+    label = (template.metadata.labels or {}).get(keys.PRIORITY_CLASS)
+    return str(qos.raw_priority_class(label, template.spec.priority).value or "")
+
+
+def as_pod(reservation: ReservationObject) -> PodObject:
+    """The template as a pod; msgspec.ValidationError when it is none."""
+    template = reservation.spec.template or {}
+    meta = msgspec.convert(template.get("metadata") or {}, ObjectMeta, strict=False)
+    return PodObject(metadata=meta, spec=msgspec.convert(template.get("spec") or {}, PodSpec, strict=False))
+
+
+def _meta(reservation: ReservationObject) -> Raw:
+    found: Raw = (reservation.spec.template or {}).get("metadata") or {}
+    return found
+
+
+def _has_init(spec: Raw) -> bool:
+    return bool(spec.get("initContainers"))
+
+
+def _container(one: Raw, image: str) -> dict[str, Any]:
+    """A container of the template with nothing but its amounts and host ports."""
+    ports = [_port(port) for port in one.get("ports") or () if port.get("hostPort")]
+    resources = {key: value for key, value in (one.get("resources") or {}).items() if key in ("requests", "limits")}
+    made = {"name": one.get("name"), "image": image, "resources": resources, "securityContext": _RIGHTS}
+    return {**made, **({"ports": ports} if ports else {})}
+
+
+def _port(port: Raw) -> dict[str, Any]:
+    return {key: port[key] for key in ("containerPort", "hostPort", "protocol", "hostIP") if port.get(key)}
+
+
+def _rest(amounts: Amounts, spec: Raw, image: str) -> dict[str, Any]:
+    """One container for amounts that are not those of the template's containers."""
+    listed = {key: str(amount) for key, amount in sorted(amounts.items()) if amount.nano > 0 and key != "pods"}
+    bare = msgspec.convert({"containers": spec.get("containers") or []}, PodSpec, strict=False)
+    guaranteed = pod_reader.kube_qos(PodObject(spec=bare)) is qos.KubeQoS.GUARANTEED
+    limits = listed if guaranteed else {key: text for key, text in listed.items() if key not in _SHARED}
+    ports = [_port(port) for one in _containers(spec) for port in one.get("ports") or () if port.get("hostPort")]
+    return {
+        "name": "rest",
+        "image": image,
+        "resources": {"requests": listed, **({"limits": limits} if limits else {})},
+        **({"ports": ports} if ports else {}),
+        "securityContext": _RIGHTS,
+    }
+
+
+def _containers(spec: Raw) -> Iterable[Raw]:
+    return (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+
+
+def _pinned(affinity: Raw, node: str) -> dict[str, Any]:
+    """Required node affinity for this node alone; terms are alternatives, so each of them gets it."""
+    line = {"key": "metadata.name", "operator": "In", "values": [node]}
+    of_nodes: Raw = affinity.get("nodeAffinity") or {}
+    rule = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = (of_nodes.get(rule) or {}).get("nodeSelectorTerms") or [{}]
+    bound = [{**term, "matchFields": [*(term.get("matchFields") or ()), line]} for term in terms]
+    return {**affinity, "nodeAffinity": {**of_nodes, rule: {"nodeSelectorTerms": bound}}}

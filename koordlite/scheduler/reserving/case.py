@@ -1,0 +1,116 @@
+"""One Reservation at one moment, with what every part of a step asks of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import msgspec
+
+from koordlite.formulas.reservation import lifecycle, placeholder
+from koordlite.formulas.reservation.placeholder import Settings
+from koordlite.model import times
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.reservation import HandOverText, ReservationObject, ReservationStatus
+from koordlite.numa.koordinator.amounts import left
+from koordlite.scheduler.reserving.actions import (
+    Action,
+    CreatePlaceholder,
+    DeletePlaceholder,
+    Nominate,
+    Say,
+    WriteStatus,
+)
+from koordlite.scheduler.reserving.world import SeenPod, World
+
+Amounts = dict[str, Quantity]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A Reservation and what surrounds it."""
+
+    world: World
+    reservation: ReservationObject
+    settings: Settings
+    now: float
+    """Seconds since the epoch."""
+    owner: SeenPod | None = None
+    """The pod that is to get it next."""
+    refused: str = ""
+    """What the API server said when its placeholder was to be made."""
+
+    @property
+    def status(self) -> ReservationStatus:
+        """Its status."""
+        return self.reservation.status
+
+    @property
+    def node(self) -> str:
+        """Where it is; empty when it is not placed."""
+        return self.reservation.status.node_name
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return self.reservation.metadata.name
+
+    @property
+    def moment(self) -> str:
+        """Now, as it is written."""
+        return times.show(self.now)
+
+    @functools.cached_property
+    def pods(self) -> list[SeenPod]:
+        """Its placeholders that are not being deleted."""
+        return [pod for pod in self.world.placeholders(self.reservation.metadata.uid) if not pod.deleting]
+
+    @functools.cached_property
+    def alive(self) -> list[SeenPod]:
+        """Those that hold, or will hold, room on its node."""
+        return [pod for pod in self.pods if pod.alive and pod.node in ("", self.node)]
+
+    @functools.cached_property
+    def remaining(self) -> Amounts:
+        """What owners have left of it, and what is therefore held: amounts above 0."""
+        rest = left(lifecycle.amounts(self.status.allocatable), lifecycle.amounts(self.status.allocated))
+        return {name: amount for name, amount in rest.items() if amount.nano > 0 and name != "pods"}
+
+    def say(self, reason: str, note: str, *, is_warning: bool = False) -> Say:
+        """An Event."""
+        return Say(reason=reason, note=f"{self.name}: {note}", is_warning=is_warning)
+
+    def next_number(self) -> int:
+        """Beyond those in use: what is asked twice is made once."""
+        used = [int(text) for pod in self.pods if (text := pod.name.rpartition("-")[2]).isdigit()]
+        return max(used, default=0) + 1
+
+    @property
+    def next_name(self) -> str:
+        """Of the next placeholder."""
+        return placeholder.name(self.reservation, self.next_number())
+
+    def make(self, amounts: Amounts, *, number: int = 0, pin: bool = False) -> CreatePlaceholder:
+        """A placeholder, for which room is kept on the node there was or is; with `pin` it goes nowhere else."""
+        node, number = self.node, number or self.next_number()
+        body = placeholder.pod(self.reservation, amounts, number, self.settings, node=node if pin else "")
+        return CreatePlaceholder(namespace=placeholder.namespace(self.reservation), body=body, node=node)
+
+    def unplaced(self, why: str, *, reason: str) -> Iterator[Action]:
+        """Note why it is not placed, once for each text."""
+        if lifecycle.message(self.status) != why:
+            pending = msgspec.structs.replace(self.status, phase="Pending")
+            yield WriteStatus(before=self.status, after=lifecycle.unschedulable(pending, why, self.moment))
+            yield self.say(reason, why, is_warning=True)
+
+    def not_nominated(self, coming: HandOverText) -> Iterator[Action]:
+        """No more room is kept for the pod of a hand-over."""
+        pod = self.world.pods.get(coming.uid)
+        if pod is not None and pod.alive and not pod.node and pod.nominated == self.node:
+            yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
+
+
+def delete(pod: SeenPod, why: str) -> DeletePlaceholder:
+    """Of a placeholder."""
+    return DeletePlaceholder(namespace=pod.namespace, name=pod.name, uid=pod.uid, why=why)

@@ -1,0 +1,236 @@
+"""The controller's loop: watch, plan, write, and again. It writes only while it leads, and only where no scheduler of
+Koordinator does the same work."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from koordlite.fault_guard import FaultGuard
+from koordlite.formulas.reservation.placeholder import Settings
+from koordlite.kube.client.access import Api, ApiError
+from koordlite.kube.client.answers import ApiUnreachable
+from koordlite.kube.publish.event_series import Event, EventType, Regarding
+from koordlite.kube.watch.feed import Feed
+from koordlite.kube.watch.reflector import Reflector, Source
+from koordlite.kube.watch.watcher import Watching
+from koordlite.model.wire.objects import NodeObject, PodObject
+from koordlite.model.wire.reservation import ReservationObject
+from koordlite.scheduler.reserving import rivals, step
+from koordlite.scheduler.reserving.actions import Say, Step
+from koordlite.scheduler.reserving.world import World
+from koordlite.scheduler.reserving.writer import GROUP_VERSION, RESERVATIONS, Refused, Writer
+
+LOG = logging.getLogger(__name__)
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{rivals.LEASE_NAMESPACE}/leases/{rivals.LEASE}"
+SOURCES: tuple[Source[Any], ...] = (
+    Source(name="reservations", kind="reservation", shape=ReservationObject, paths=(RESERVATIONS,), optional=True),
+    Source(name="nodes", kind="node", shape=NodeObject, paths=("/api/v1/nodes",)),
+    Source(name="pods", kind="pod", shape=PodObject, paths=("/api/v1/pods",)),
+)
+IDLE_SECONDS = 3.0
+"""Longest time between two rounds: ends and pauses come by time."""
+LEAST_SECONDS = 0.02
+"""Between two rounds: what comes together is planned together."""
+RIVAL_SECONDS = 10.0
+SAID_AGAIN_SECONDS = 600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """How the controller is doing, for health, metrics and logs."""
+
+    leads: bool
+    synced: bool
+    stands_back: str = ""
+    """By what Koordinator's scheduler was found."""
+    error: str = ""
+    """Of the last request that failed in the last round."""
+
+
+class Controller:
+    """Runs in a thread of its own, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: Settings,
+        *,
+        leads: Callable[[], bool],
+        tell: Callable[[Event], None],
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`leads`: whether this process may write now. `tell` writes an Event."""
+        self._api, self._settings, self._leads, self._tell = api, settings, leads, tell
+        self._monotonic, self._wall = monotonic, wall
+        self.world, self.lock = World(), threading.RLock()
+        self._stop, self._wake = threading.Event(), threading.Event()
+        self._watches = {source.name: self._watching(source) for source in SOURCES}
+        self._writer = Writer(api, wrote=self._wrote, deleted=self._deleted, say=self._said, may=leads)
+        self._refused: dict[str, str] = {}
+        self._told: dict[tuple[str, str, str], float] = {}
+        self._rival, self._rival_at, self._error = "", float("-inf"), ""
+        self._rival_lease: dict[str, Any] | None = None
+        self.said: collections.Counter[str] = collections.Counter()
+        """Events by reason."""
+        self._thread = threading.Thread(target=self._run, name="reservations", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch and to work."""
+        for watch in self._watches.values():
+            watch.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End. Places stay held: another process goes on."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(10.0)
+        for watch in self._watches.values():
+            watch.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs. Faults that stay end it, and then its process should end."""
+        return self._thread.is_alive()
+
+    def not_ready(self) -> str:
+        """Why it cannot work; empty when it can, or another process does."""
+        states = {name: watch.state() for name, watch in self._watches.items()}
+        if states["reservations"].absent:
+            return "the API server serves no Reservations: apply manifests/crds/koordinator"
+        waiting = [name for name, state in states.items() if state.age_seconds is None]
+        return f"not listed yet: {', '.join(waiting)}" if waiting else ""
+
+    def gained(self) -> None:
+        """This process leads now."""
+        LOG.info("lease gained: this process works on Reservations")
+        self._wake.set()
+
+    def lost(self) -> None:
+        """It does not lead any more."""
+        LOG.info("lease lost or given back: another process works on Reservations")
+
+    @property
+    def state(self) -> State:
+        """How it is doing."""
+        return State(self._leads(), not self.not_ready(), self._rival, self._error)
+
+    def round(self) -> None:
+        """Do what can be done now."""
+        if not self._leads() or self.not_ready():
+            return
+        self._look_for_rival()
+        self._error = ""
+        for each in self._steps():
+            try:
+                failed = self._writer.run(each)
+                self._refused.pop(each.uid, None)
+            except Refused as error:
+                failed = self._refused[each.uid] = str(error)
+            if failed:
+                self._error = f"reservation {each.name}: {failed}"
+                LOG.warning("reservation %s: %s", each.name, failed)
+
+    def _steps(self) -> Iterator[Step]:
+        """One after the other, each planned with what the ones before have written."""
+        with self.lock:
+            if self._rival:
+                planned = step.withdrawal(self.world)
+            else:
+                planned = step.plan(self.world, self._settings, self._wall(), self._refused)
+        while not self._stop.is_set():
+            with self.lock:
+                found = next(planned, None)
+            if found is None:
+                return
+            yield found
+
+    def _run(self) -> None:
+        guard = FaultGuard()
+        while not self._stop.is_set():
+            guard.begin()
+            with guard:
+                self.round()
+            self._wake.wait(IDLE_SECONDS)
+            self._stop.wait(LEAST_SECONDS)
+            self._wake.clear()
+
+    def _look_for_rival(self) -> None:
+        """Its pods are seen by the watch, its lease is asked for now and then."""
+        if self._monotonic() - self._rival_at >= RIVAL_SECONDS:
+            self._rival_at, self._rival_lease = self._monotonic(), self._lease()
+        with self.lock:
+            pods = list(self.world.koord_schedulers.values())
+        found = rivals.sign(pods, self._rival_lease, self._wall())
+        if bool(found) != bool(self._rival):
+            if found:
+                LOG.warning("koord-scheduler runs here (%s) and holds Reservations: placeholders are removed", found)
+            else:
+                LOG.info("koord-scheduler does not run any more: Reservations are held by placeholders")
+        self._rival = found
+
+    def _lease(self) -> dict[str, Any] | None:
+        try:
+            found = msgspec.json.decode(self._api.request("GET", LEASE_PATH).body)
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                LOG.warning("whether koord-scheduler runs here is judged by its pods only: %s", error)
+            return None
+        except (ApiUnreachable, msgspec.DecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _wrote(self, obj: PodObject | ReservationObject, raw: bytes) -> None:
+        name = "reservations" if isinstance(obj, ReservationObject) else "pods"
+        self._watches[name].written(raw)
+
+    def _deleted(self, uid: str) -> None:
+        with self.lock:
+            self.world.removed(uid)
+
+    def _said(self, of: Step, said: Say) -> None:
+        key, now = (of.uid, said.reason, said.note), self._monotonic()
+        if now - self._told.get(key, float("-inf")) < SAID_AGAIN_SECONDS:
+            return
+        self.said[said.reason] += 1
+        self._told = {other: at for other, at in self._told.items() if now - at < SAID_AGAIN_SECONDS}
+        self._told[key] = now
+        LOG.log(logging.WARNING if said.is_warning else logging.INFO, "%s: %s", said.reason, said.note)
+        about = Regarding(kind="Reservation", name=of.name, uid=of.uid, api_version=GROUP_VERSION)
+        kind: EventType = "Warning" if said.is_warning else "Normal"
+        self._tell(Event(regarding=about, reason=said.reason, note=said.note, action="Reserve", type=kind))
+
+    def _watching(self, source: Source[Any]) -> Watching[Any]:
+        put: dict[str, Callable[[Any], object]] = {
+            "reservations": self.world.put_reservation,
+            "nodes": self.world.put_node,
+            "pods": self.world.put_pod,
+        }
+        gone: dict[str, Callable[[Any], object]] = {
+            "reservations": self.world.remove_reservation,
+            "nodes": self.world.remove_node,
+            "pods": self.world.remove_pod,
+        }
+
+        def taken(change: Callable[[Any], object]) -> Callable[[Any], None]:
+            def apply(what: Any) -> None:
+                with self.lock:
+                    if change(what) is not False:
+                        self._wake.set()
+
+            return apply
+
+        feed: Feed[Any] = Feed(source.kind, source.shape, put=taken(put[source.name]), gone=taken(gone[source.name]))
+        reflector: Reflector[Any] = Reflector(source, uniform=random.uniform, store=feed)
+        return Watching(self._api, reflector, monotonic=self._monotonic)

@@ -1,0 +1,190 @@
+"""What is done about each Reservation now: the cluster as it is seen in, requests in their order out.
+
+A step needs nothing but the objects themselves, so that another process goes on wherever one ended. It is planned again
+and again until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from koordlite.formulas.reservation import hand_over, lifecycle, placeholder, validity
+from koordlite.formulas.reservation.placeholder import Settings
+from koordlite.model import keys, times
+from koordlite.model.errors import InputError
+from koordlite.model.quantity import Quantity
+from koordlite.model.wire.objects import PodObject
+from koordlite.model.wire.reservation import ReservationStatus
+from koordlite.scheduler.reserving import placed
+from koordlite.scheduler.reserving.actions import Action, Annotate, DeleteReservation, Nominate, Say, Step, WriteStatus
+from koordlite.scheduler.reserving.case import Case, delete
+from koordlite.scheduler.reserving.waiting import assigned, may_own, missing
+from koordlite.scheduler.reserving.world import SeenPod, World, created
+
+KEEP_SECONDS = 24 * 3600.0
+"""How long a Reservation that ended is kept for its reader."""
+KEEP_WITHOUT_NODE_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+"""After a placeholder failed."""
+UNSEEN_SECONDS = 30.0
+"""So long after it was made, a scheduler that exists has looked at a pod."""
+
+
+def plan(world: World, settings: Settings, now: float, refused: Mapping[str, str] | None = None) -> Iterator[Step]:
+    """Everything that can be done now. Each step is planned when it is asked for, by what the ones before have left.
+
+    `refused`: what the API server said about placeholders that were to be made, by uid of the Reservation.
+    """
+    chosen = assigned(world, settings.guarded, now)
+    for name in sorted(world.reservations):
+        reservation = world.reservations.get(name)
+        if reservation is None:
+            continue
+        uid = reservation.metadata.uid
+        case = Case(world, reservation, settings, now, chosen.get(uid), (refused or {}).get(uid, ""))
+        actions = tuple(of_one(case))
+        if actions:
+            yield Step(name, uid, actions)
+    yield from _orphans(world)
+
+
+def withdrawal(world: World) -> Iterator[Step]:
+    """Everything of ours is removed: Koordinator's scheduler holds the places from now on."""
+    for reservation in list(world.reservations.values()):
+        meta = reservation.metadata
+        gone = (Annotate(annotations={keys.HAND_OVER: None}),) if keys.HAND_OVER in (meta.annotations or {}) else ()
+        pods = [pod for pod in world.placeholders(meta.uid) if not pod.deleting]
+        actions = (*(delete(pod, "Koordinator's scheduler runs") for pod in pods), *gone)
+        if actions:
+            yield Step(meta.name, meta.uid, actions)
+    yield from _orphans(world)
+
+
+def _orphans(world: World) -> Iterator[Step]:
+    orphans = [delete(pod, "its Reservation is gone") for pod in world.orphans() if not pod.deleting]
+    stale = [
+        Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="") for pod in world.stale_nominations()
+    ]
+    if orphans or stale:
+        yield Step("", "", (*orphans, *stale))
+
+
+def of_one(case: Case) -> Iterator[Action]:
+    """What is done about one Reservation."""
+    reservation = case.reservation
+    if lifecycle.has_ended(case.status) or reservation.metadata.deletion_timestamp is not None:
+        yield from _ended(case)
+        return
+    wrong = "; ".join(str(each) for each in validity.problems(reservation))
+    status = _synced(case)
+    if status is not case.status:
+        yield WriteStatus(before=case.status, after=status)
+        yield _said(case, status)
+    elif lifecycle.is_available(reservation):
+        if wrong:
+            yield case.say("InvalidReservation", wrong, is_warning=True)
+        yield from placed.available(case)
+    elif wrong:
+        yield from case.unplaced(wrong, reason="InvalidReservation")
+        yield from (delete(pod, "the Reservation cannot be read any more") for pod in case.pods)
+    else:
+        yield from _pending(case)
+
+
+def _said(case: Case, status: ReservationStatus) -> Say:
+    before, listed = case.status.current_owners or (), status.current_owners or ()
+    names = ", ".join(f"{owner.namespace}/{owner.name}" for owner in listed)
+    if status.phase == "Failed":
+        gone = bool(status.node_name) and status.node_name not in case.world.nodes
+        return case.say("Expired", f"node {status.node_name} is gone" if gone else "its time is over", is_warning=True)
+    if status.phase == "Succeeded":
+        return case.say("Succeeded", f"on node {status.node_name}, taken by {names}")
+    return case.say("Taken" if len(listed) > len(before) else "OwnersChanged", f"owners now: {names or 'none'}")
+
+
+def _synced(case: Case) -> ReservationStatus:
+    """Owners, amounts and end by the pods that took it. A Reservation that cannot be read stays as it is."""
+    try:
+        return lifecycle.synced(case.reservation, _takers(case), nodes=case.world.nodes, now=case.now)
+    except (InputError, ValueError):
+        return case.status  # `validity.problems` names it.
+
+
+def _takers(case: Case) -> Iterator[tuple[PodObject, Mapping[str, Quantity]]]:
+    """Pods on its node that say they took it and that may: what a tenant writes on a pod makes it no owner."""
+    known = {owner.uid for owner in case.status.current_owners or ()}
+    coming = hand_over.read(case.reservation)
+    for pod in case.world.takers():
+        if pod.obj is None or pod.node != case.node:
+            continue
+        if pod.uid in known or (coming and coming.uid == pod.uid) or may_own(case.reservation, pod.obj):
+            yield pod.obj, pod.requests
+
+
+def _ended(case: Case) -> Iterator[Action]:
+    """Nothing is left of it but itself, and that for a day."""
+    phase, status = case.status.phase if lifecycle.has_ended(case.status) else "deleted", case.status
+    yield from (delete(pod, f"the Reservation is {phase}") for pod in case.pods)
+    coming = hand_over.under_way(case.reservation)
+    if coming is not None:
+        yield from case.not_nominated(coming)
+        yield Annotate(annotations={keys.HAND_OVER: None})
+    elif lifecycle.has_ended(status) and case.reservation.metadata.deletion_timestamp is None:
+        keep = KEEP_SECONDS if status.node_name in ("", *case.world.nodes) else KEEP_WITHOUT_NODE_SECONDS
+        if lifecycle.is_garbage(status, now=case.now, keep_seconds=keep):
+            yield DeleteReservation()
+
+
+def _pending(case: Case) -> Iterator[Action]:
+    """Not placed yet."""
+    wanted = placeholder.wanted(case.reservation)
+    whole = [pod for pod in case.pods if pod.alive and not missing(wanted, pod.requests)]
+    mine = min(whole, key=lambda pod: (not pod.admitted, not pod.node), default=None)
+    failed = [pod for pod in case.pods if pod.ended]
+    for pod in failed[:1]:
+        said = pod.obj.status.message if pod.obj is not None else ""
+        why = f"its placeholder failed on node {pod.node}: {said or 'no reason is given'}"
+        yield from case.unplaced(why, reason="PlaceholderFailed")
+    for pod in case.pods:
+        if pod is not mine:
+            yield delete(pod, "it failed" if pod.ended else "it does not hold the whole place")
+    if mine is None:
+        if case.refused:
+            yield from case.unplaced(case.refused, reason="PlaceholderRefused")
+        if not failed and not _waits(case):
+            yield case.make(wanted)
+    elif mine.node and mine.admitted:
+        yield from _held(case, mine)
+    elif not mine.node:
+        if mine.nominated and mine.refused() is not None:
+            # Room that is kept there for something else, too, would never be found.
+            yield Nominate(namespace=mine.namespace, name=mine.name, uid=mine.uid, node="")
+        if why := _why_not_bound(case, mine):
+            yield from case.unplaced(why, reason="Unschedulable")
+
+
+def _waits(case: Case) -> bool:
+    """A placeholder failed or was refused a moment ago."""
+    moments = [times.parse_or_none(each.last_probe_time) or 0.0 for each in case.status.conditions or ()]
+    return bool(lifecycle.message(case.status)) and case.now - max(moments, default=0.0) < RETRY_SECONDS
+
+
+def _why_not_bound(case: Case, pod: SeenPod) -> str:
+    said = pod.refused()
+    if said is not None:
+        return said or "its scheduler found no node, and gave no reason"
+    name = pod.obj.spec.scheduler_name if pod.obj is not None else ""
+    is_late = created(pod) and case.now - created(pod) > UNSEEN_SECONDS
+    return f"no scheduler has looked at its placeholder {pod.key}: is there one named {name}?" if is_late else ""
+
+
+def _held(case: Case, pod: SeenPod) -> Iterator[Action]:
+    """Kubelet holds it. Its CPUs are noted first, so that who sees it available sees them."""
+    given = (pod.obj.metadata.annotations or {}).get(keys.RESOURCE_STATUS) if pod.obj is not None else None
+    if (case.reservation.metadata.annotations or {}).get(keys.RESOURCE_STATUS) != given:
+        yield Annotate(annotations={keys.RESOURCE_STATUS: given})
+    after = lifecycle.available(case.reservation, pod.node, case.moment)
+    yield WriteStatus(before=case.status, after=msgspec.structs.replace(after, allocated=None))
+    yield case.say("Available", f"held on node {pod.node} by pod {pod.key}")

@@ -1,0 +1,182 @@
+"""Component reservation-controller: the command is known, the rights are used, the policy leaves placeholders only."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+import yaml
+from apibench import until
+from apiserver import ApiServer
+from apiserver.users import User
+
+from koordlite import cli
+from koordlite.cli import reservation_controller
+from koordlite.formulas.reservation import placeholder
+from koordlite.kube.client import access, reviews
+from koordlite.model import times
+from tests.scheduler.reserving.test_over_http import RESERVATIONS, Bench, node
+
+ROOT = pathlib.Path(__file__).parents[2]
+FOLDER = ROOT / "manifests/components/reservation-controller"
+NAME = "koordlite-reservation-controller"
+USER = User(
+    f"system:serviceaccount:koordlite-system:{NAME}",
+    ("system:serviceaccounts", "system:serviceaccounts:koordlite-system"),
+)
+
+
+def test_the_command_is_known_and_makes_what_the_component_brings(render, find):
+    objects = render("namespace", "reservation-controller")
+    (container,) = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]["containers"]
+    args = cli.parser().parse_args(container["command"][1:])
+    assert args.health_listen.endswith(f":{container['ports'][0]['containerPort']}")
+    made = find(objects, "PriorityClass", args.placeholder_priority_class)
+    assert (made["value"], made["preemptionPolicy"]) == (1_000_000_000, "Never")
+    settings = reservation_controller.settings_of(args)
+    assert settings == placeholder.Settings(), "options and settings have the same defaults"
+
+
+def test_the_lease_is_the_one_that_the_role_names(render):
+    (role,) = [each for each in render("namespace", "reservation-controller") if each["kind"] == "Role"]
+    assert role["rules"][1]["resourceNames"] == [reservation_controller.LEASE]
+    assert role["metadata"]["namespace"] == cli.parser().parse_args(["reservation-controller"]).lease_namespace
+
+
+def test_its_rights_are_those_it_uses(render, tmp_path):
+    """Placed, handed over, annotated, and collected: by the command itself as a process."""
+    objects = render("namespace", "reservation-controller")
+    roles = [each for each in objects if "rbac" in each["apiVersion"]]
+    definition = yaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
+    admin = User("admin", ("system:masters",))
+    with ApiServer(tokens={NAME: USER, "admin": admin, "reader": User("reader")}) as server:
+        spaces = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}} for n in ("shop", "koordlite-system")
+        ]
+        classes = [each for each in objects if each["kind"] == "PriorityClass"]
+        server.objects.load(definition, *spaces, node("a"), *classes, *roles)
+        (tmp_path / "controller").write_text(server.kubeconfig(NAME))
+        bench = Bench(server, tmp_path)
+        command = [sys.executable, "-m", "koordlite", "reservation-controller"]
+        command += ["--kubeconfig", str(tmp_path / "controller")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                _one_reservation(bench)
+            finally:
+                process.terminate()
+            assert process.stderr is not None
+            assert "lease gained" in process.stderr.read()
+            assert process.wait(20) == 0
+        reviews.Reviewer(access.connect(str(tmp_path / "controller"), None, user_agent="test")).verdict(
+            "reader", "get", "/"
+        )
+        mine = [each for each in list(server.requests) if each.user == USER.name and each.resource]
+    assert [f"{each.verb} {each.resource} {each.name}" for each in mine if each.status == 403] == []
+    rules = [rule for role in roles if "Binding" not in role["kind"] for rule in role.get("rules", ())]
+    allowed = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    # An Event is patched when it is repeated after a minute.
+    assert allowed - {("events", "patch")} == {(each.resource, each.verb) for each in mine}, "no more, no less"
+
+
+def _one_reservation(bench: Bench) -> None:
+    bench.reserve(ttl="0s")
+    until(lambda: len(bench.placeholders()) == 1, 60.0)
+    bench.bind(bench.placeholder()["metadata"]["name"], "a")
+    until(lambda: bench.phase() == "Available")
+    bench.owner("web-1")
+    until(lambda: not bench.placeholders())
+    bench.bind("web-1", "a")
+    until(lambda: bench.phase() == "Succeeded")
+    status = bench.status()
+    # As if it had ended two days ago, so that it is collected; an Event that is repeated is counted on the first one.
+    for each in status["conditions"]:
+        each["lastProbeTime"] = times.show(time.time() - 2 * 86400)
+    bench.ask("PATCH", f"{RESERVATIONS}/r/status", {"status": status})
+    until(lambda: not bench.ask("GET", RESERVATIONS)["items"], 20.0)
+
+
+def refusals(operation: str, old: Any, new: Any) -> list[str]:
+    pytest.importorskip("celpy", reason="no CEL interpreter is installed (cel-python)")
+    from celpolicy import Request
+
+    policy = next(
+        each for each in yaml.safe_load_all((FOLDER / "guard.yaml").read_text()) if each["kind"].endswith("Policy")
+    )
+    spec = policy["spec"]
+    # What is absent is null in the API server, whose `||` does not look at the rest; cel-python looks.
+    objects = {"object": old if new is None else new, "oldObject": new if old is None else old}
+    request = Request(spec, {"request": {"operation": operation, "userInfo": {"username": USER.name}}, **objects})
+    assert request.evaluated(spec["matchConditions"][0]["expression"])
+    return [each["message"] for each in spec["validations"] if not request.evaluated(each["expression"])]
+
+
+def a_placeholder() -> dict[str, Any]:
+    from reservecluster import ReserveCluster
+
+    made = ReserveCluster(None, nodes={}).reserve("r", 2)  # type: ignore[arg-type]
+    return placeholder.pod(made, placeholder.wanted(made), 1, placeholder.Settings())
+
+
+POD = {
+    "metadata": {"name": "p", "namespace": "shop", "uid": "1", "annotations": {"theirs": "1"}},
+    "spec": {"containers": [{"name": "c"}]},
+    "status": {"phase": "Pending"},
+}
+
+
+def changed(**parts: Any) -> dict[str, Any]:
+    made = copy.deepcopy(POD)
+    for part, values in parts.items():
+        made[part] = {**made[part], **values}
+    return made
+
+
+def test_the_policy_admits_what_the_controller_does():
+    made = a_placeholder()
+    assert refusals("CREATE", None, made) == []
+    assert refusals("DELETE", made, None) == []
+    notes = {"theirs": "1", "scheduling.koordinator.sh/reservation-allocated": json.dumps({"name": "r"})}
+    assert refusals("UPDATE", POD, changed(metadata={"annotations": notes})) == []
+    assert refusals("UPDATE", POD, changed(status={"nominatedNodeName": "a"})) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "old", "new"),
+    [
+        ("DELETE", POD, None),
+        ("CREATE", None, POD),
+        ("UPDATE", POD, changed(metadata={"annotations": {"theirs": "2"}})),
+        ("UPDATE", POD, changed(metadata={"annotations": {}})),
+        ("UPDATE", POD, changed(metadata={"labels": {"a": "b"}})),
+        ("UPDATE", POD, changed(spec={"containers": [{"name": "c", "image": "evil"}]})),
+        ("UPDATE", POD, changed(status={"phase": "Failed"})),
+    ],
+    ids=["delete", "create", "annotation", "annotation-gone", "label", "spec", "phase"],
+)
+def test_the_policy_refuses_everything_else(operation, old, new):
+    assert refusals(operation, old, new)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"hostNetwork": True},
+        {"serviceAccountName": "admin"},
+        {"automountServiceAccountToken": True},
+        {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]},
+        {"containers": [{"name": "c", "command": ["sh"]}]},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_a_placeholder_with_rights_is_refused(spec):
+    made = a_placeholder()
+    made["spec"] = {**made["spec"], **spec}
+    assert refusals("CREATE", None, made) == [
+        "a placeholder runs nothing, and has no token, no volume but claims, and no part of the host"
+    ]

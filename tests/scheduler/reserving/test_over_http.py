@@ -1,0 +1,283 @@
+"""The controller against an emulated API server: requests, their effects, and what is said in conditions and Events."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from apibench import until
+from apiserver import ApiServer
+
+from koordlite.formulas.reservation.placeholder import Settings
+from koordlite.kube.client import access
+from koordlite.kube.client.access import ApiError
+from koordlite.kube.publish.event_series import Event
+from koordlite.model import keys, times
+from koordlite.scheduler.reserving.controller import Controller
+
+ROOT = pathlib.Path(__file__).parents[3]
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+PODS = "/api/v1/namespaces/shop/pods"
+WHOLE = {"cpu": "4", "memory": "2Gi"}
+
+
+class Bench:
+    """An API server with two nodes, and a controller that works on it; the test is scheduler and kubelet."""
+
+    def __init__(self, server: ApiServer, folder: pathlib.Path) -> None:
+        self.server, self.kubeconfig = server, folder / "kubeconfig"
+        self.kubeconfig.write_text(server.kubeconfig("admin"))
+        self.api = access.connect(str(self.kubeconfig), None, user_agent="test")
+        self.events: list[Event] = []
+        self.leads = True
+        self.controller = Controller(self.api, Settings(), leads=lambda: self.leads, tell=self.events.append)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return json.loads(self.api.request(method, path, body=body, content_type=kind).body)
+
+    def reserve(self, name: str = "r", **spec: Any) -> Any:
+        container = {"name": "web", "image": "shop/web:1", "resources": {"requests": WHOLE}, "command": ["serve"]}
+        template = {
+            "metadata": {"namespace": "shop", "labels": {"app": "web", keys.QOS_CLASS: "LS"}},
+            "spec": {"containers": [container], "serviceAccountName": "web", "tolerations": [{"operator": "Exists"}]},
+        }
+        head = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": name}}
+        owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+        return self.ask("POST", RESERVATIONS, {**head, "spec": {"template": template, "owners": owners, **spec}})
+
+    def owner(self, name: str, cpu: str = "4") -> Any:
+        spec = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}}, "spec": spec}
+        self.ask("POST", PODS, made)
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "Insufficient cpu"}
+        return self.ask("PATCH", f"{PODS}/{name}/status", {"status": {"conditions": [said]}})
+
+    def bind(self, name: str, node: str, **notes: str) -> None:
+        """As scheduler and kubelet: bound, and admitted."""
+        meta = {"name": name, "annotations": notes}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        self.api.request("POST", f"{PODS}/{name}/binding", body=body)
+        self.ask(
+            "PATCH", f"{PODS}/{name}/status", {"status": {"startTime": times.show(time.time()), "phase": "Running"}}
+        )
+
+    def status(self, name: str = "r") -> Any:
+        return self.ask("GET", f"{RESERVATIONS}/{name}").get("status") or {}
+
+    def phase(self, name: str = "r") -> str:
+        return str(self.status(name).get("phase", ""))
+
+    def pods(self) -> dict[str, Any]:
+        return {pod["metadata"]["name"]: pod for pod in self.ask("GET", PODS)["items"]}
+
+    def placeholders(self) -> dict[str, Any]:
+        return {name: pod for name, pod in self.pods().items() if name.startswith("reservation-")}
+
+    def placeholder(self) -> Any:
+        until(lambda: len(self.placeholders()) == 1)
+        return next(iter(self.placeholders().values()))
+
+    def held(self, node: str = "a", **spec: Any) -> Any:
+        """A Reservation that is available on the node."""
+        made = self.reserve(**spec)
+        self.bind(self.placeholder()["metadata"]["name"], node)
+        until(lambda: self.phase() == "Available")
+        return made
+
+    def said(self, reason: str) -> list[str]:
+        return [event.note for event in self.events if event.reason == reason]
+
+
+def node(name: str) -> dict[str, Any]:
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path) -> Iterator[Bench]:
+    with ApiServer(seed=1) as server:
+        definition = yaml.safe_load((ROOT / "manifests/crds/koordinator/reservations.yaml").read_text())
+        classes = yaml.safe_load((ROOT / "manifests/components/reservation-controller/priority-class.yaml").read_text())
+        spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": each}} for each in ("shop", "default")]
+        server.objects.load(definition, *spaces, node("a"), node("b"), classes)
+        made = Bench(server, tmp_path)
+        made.controller.start()
+        yield made
+        made.controller.stop()
+
+
+def test_a_place_is_held_by_a_pod_without_rights_that_nothing_else_counts(bench: Bench) -> None:
+    made = bench.reserve(allocateOnce=False)
+    pod = bench.placeholder()
+    spec, meta = pod["spec"], pod["metadata"]
+    assert spec["containers"][0]["resources"]["requests"] == WHOLE
+    assert (spec["containers"][0]["image"], "command" in spec["containers"][0]) == ("registry.k8s.io/pause:3.10", False)
+    assert spec["priorityClassName"] == "koordlite-reservation"
+    assert spec["automountServiceAccountToken"] is False
+    assert spec.get("serviceAccountName", "default") == "default"
+    assert meta["labels"] == {keys.RESERVATION_UID: made["metadata"]["uid"], keys.QOS_CLASS: "LS"}
+    assert [owner["kind"] for owner in meta["ownerReferences"]] == ["Reservation"]
+    assert bench.phase() != "Available", "no node has it yet"
+    bench.bind(meta["name"], "a", **{keys.RESOURCE_STATUS: '{"cpuset":"2-5"}'})
+    until(lambda: bench.phase() == "Available")
+    status = bench.status()
+    assert (status["nodeName"], status["allocatable"]) == ("a", WHOLE)
+    reasons = [(c["type"], c["status"], c["reason"]) for c in status["conditions"]]
+    assert reasons == [("Scheduled", "True", "Scheduled"), ("Ready", "True", "Available")]
+    held = bench.ask("GET", f"{RESERVATIONS}/r")["metadata"]["annotations"]
+    assert held == {keys.RESOURCE_STATUS: '{"cpuset":"2-5"}'}
+
+
+def test_the_room_is_kept_for_the_owner_before_it_is_freed(bench: Bench) -> None:
+    bench.held()
+    first = next(iter(bench.placeholders()))
+    bench.owner("web-1")
+    until(lambda: not bench.placeholders())
+    assert bench.pods()["web-1"]["status"]["nominatedNodeName"] == "a"
+    order = [
+        (each.verb, each.resource, each.name)
+        for each in bench.server.requests
+        if each.name in ("web-1", first) and each.verb in ("patch", "delete")
+    ]
+    assert order[-2:] == [("patch", "pods/status", "web-1"), ("delete", "pods", first)]
+    bench.bind("web-1", "a")
+    until(lambda: bench.phase() == "Succeeded")
+    status = bench.status()
+    assert [owner["name"] for owner in status["currentOwners"]] == ["web-1"]
+    assert status["allocated"] == {"cpu": "4"}
+    taken = json.loads(bench.pods()["web-1"]["metadata"]["annotations"][keys.RESERVATION_ALLOCATED])
+    assert taken["name"] == "r"
+    until(lambda: keys.HAND_OVER not in bench.ask("GET", f"{RESERVATIONS}/r")["metadata"].get("annotations", {}))
+
+
+def test_what_an_owner_leaves_over_stays_held_and_what_it_returns_is_held_again(bench: Bench) -> None:
+    bench.held(allocateOnce=False)
+    bench.owner("web-1", cpu="1")
+    until(lambda: [p["spec"]["containers"][0]["name"] for p in bench.placeholders().values()] == ["rest"])
+    rest = bench.placeholder()
+    assert rest["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3", "memory": "2Gi"}
+    assert rest["status"]["nominatedNodeName"] == "a"
+    bench.bind("web-1", "a")
+    bench.bind(rest["metadata"]["name"], "a")
+    until(lambda: bench.status().get("allocated") == {"cpu": "1"})
+    bench.api.request("DELETE", f"{PODS}/web-1", body={"gracePeriodSeconds": 0})
+    until(lambda: len(bench.placeholders()) == 2)
+    amounts = [p["spec"]["containers"][0]["resources"]["requests"] for p in bench.placeholders().values()]
+    assert amounts == [{"cpu": "3", "memory": "2Gi"}, {"cpu": "1"}]
+    assert bench.phase() == "Available"
+    until(lambda: "currentOwners" not in bench.status())
+
+
+def test_a_place_that_goes_is_looked_for_again(bench: Bench) -> None:
+    bench.held()
+    name = next(iter(bench.placeholders()))
+    bench.api.request("DELETE", f"{PODS}/{name}", body={"gracePeriodSeconds": 0})
+    until(lambda: bench.phase() == "Pending")
+    assert bench.status()["conditions"][0]["message"] == "its placeholder on node a is gone"
+    assert bench.said("PlaceLost") == ["r: its placeholder on node a is gone; another place is looked for"]
+    bench.bind(bench.placeholder()["metadata"]["name"], "b")
+    until(lambda: bench.status().get("nodeName") == "b")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"ttl": "a while"}, "spec.ttl = 'a while'"),
+        ({"allocatePolicy": "Generous"}, "there is no such policy; there are Aligned"),
+        ({"preAllocation": True}, "only Koordinator's scheduler lays a place over running pods"),
+        ({"template": {"spec": {"containers": [{"name": "c"}]}}}, "there is nothing to hold"),
+        ({"template": {"spec": {"containers": "many"}}}, "spec.template"),
+        ({"template": {}}, "the template has no container"),
+        (
+            {"owners": [{"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}]},
+            "owners[0].labelSelector",
+        ),
+    ],
+    ids=["ttl", "policy", "pre-allocation", "no-requests", "broken-template", "empty-template", "selector"],
+)
+def test_what_cannot_be_read_is_said_and_holds_nothing(bench: Bench, spec: Any, words: str) -> None:
+    definition = bench.server.objects.get("CustomResourceDefinition", "reservations.scheduling.koordinator.sh")
+    assert definition is not None
+    # As Koordinator's own definition may be laxer than ours: the controller judges what is there.
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema["spec"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    bench.ask(
+        "PUT", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + definition["metadata"]["name"], definition
+    )
+    bench.reserve("bad", **spec)
+    until(lambda: bench.status("bad").get("conditions"))
+    found = bench.status("bad")
+    assert words in found["conditions"][0]["message"]
+    assert (found["phase"], found["conditions"][0]["reason"]) == ("Pending", "Unschedulable")
+    until(lambda: bench.said("InvalidReservation"))
+    assert words in bench.said("InvalidReservation")[0]
+    assert not bench.placeholders()
+
+
+def test_a_placeholder_that_the_server_refuses_is_said(bench: Bench) -> None:
+    bench.api.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/koordlite-reservation")
+    bench.reserve()
+    until(lambda: bench.status().get("conditions"))
+    assert "no PriorityClass with name koordlite-reservation" in bench.status()["conditions"][0]["message"]
+
+
+def test_it_stands_back_while_koord_scheduler_runs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.held()
+    labels = {"koord-app": "koord-scheduler"}
+    spec = {"nodeName": "b", "containers": [{"name": "c", "image": "x"}]}
+    theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "koord", "labels": labels}, "spec": spec}
+    bench.ask("POST", PODS, theirs)
+    bench.ask("PATCH", f"{PODS}/koord/status", {"status": {"phase": "Running"}})
+    until(lambda: not bench.placeholders())
+    assert bench.controller.state.stands_back == "pod shop/koord runs"
+    assert "koord-scheduler runs here (pod shop/koord runs)" in caplog.text
+    assert bench.phase() == "Available", "its status is Koordinator's now"
+    bench.api.request("DELETE", f"{PODS}/koord", body={"gracePeriodSeconds": 0})
+    until(bench.placeholders, 20.0)
+
+
+def test_only_the_leader_writes(bench: Bench) -> None:
+    bench.leads = False
+    bench.reserve()
+    until(lambda: bench.controller.world.reservations)
+    bench.controller.round()
+    assert not bench.placeholders()
+    bench.leads = True
+    bench.controller.gained()
+    bench.placeholder()
+
+
+def test_the_definition_refuses_what_koordinators_refuses(bench: Bench) -> None:
+    for spec, words in (
+        ({"allocatePolicy": "Generous"}, "Unsupported value"),
+        ({"owners": []}, "owners"),
+    ):
+        with pytest.raises(ApiError, match="422") as refused:
+            bench.reserve("bad", **spec)
+        assert words in str(refused.value)
+
+
+def test_the_command_lists_and_explains(bench: Bench) -> None:
+    bench.held(ttl="1h")
+    command = [sys.executable, "-m", "koordlite", "reservation"]
+    where = ["--kubeconfig", str(bench.kubeconfig)]
+    listed = subprocess.run([*command, "list", *where], capture_output=True, text=True, check=True).stdout
+    assert listed.splitlines()[1].split()[:4] == ["r", "Available", "a", "cpu"]
+    bench.owner("web-1", cpu="64")
+    explained = subprocess.run([*command, "explain", "r", *where], capture_output=True, text=True, check=True).stdout
+    assert "Reservation r: Available on node a" in explained
+    assert "may take it: pods with app=web" in explained
+    assert "waits: pod shop/web-1: Insufficient cpu by node" in explained
+    made = subprocess.run([*command, "list", "-o", "json", *where], capture_output=True, text=True, check=True).stdout
+    assert json.loads(made)["reservations"][0]["endsBy"] == "ttl"
+    unknown = subprocess.run([*command, "explain", "x", *where], capture_output=True, text=True, check=False)
+    assert (unknown.returncode, "there is no Reservation x; there are r" in unknown.stderr) == (2, True)
