@@ -131,7 +131,7 @@ _NAMESPACES = ("shop", "batch", "koordinator-system", "kube-system")
 
 def _scrapes(agent: int, descheduler: int, numa: int) -> dict[str, Any]:
     """As the ServiceMonitors: labels of the programs stay, the node is added."""
-    jobs = [("koordlite", agent, {"node": NODE}), ("descheduler", descheduler, {}), ("numa-exporter", numa, {})]
+    jobs = [("koordlite", agent, {"node": NODE}), ("descheduler", descheduler, {})]
     return {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "scrape_configs": [
@@ -141,8 +141,19 @@ def _scrapes(agent: int, descheduler: int, numa: int) -> dict[str, Any]:
                 "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": labels}],
             }
             for name, port, labels in jobs
-        ],
+        ]
+        + _documented(numa),
     }
+
+
+def _documented(port: int) -> list[dict[str, Any]]:
+    """The scrape configuration of docs/numa.md as it is there, but for the address."""
+    page = (ROOT / "docs" / "numa.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(scrape_configs:.*?)```", page, re.DOTALL)
+    held, count = re.subn(r"numa-exporter\.volcano-system\.svc:9201", f"127.0.0.1:{port}", text)
+    assert count == 1
+    found: list[dict[str, Any]] = yaml.safe_load(held)["scrape_configs"]
+    return found
 
 
 def answer(base: str, expression: str) -> list[Any]:

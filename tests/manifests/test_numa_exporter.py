@@ -19,7 +19,8 @@ def test_the_document_s_service_monitor_and_scrape_configuration_find_the_servic
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service["metadata"]["namespace"] in monitor["spec"]["namespaceSelector"]["matchNames"]
     (port,) = service["spec"]["ports"]
-    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [port["name"]]
+    assert monitor["spec"]["endpoints"] == [{"port": port["name"], "interval": "30s"}]
+    assert (port["name"], port["port"]) == ("https", 9201)
     (target,) = scrapes["scrape_configs"][0]["static_configs"][0]["targets"]
     assert target == f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
 

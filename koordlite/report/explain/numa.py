@@ -15,7 +15,9 @@ from koordlite.model.nrt import ContainerPlacement
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.quantity import Quantity
+from koordlite.model.slo.settings import NUMAPolicy
 from koordlite.model.snapshot import Snapshot
+from koordlite.numa.nrt import score
 from koordlite.report import units
 from koordlite.report.tick import Tick
 from koordlite.strategies.shared import placements, zone_report
@@ -63,7 +65,8 @@ def _checks(name: str, tick: Tick) -> tuple[Pod, list[Check]]:
         raise ValueError(_which(name, seen, found))
     (pod,) = found
     placed = [each for each in placements.containers(seen) if each.uid == pod.uid]
-    checks = [*_asks(pod), *_policy(seen, pod, tick.modes), *_constraints(pod), *_space(seen, pod)]
+    policy = [*_plugin(pod), *_policy(seen, pod, tick.modes)]
+    checks = [*_asks(pod), *policy, *_constraints(pod), *_space(seen, pod)]
     return pod, [*checks, *_stands(seen, pod, placed), *_broken(seen, pod, placed)]
 
 
@@ -102,6 +105,15 @@ def _is_whole(requests: Mapping[str, Quantity]) -> bool:
 def _by_scheduler(pod: Pod) -> bool:
     """Whether a scheduler's annotation assigned it CPUs or NUMA nodes, which the agent applies."""
     return bool(pod.resource_status.cpuset or pod.resource_status.numa_nodes or pod.crane.nodes)
+
+
+def _plugin(pod: Pod) -> Iterator[Check]:
+    """First cause, where a scheduler goes by the annotation: its plugin is off. The agent does not see that."""
+    if pod.annotations.get(placements.VOLCANO_POLICY, "none") != "none":
+        ask = "GET /rest/scheduling/v1/numaaware of koordlite numa-api says whether it is open"
+        yield Check(
+            "note", "plugin", f"Volcano's scheduler reads this annotation only with its plugin numa-aware: {ask}"
+        )
 
 
 def _policy(seen: Snapshot, pod: Pod, modes: Mapping[str, str]) -> Iterator[Check]:
@@ -158,6 +170,16 @@ def _space(seen: Snapshot, pod: Pod) -> Iterator[Check]:
         yield Check("ok", "space", f"it asks for {asked}; without it NUMA {nodes} would have that ({have})")
     else:
         yield Check("cause", "space", f"it asks for {asked}; without it no single NUMA node has that ({have})")
+        yield _several(seen.slo.numa_policy)
+
+
+def _several(policies: NUMAPolicy) -> Check:
+    """What becomes of a pod that needs more than one NUMA node."""
+    if policies.distance:
+        return Check(
+            "note", "distance", "policy numadistance is open: the extender gives it the NUMA nodes nearest together"
+        )
+    return Check("note", "distance", "policy numadistance is closed: it may get NUMA nodes that are far apart")
 
 
 def _left(zone: Mapping[str, Amounts], name: str) -> Quantity:
@@ -180,12 +202,20 @@ def _stands(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> I
         cpus = cgroup.effective if cgroup else None
         if cpus is None:
             continue
-        nodes = ", ".join(map(str, sorted(seen.topology.numa_of(cpus))))
+        used_nodes = sorted(seen.topology.numa_of(cpus))
+        nodes = ", ".join(map(str, used_nodes)) + _apart(seen, used_nodes)
         used = seen.memory_places.get(group)
         memory = "; memory " + ", ".join(f"NUMA {at} {units.size(n)}" for at, n in used.used.items()) if used else ""
         promised = next((each for each in placed if each.container == name and each.source != "none"), None)
         by = f", promised by {promised.source}: {promised.promised_cpus or 'no CPUs'}" if promised else ", no promise"
         yield Check("note", "runs", f"{name} may run on CPUs {cpus} (NUMA {nodes}{by}){memory}")
+
+
+def _apart(seen: Snapshot, nodes: Sequence[int]) -> str:
+    costs = {each.id: dict(each.distances) for each in seen.topology.nodes if each.distances}
+    if len(nodes) < 2 or not costs:
+        return ""
+    return f", mean distance {score.distance(nodes, costs) / len(nodes) ** 2:.1f}"
 
 
 def _broken(seen: Snapshot, pod: Pod, placed: Sequence[ContainerPlacement]) -> Iterator[Check]:

@@ -18,7 +18,7 @@ from koordlite.model.picture.usage import Usage
 from koordlite.model.pod.qos import KubeQoS, QoSClass
 from koordlite.model.pod.values import ContainerInfo, Pod, ResourceStatus
 from koordlite.model.quantity import Quantity
-from koordlite.model.slo.settings import SLO
+from koordlite.model.slo.settings import SLO, NUMAPolicy
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.topology import CPU, NUMANode, Topology
 from koordlite.report.explain import numa
@@ -156,3 +156,26 @@ def test_the_question_is_one_of_explain(seen: Snapshot) -> None:
     assert json.loads(explain("numa p", tick, output="json"))["pod"] == "ns/p"
     with pytest.raises(ValueError, match="no pod 'q' on this node; its pods: ns/p"):
         explain("numa q", tick)
+
+
+def test_first_cause_a_scheduler_s_plugin_may_be_off(seen: Snapshot) -> None:
+    asking = pod(annotations={"volcano.sh/numa-topology-policy": "single-numa-node"})
+    ((verdict, sentence),) = checks(dataclasses.replace(seen, pods=(asking,)))["plugin"]
+    assert verdict == "note" and "/rest/scheduling/v1/numaaware" in sentence
+    assert "plugin" not in checks(seen)
+
+
+@pytest.mark.parametrize(("is_open", "words"), [(True, "nearest together"), (False, "far apart")])
+def test_a_pod_that_needs_several_numa_nodes_is_told_how_they_are_chosen(
+    seen: Snapshot, is_open: bool, words: str
+) -> None:
+    slo = SLO(numa_policy=NUMAPolicy(distance=is_open))
+    assert words in checks(dataclasses.replace(seen, pods=(pod("6"),), slo=slo))["distance"][0][1]
+    assert "distance" not in checks(dataclasses.replace(seen, slo=slo))
+
+
+def test_numa_nodes_of_a_container_are_shown_with_their_distance(seen: Snapshot) -> None:
+    rows = [((0, 10), (1, 21)), ((0, 21), (1, 10))]
+    nodes = [dataclasses.replace(each, distances=row) for each, row in zip(TOPOLOGY.nodes, rows, strict=True)]
+    measured = dataclasses.replace(TOPOLOGY, nodes=tuple(nodes))
+    assert "NUMA 0, 1, mean distance 15.5" in checks(dataclasses.replace(seen, topology=measured))["runs"][0][1]
