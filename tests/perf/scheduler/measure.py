@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--shapes", type=int, default=20, help="different templates among the pods")
     parser.add_argument("--strategy", default="LeastAllocated")
+    parser.add_argument("--policy", default="single-numa-node", help="of kubelet's topology manager")
+    parser.add_argument("--numa-distance", action="store_true", help="with the policy numadistance open")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     for nodes in args.nodes:
@@ -54,7 +56,7 @@ def main() -> None:
 
 def _measure(nodes: int, args: argparse.Namespace) -> None:
     dice = random.Random(args.seed)
-    cluster = _cluster(nodes, args.strategy, dice)
+    cluster = _cluster(nodes, args, dice)
     extender = Extender(cluster, wall=time.time, binder=Accepting())
     settle_memory()
     shapes = [_shape(dice) for _ in range(args.shapes)]
@@ -111,8 +113,8 @@ def _bind(extender: Extender, pod: Any, node: str) -> None:
     extender.cluster.put_pod(msgspec.convert(bound, objects.PodObject))
 
 
-def _cluster(nodes: int, strategy: str, dice: random.Random) -> Cluster:
-    cluster = Cluster(Settings(strategy=strategy), monotonic=time.monotonic)
+def _cluster(nodes: int, args: argparse.Namespace, dice: random.Random) -> Cluster:
+    cluster = Cluster(Settings(strategy=args.strategy, numa_distance=args.numa_distance), monotonic=time.monotonic)
     labels = {f"example.com/label-{n}": "value" * 4 for n in range(15)}
     running = [_shape(dice) for _ in range(30)]
     for number in range(nodes):
@@ -120,7 +122,7 @@ def _cluster(nodes: int, strategy: str, dice: random.Random) -> Cluster:
         allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
         node = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
         cluster.put_node(msgspec.convert(node, objects.NodeObject))
-        cluster.put_report(msgspec.convert(_report(name, dice), objects.NRTObject))
+        cluster.put_report(msgspec.convert(_report(name, args.policy, dice), objects.NRTObject))
         for slot in range(PER_NODE):
             pod = _pod(f"{name}-{slot}", dice.choice(running))
             pod["spec"]["nodeName"] = name
@@ -130,8 +132,8 @@ def _cluster(nodes: int, strategy: str, dice: random.Random) -> Cluster:
     return cluster
 
 
-def _report(name: str, dice: random.Random) -> Any:
-    attributes = {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container"}
+def _report(name: str, policy: str, dice: random.Random) -> Any:
+    attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": "container"}
     return {
         "metadata": {"name": name, "resourceVersion": "1"},
         "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
