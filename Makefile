@@ -11,7 +11,7 @@ SECONDS_SIMULATED ?= 240
 SPEED ?= 8
 OPEN ?=
 
-.PHONY: run test test-all test-long lint perf man site image clean
+.PHONY: run test test-all test-long lint perf man site chart wheel sbom image clean
 
 run: $(READY)
 	@OPEN=$(OPEN) scripts/tour $(BIN) $(OUT) $(SECONDS_SIMULATED) $(SPEED)
@@ -64,8 +64,29 @@ $(VENV)-site/.ready: docs/requirements.txt
 	$(VENV)-site/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/requirements.txt
 	@touch $@
 
+# A Helm chart made of the kustomize overlays. Needs kubectl.
+chart: $(READY)
+	@$(BIN)/python scripts/chart out/chart/koordlite
+
+# A package for pip and pipx: dist/koordlite-….whl
+wheel: $(READY)
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+# What the image has in it, as CycloneDX: out/sbom.cdx.json
+sbom: $(READY) $(VENV)-sbom/.ready
+	@mkdir -p out
+	@$(BIN)/python scripts/runtime-requirements requirements.txt pyproject.toml >out/runtime.txt
+	@$(VENV)-sbom/bin/python -W ignore -m cyclonedx_py requirements out/runtime.txt --pyproject pyproject.toml -o out/sbom.cdx.json
+	@echo "wrote out/sbom.cdx.json"
+
+$(VENV)-sbom/.ready: scripts/sbom-requirements.txt
+	$(PYTHON) -m venv $(VENV)-sbom
+	$(VENV)-sbom/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r scripts/sbom-requirements.txt
+	@touch $@
+
 image:
 	@scripts/image $(IMAGE)
 
 clean:
-	rm -rf $(VENV) $(VENV)-site out
+	rm -rf $(VENV) $(VENV)-site $(VENV)-sbom out dist

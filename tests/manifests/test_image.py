@@ -45,6 +45,28 @@ def test_packages_come_from_whatever_registry_the_machine_uses():
     assert [line for line in lines if not re.match(r"[a-z0-9-]+==|    --hash=sha256:", line)] == []
 
 
+def test_the_wheel_works_by_itself(tmp_path):
+    """Away from the repository, with the packages of this environment: all three commands, and the demonstration."""
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, str(ROOT)], check=True, capture_output=True, timeout=90
+    )
+    (wheel,) = tmp_path.glob("koordlite-*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    (entries,) = (tmp_path / "site").glob("*.dist-info/entry_points.txt")
+    commands = re.findall(r"^([\w-]+) = ([\w.]+):main$", entries.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, _ in commands] == ["descheduler", "koordlite", "kubectl-koordlite"]
+    start = "import sys; sys.path.insert(0, {site!r}); from {module} import main; sys.exit(main())"
+    for module, *words in [
+        *((module, "--version") for _, module in commands),
+        ("koordlite.cli", "run", "--sandbox", "small", "--once", "--no-http", "--state-dir", str(tmp_path / "state")),
+    ]:
+        code = start.format(site=str(tmp_path / "site"), module=module)
+        command = [sys.executable, "-c", code, *words]
+        done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
 def test_the_base_is_pinned_to_one_release_and_used_by_both_stages():
     version = re.search(r"^ARG PYTHON=(.*)$", DOCKERFILE, re.MULTILINE)
     assert version and re.fullmatch(r"3\.\d+\.\d+-slim-[a-z]+", version[1])
