@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import heapq
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from koordlite.model.node_selectors import node_matches
 from koordlite.model.pod.pod_reader import effective_requests
 from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
@@ -70,9 +73,11 @@ class Scheduler:
         name: str = NAME,
         looked: Callable[[objects.PodObject, Sequence[str], Sequence[str]], None] = lambda pod, passed, refused: None,
         bind_took: tuple[float, float] = (0.005, 0.05),
+        tells: bool = False,
     ) -> None:
         """`looked` is told of every answer to filter: the pod, the nodes that passed, those that were refused.
-        `bind_took`: seconds until a bind is answered."""
+        `bind_took`: seconds until a bind is answered. `tells`: writes to a pod's condition that no node has room."""
+        self._tells = tells
         self._events, self._store, self._chance, self._extender = events, store, chance, extender
         self._looked, self._bind_took, self._name = looked, bind_took, name
         self.counts: collections.Counter[str] = collections.Counter()
@@ -80,7 +85,9 @@ class Scheduler:
         self._free: dict[str, _Node] = {}
         self._order: list[str] = []
         self._next = 0
-        self._active: collections.deque[str] = collections.deque()
+        self._active: list[tuple[int, int, str]] = []
+        """The most important first, then the first that came."""
+        self._came = itertools.count()
         self._waiting: dict[str, _Waiting] = {}
         self._sleeping: dict[str, None] = {}
         self._held: dict[str, tuple[str, int, int]] = {}
@@ -112,10 +119,19 @@ class Scheduler:
             cpu, memory = _amounts(obj)
             self._waiting[key_of(obj)] = _Waiting(obj, cpu, memory)
             self._wake(key_of(obj))
+        elif key_of(obj) in self._waiting:
+            self._changed(self._waiting[key_of(obj)], obj)
 
     def remove_pod(self, key: str) -> None:
         self._forget(key)
         self._release(self._uids.pop(key, ""))
+
+    def _changed(self, waiting: _Waiting, obj: objects.PodObject) -> None:
+        """A nomination counts at once; an annotation wakes the pod, its status does not."""
+        is_news = waiting.pod.metadata.annotations != obj.metadata.annotations
+        waiting.pod = obj
+        if is_news and key_of(obj) in self._sleeping:
+            self._wake(key_of(obj))
 
     # ── the queue ──
 
@@ -125,7 +141,7 @@ class Scheduler:
             return
         self._sleeping.pop(key, None)
         waiting.round += 1
-        self._active.append(key)
+        heapq.heappush(self._active, (-(waiting.pod.spec.priority or 0), next(self._came), key))
         self._go()
 
     def _sleep(self, key: str, waiting: _Waiting) -> None:
@@ -148,7 +164,7 @@ class Scheduler:
     def _go(self) -> None:
         if not self._busy and self._active:
             self._busy = True
-            self._events.after(self._chance.uniform(0.004, 0.012), self._attempt, self._active.popleft())
+            self._events.after(self._chance.uniform(0.004, 0.012), self._attempt, heapq.heappop(self._active)[2])
 
     # ── one attempt ──
 
@@ -170,6 +186,8 @@ class Scheduler:
     def _unschedulable(self, key: str, waiting: _Waiting, why: str) -> None:
         """A condition that differs from the one before wakes the pod once more; then it sleeps."""
         self.counts["unschedulable"] += 1
+        if self._tells:
+            self._store.unschedulable(key, waiting.pod.metadata.uid, why)
         if why != waiting.refused_before:
             waiting.refused_before = why
             self._events.after(0.015, self._wake, key)
@@ -181,6 +199,13 @@ class Scheduler:
         names = self._with_room(waiting)
         if not names:
             return "Insufficient resources", ""
+        nominated = waiting.pod.status.nominated_node_name or ""
+        if nominated in names:
+            passed = [nominated]
+            if self._extender is not None:
+                passed, _ = self._extender.filter(waiting.pod, passed)
+            if passed:
+                return "", nominated
         if self._extender is not None:
             passed, refused = self._extender.filter(waiting.pod, names)
             self._looked(waiting.pod, passed, list(refused))
@@ -205,13 +230,28 @@ class Scheduler:
         found: list[str] = []
         for step in range(total):
             name = self._order[(self._next + step) % total]
-            node = self._free[name]
-            if node.cpu >= waiting.cpu and node.memory >= waiting.memory and node.pods >= 1:
+            if self._has_room(name, waiting):
                 found.append(name)
                 if len(found) >= wanted:
                     self._next = (self._next + step + 1) % total
                     break
         return found
+
+    def _has_room(self, name: str, waiting: _Waiting) -> bool:
+        """Beside pods that are bound there, and those for which room is kept and that are not less important."""
+        node, pod = self._free[name], waiting.pod
+        kept = [
+            each
+            for each in self._waiting.values()
+            if each.pod.status.nominated_node_name == name
+            and each is not waiting
+            and each.pod.metadata.uid not in self._held
+            and (each.pod.spec.priority or 0) >= (pod.spec.priority or 0)
+        ]
+        cpu = node.cpu - sum(each.cpu for each in kept)
+        memory = node.memory - sum(each.memory for each in kept)
+        room = cpu >= waiting.cpu and memory >= waiting.memory and node.pods > len(kept)
+        return room and node_matches(pod.spec, name, {})
 
     def _least_allocated(self, name: str, waiting: _Waiting) -> int:
         node = self._free[name]

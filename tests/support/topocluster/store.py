@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import structs
 
 from koordlite.model.wire import objects
+from koordlite.model.wire.reservation import ReservationObject
 from tests.support.topocluster.events import Events
 
 
@@ -31,6 +32,7 @@ class Watch:
     def __init__(self, watcher: Watcher, events: Events, delay: Callable[[], float]) -> None:
         self._watcher, self._events, self._delay = watcher, events, delay
         self._last = 0.0
+        self.takes_reservations = hasattr(watcher, "put_reservation")
         self.coming: collections.Counter[str] = collections.Counter()
 
     def send(self, node: str, deliver: Callable[[Watcher], None]) -> None:
@@ -51,6 +53,7 @@ class Store:
         self._events, self._chance, self._version = events, chance, 0
         self.pods: dict[str, objects.PodObject] = {}
         self.watches: list[Watch] = []
+        self.reservations: dict[str, ReservationObject] = {}
         self.written: dict[str, float] = {}
         """When each version of a report was written."""
         self.on_bind: Callable[[objects.PodObject], None] = lambda pod: None
@@ -106,6 +109,33 @@ class Store:
             )
             changes["container_statuses"] = ready  # type: ignore[assignment]
         self._put(structs.replace(pod, status=structs.replace(pod.status, **changes)))
+
+    def unschedulable(self, key: str, uid: str, why: str) -> None:
+        """A scheduler writes why it found no node; the same again changes nothing."""
+        said = objects.PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=why)
+        pod = self.pods.get(key)
+        if pod is not None and pod.metadata.uid == uid and pod.status.conditions != (said,):
+            self._put(structs.replace(pod, status=structs.replace(pod.status, conditions=(said,))))
+
+    def nominate(self, key: str, uid: str, node: str) -> None:
+        """PATCH of a pod's status."""
+        pod = self.pods.get(key)
+        if pod is not None and pod.metadata.uid == uid and not pod.spec.node_name:
+            self._put(structs.replace(pod, status=structs.replace(pod.status, nominated_node_name=node or None)))
+
+    def annotate(self, key: str, uid: str, notes: Mapping[str, str]) -> None:
+        """PATCH of a pod's metadata."""
+        pod = self.pods.get(key)
+        if pod is not None and pod.metadata.uid == uid:
+            merged = {**(pod.metadata.annotations or {}), **notes}
+            self._put(structs.replace(pod, metadata=structs.replace(pod.metadata, annotations=merged)))
+
+    def put_reservation(self, obj: ReservationObject) -> None:
+        """A Reservation came or changed; who watches no Reservations is not told."""
+        self.reservations[obj.metadata.name] = obj
+        for watch in self.watches:
+            if watch.takes_reservations:
+                watch.send(obj.status.node_name, lambda watcher: watcher.put_reservation(obj))  # type: ignore[attr-defined]
 
     def mark_deleted(self, key: str) -> None:
         """DELETE of a pod: at once when no kubelet has it, else its kubelet ends it."""
