@@ -56,6 +56,7 @@ class Agent:
             predictor=prediction.wanted(settings.strategies, journal.folder if journal else None),
             crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
             metrics=settings.metrics,
+            talks=wants.connections(settings.strategies),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()

@@ -13,6 +13,7 @@ from typing import TypeGuard
 from koordlite.model.errors import Problem
 from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.blocks import Blocks
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
@@ -115,6 +116,8 @@ class Snapshot:
     """Kernel settings by name (`vm.min_free_kbytes`) a strategy asked to see; missing where the kernel has none."""
     crane: CraneState = dataclasses.field(default_factory=CraneState)
     """CPUs promised by Crane's annotations."""
+    affinity: AffinityState = dataclasses.field(default_factory=AffinityState)
+    """Which pods talk to each other."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
     blocks: Blocks = dataclasses.field(default_factory=Blocks)

@@ -32,6 +32,7 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (
     blocks,
+    connections,
     cpi,
     crane_promises,
     glance,
@@ -114,11 +115,13 @@ class Observer:
         predictor: Predictor | None = None,
         crane: crane_promises.Wanted | None = None,
         metrics: MetricsSettings | None = None,
+        talks: connections.Wanted | None = None,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
-        `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown."""
+        `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
+        connections are counted."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -133,7 +136,7 @@ class Observer:
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
         self._metrics = metrics or MetricsSettings()
-        self._cpi = cpi.wanted(self._metrics, host)
+        self._cpi, self._connections = cpi.wanted(self._metrics, host), connections.ConnectionReader(host, talks)
         self._node_windows, self._numa_use = NodeWindows(), NumaUseReader(host.files, host.cgroups)
         self._sampler = Sampler(host.files, host.cgroups, host.clock)
         self._processor: procfs.Processor | None = None
@@ -172,6 +175,7 @@ class Observer:
             system_qos=same("system QoS", known.system_qos),
             kubelet=same("kubelet", known.kubelet),
             crane=same("crane", known.crane),
+            affinity=self._connections.read(now, view, pods),
             layout=self._cgroups.layout,
             pods=known.pods,
             places=pods,

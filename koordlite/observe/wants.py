@@ -12,8 +12,9 @@ from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
+from koordlite.observe import connections as connection_counts
 from koordlite.observe.crane_promises import Wanted
-from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager
+from koordlite.strategies import Strategy, cpu_suppress, cpuset_pools, crane_cpu_manager, numa_affinity
 from koordlite.unchanged import Unchanged
 
 Pods = tuple[Pod, ...]
@@ -75,6 +76,14 @@ def crane(settings: Mapping[str, StrategySettings], kubelet_folder: str) -> Want
         checkpoint=f"{kubelet_folder}/crane_cpu_manager_state",
         placed_by_others=frozenset(name for name in _PLACING if name in settings and settings[name].mode == "enforce"),
     )
+
+
+def connections(settings: Mapping[str, StrategySettings]) -> connection_counts.Wanted | None:
+    """How connections between pods are counted with these settings; None when their strategy is off."""
+    config = settings.get(numa_affinity.NAME)
+    if not isinstance(config, numa_affinity.Config) or config.mode == "off":
+        return None
+    return connection_counts.Wanted(enforced=config.mode == "enforce", sample_seconds=config.sample_seconds)
 
 
 _PLACING = (cpuset_pools.NAME, cpu_suppress.NAME)

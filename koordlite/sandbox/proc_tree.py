@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 
 from koordlite.sandbox.cgroups.trees import Cgroups
+from koordlite.sandbox.load.connections import Connections
 from koordlite.sandbox.load.memory import KERNEL_MEMORY, MemoryLoad
 from koordlite.sandbox.load.workloads import Workloads
 from koordlite.sandbox.machine import kernel_text
@@ -30,6 +31,7 @@ class NodeParts:
     workloads: Workloads
     memory: MemoryLoad
     resctrl: EmulatedResctrl | None
+    connections: Connections
     uptime: Callable[[], float]
     seed: int
 
@@ -139,6 +141,12 @@ def _thread_files(node: NodeParts, process: Process, tid: int) -> dict[str, Entr
         "cpu_resctrl_groups": File(lambda: _resctrl_lines(node, tid)),
         "stat": File(lambda: _thread_stat(process, tid)),
         "status": File(lambda: _status(node, process, tid)),
+        "net": Folder(
+            {
+                "sockstat": File(lambda: node.connections.statistics(process.pod)),
+                "tcp": File(lambda: node.connections.table(process.pod)),
+            }
+        ),
     }
 
 

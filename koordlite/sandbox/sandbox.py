@@ -170,6 +170,7 @@ class Sandbox:
             workloads=self.workloads,
             memory=self.memory,
             resctrl=self.resctrl,
+            connections=self.kubelet.connections,
             uptime=self.clock.monotonic,
             seed=seed,
         )

@@ -26,7 +26,7 @@ from koordlite.model.settings import StrategySettings
 from koordlite.model.slo.settings import HostApplication
 from koordlite.model.snapshot import Snapshot
 from koordlite.numa.koordinator import assignments
-from koordlite.strategies.shared import usable_cpus
+from koordlite.strategies.shared import affinity, usable_cpus
 
 UNLIMITED = -1
 NAME = "cpusetPools"
@@ -42,12 +42,15 @@ class Config(StrategySettings):
 
 def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the pools, one for each active pod outside the besteffort group and each host application."""
-    ls_pools, be_pools = _pools(seen)
+    ls_pools, be_pools = affinity.shared_pools(seen)
+    elsewhere = affinity.placed(seen) if seen.affinity.enforced else {}
     yield _publish(seen, ls_pools, be_pools)
     for pod in seen.pods:
         place = seen.places.get(pod.uid)
         if pod.active and place and seen.crane.owns(pod.uid) and pod.kube_qos is not KubeQoS.BEST_EFFORT:
-            yield _of_crane(seen, config, pod, place)
+            yield _quotas_only(seen, config, pod, place, "PlacedByCrane")
+        elif pod.active and place and pod.uid in elsewhere:
+            yield _quotas_only(seen, config, pod, place, "PlacedByAffinity")
         elif pod.active and place and pod.kube_qos is not KubeQoS.BEST_EFFORT:
             yield _pod(seen, config, pod, place, ls_pools)
         elif pod.active and pod.resource_status.why:
@@ -55,16 +58,6 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
             yield Decision(f"pod/{pod.key}", "refuse", "AssignmentRefused", evidence)
     yield from (_host(seen, app, ls_pools) for app in seen.slo.host_applications)
     yield from _left_by_hosts(seen)
-
-
-def _pools(seen: Snapshot) -> tuple[pools.Pools, pools.Pools]:
-    return pools.shared_pools(
-        cpus=seen.topology.cpus,
-        exclusive=cpuset.union([seen.crane.owned, *(held.cpus for held in seen.kubelet.pod_cpus)]),
-        pinned=pools.pinned(seen.pods),
-        reserved=seen.reserved.cpus,
-        system_exclusive=seen.system_qos.exclusive_cpus,
-    )
 
 
 def _publish(seen: Snapshot, ls_pools: pools.Pools, be_pools: pools.Pools) -> Decision:
@@ -112,11 +105,11 @@ def _pod(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, ls_pools: p
     return Decision(subject, "set" if changes else "hold", reason, evidence, changes)
 
 
-def _of_crane(seen: Snapshot, config: Config, pod: Pod, place: PodGroups) -> Decision:
-    """`craneCPUManager` writes the sets of this pod; a quota that was lifted comes back."""
+def _quotas_only(seen: Snapshot, config: Config, pod: Pod, place: PodGroups, reason: str) -> Decision:
+    """Another strategy writes the sets of this pod; a quota that was lifted comes back."""
     quotas = tuple(_quotas(seen, config, pod, place, ResourceStatus()))
     evidence = {"qos": str(pod.qos_class), **_disputed(pod.resource_status)}
-    return Decision(f"pod/{pod.key}", "release" if quotas else "hold", "PlacedByCrane", evidence, quotas)
+    return Decision(f"pod/{pod.key}", "release" if quotas else "hold", reason, evidence, quotas)
 
 
 def _kept(seen: Snapshot, pod: Pod) -> CPUSet:
@@ -236,6 +229,7 @@ SENTENCES = {
     "NoHostGroup": "there is no cgroup {group} with CPUs to set",
     "HostLeftPool": "no LS host application runs there any more; its set goes back to {cpuset}",
     "PinnedCPUsNotOnline": "CPUs {promised} were promised, but none of them is online",
+    "PlacedByAffinity": f"numaAffinity keeps this {{qos}} pod on one NUMA node{_DISPUTED}",
     "PlacedByCrane": f"this {{qos}} pod has its CPUs by Crane's annotations{_DISPUTED}",
     "KubeletStaticPolicy": f"kubelet's static CPU policy places this {{qos}} pod{_DISPUTED}",
     "EmptyPool": f"no CPU is left for class {{qos}}[: {{reserved}} are reserved]; its set stays{_DISPUTED}",

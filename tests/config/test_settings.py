@@ -45,7 +45,10 @@ def test_every_option_stands_in_the_printed_file_with_its_explanation() -> None:
 def test_an_empty_file_only_observes() -> None:
     settings = config.parse("", "empty")
     assert settings == config.default()
-    assert {name for name, section in settings.strategies.items() if section.mode != "observe"} == {"craneCPUManager"}
+    assert {name for name, section in settings.strategies.items() if section.mode != "observe"} == {
+        "craneCPUManager",
+        "numaAffinity",
+    }
     assert settings.strategies["craneCPUManager"].mode == "off"
     assert set(settings.strategies) == {found.name for found in strategies.discover()}
 

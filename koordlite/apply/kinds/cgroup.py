@@ -25,7 +25,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.outcome import AppliedStep
 
 _LISTS = ("cpuset.cpus", "cpuset.mems")
-_SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager")
+_SETS = ("cpuSuppress", "cpusetPools", "craneCPUManager", "numaAffinity")
 """Whose sets may be copied into a group when it is made."""
 
 

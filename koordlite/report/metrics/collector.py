@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordlite.model import cpuset
-from koordlite.report.metrics import allocatable, machine, node, pause, pods, resctrl_usage
+from koordlite.report.metrics import affinity, allocatable, machine, node, pause, pods, resctrl_usage
 from koordlite.report.metrics.events import EventMetrics
 from koordlite.report.tick import Tick
 
@@ -106,6 +106,7 @@ class _LastTick(Collector):
             yield from node.single_cpus(tick)
         yield from resctrl_usage.families(tick.node, tick.cache_use)
         yield from machine.families(tick)
+        yield from affinity.families(tick)
         yield from _own(tick)
 
 

@@ -20,6 +20,8 @@ class Process:
     start_ticks: int
     used_us: int = 0
     oom_score_adj: int = 0
+    pod: str = ""
+    """Uid of the pod whose network namespace it is in; empty for that of the machine."""
 
 
 class Processes:

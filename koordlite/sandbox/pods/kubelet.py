@@ -27,6 +27,7 @@ from koordlite.numa.kubelet.admit import Admission
 from koordlite.sandbox.cgroups import v1
 from koordlite.sandbox.cgroups.trees import UNLIMITED, Cgroups, Group
 from koordlite.sandbox.load import memory
+from koordlite.sandbox.load.connections import ELSEWHERE, Connections
 from koordlite.sandbox.load.workloads import Workload, Workloads
 from koordlite.sandbox.machine.clock import BOOTED
 from koordlite.sandbox.machine.machine import Machine
@@ -72,7 +73,7 @@ class EmulatedKubelet:
         self._pods: dict[str, RunningPod] = {}
         self._dead: list[tuple[float, Workload]] = []
         self._unstarted: list[tuple[float, RunningPod, ContainerSpec]] = []
-        self._managers = Managers(machine)
+        self._managers, self.connections = Managers(machine), Connections()
         for group in (self.layout.kubepods, self.layout.burstable, self.layout.besteffort, SYSTEM_GROUP):
             self._make(group)
         self._set_shares(self.layout.kubepods, pod_spec.shares(1000 * len(machine.cpus)))
@@ -99,6 +100,7 @@ class EmulatedKubelet:
             problems.extend(self._pods[uid].problems if uid in self._pods else ())
         self._set_pool()
         self._set_burstable_shares()
+        self._connect()
         return tuple(problems)
 
     @property
@@ -155,7 +157,7 @@ class EmulatedKubelet:
                 continue
             old, container = workload.process, workload.name.rpartition("/")[2]
             workload.process = self._processes.spawn(old.comm, threads=len(old.tids), now=now)
-            workload.process.oom_score_adj = old.oom_score_adj
+            workload.process.oom_score_adj, workload.process.pod = old.oom_score_adj, old.pod
             running.restarts[container] = running.restarts.get(container, 0) + 1
             self._start(workload)
 
@@ -167,6 +169,12 @@ class EmulatedKubelet:
         for process in {self._processes.of(tid) for tid in tids}:
             self._end(process)
         self._cgroups.remove(group)
+
+    def _connect(self) -> None:
+        uids = {running.described.key: uid for uid, running in self._pods.items()} | {ELSEWHERE: ELSEWHERE}
+        wanted = ((uid, running.behaviour.connections) for uid, running in self._pods.items())
+        talks = {(uid, uids[name]): number for uid, each in wanted for name, number in each.items() if name in uids}
+        self.connections.set(talks)
 
     def _sync_pod(self, uid: str, obj: objects.PodObject, now: float) -> None:
         present = self._pods.get(uid)
@@ -205,7 +213,7 @@ class EmulatedKubelet:
         self._make(group)
         self._set_shares(group, pod_spec.MIN_SHARES)
         process = self._processes.spawn("pause", threads=1, now=now)
-        process.oom_score_adj = pod_spec.PAUSE_ADJ
+        process.oom_score_adj, process.pod = pod_spec.PAUSE_ADJ, fresh.described.uid
         self._cgroups.attach(group, process.tids)
         return process
 
@@ -227,6 +235,7 @@ class EmulatedKubelet:
         threads = pod_spec.threads(wanted, len(self._machine.cpus))
         process = self._processes.spawn(spec.name[:15], threads=threads, now=now)
         process.oom_score_adj = pod_spec.oom_score_adj(fresh.described, spec.memory_request, self._machine.memory)
+        process.pod = fresh.described.uid
         name = f"{fresh.described.key}/{spec.name}"
         workload = Workload(fresh.described.uid, name, group, process, wanted, 1 / len(fresh.containers))
         self._start(workload)

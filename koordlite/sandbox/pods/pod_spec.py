@@ -17,7 +17,7 @@ from koordlite.model.quantity import Quantity
 from koordlite.model.wire import objects
 from koordlite.numa.kubelet import merge
 from koordlite.sandbox.cgroups.trees import UNLIMITED
-from koordlite.sandbox.load import demand
+from koordlite.sandbox.load import connections, demand
 from koordlite.sandbox.load.demand import Demand
 
 CPU = "sandbox.koordlite.io/cpu"
@@ -25,6 +25,8 @@ MEMORY = "sandbox.koordlite.io/memory"
 DISK = "sandbox.koordlite.io/disk-read"
 STATIC_CPUS = "sandbox.koordlite.io/static-cpus"
 CPUSET = "sandbox.koordlite.io/cpuset"
+CONNECTIONS = "sandbox.koordlite.io/connections"
+"""`NAMESPACE/NAME: NUMBER, …`: TCP connections to other pods of the node; `elsewhere: NUMBER` leave it."""
 SYSTEM_CPU = "sandbox.koordlite.io/system-cpu"
 CPU_MANAGER_POLICY = "sandbox.koordlite.io/cpu-manager-policy"
 """On the Node: `static` or `none`. Without it the policy is static while a pod has static CPUs."""
@@ -62,6 +64,8 @@ class Behaviour:
     disk: Demand
     static_cpus: CPUSet | None
     cpuset: CPUSet | None
+    connections: Mapping[str, int]
+    """By `namespace/name` of the other pod."""
 
 
 def containers(described: Pod) -> tuple[ContainerSpec, ...]:
@@ -111,6 +115,7 @@ def behaviour(described: Pod, seed: int, problems: list[Problem]) -> Behaviour:
         disk=read.get(DISK, lambda text: demand.parse(text, seed=f"{seed}/{described.uid}/disk")) or demand.NOTHING,
         static_cpus=read.get(STATIC_CPUS, CPUSet.parse),
         cpuset=read.get(CPUSET, CPUSet.parse),
+        connections=read.get(CONNECTIONS, connections.parse) or {},
     )
 
 

@@ -1,0 +1,45 @@
+"""Which pods of the node talk to each other, and which were declared to belong together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Talk:
+    """Two pods and the TCP connections between them. `first` is the smaller uid."""
+
+    first: str
+    second: str
+    connections: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """One count of the established TCP connections of all pods that have a network namespace of their own."""
+
+    rounds: int
+    """How many counts there have been in this run, this one included."""
+    totals: Mapping[str, int]
+    """By pod uid: its connections that leave the pod."""
+    talks: tuple[Talk, ...] = ()
+    """Pairs of pods of this node, those with most connections first."""
+    uncounted: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Pods whose connections are not known, by uid → why."""
+    cost_seconds: float = 0.0
+    """Time that the agent spent on this count."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AffinityState:
+    """What `numaAffinity` decides on; all of it is empty while that strategy is off."""
+
+    enforced: bool = False
+    """Its placements hold: it writes the CPU sets of the pods that it has placed, and no other strategy does."""
+    connections: Connections | None = None
+    """The last count; None before the first one has ended."""
+    numa_nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """By `namespace/name`: the NUMA node that the resource Oenuma names for a pod on this node."""
+    whitelist: frozenset[str] | None = None
+    """`namespace/name` of the only pods that may be moved, by the resource Whitelist; None where none is in effect."""

@@ -1,0 +1,319 @@
+"""Bring pods that talk to each other, or were declared to belong together, onto one NUMA node: CPUs, and memory.
+
+It decides only for pods that share the CPUs of latency-sensitive work, and narrows what they may have: their shared
+pool to the part of it on one NUMA node. Which pods talk is counted when the picture is taken (`Snapshot.affinity`).
+`cpusetPools` leaves a pod to this strategy from the tick after it was placed until the tick after it was released.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.formulas.topology import affinity as rules
+from koordlite.formulas.topology.affinity import Outcome, Tie
+from koordlite.model import cpuset, keys
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.decision import Decision
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings, bounded
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import affinity, talking
+from koordlite.strategies.shared import affinity_files as files
+from koordlite.strategies.shared.affinity_placing import ENDED, RENAMED, Placing, Rule
+from koordlite.strategies.shared.talking import Thresholds
+
+NAME = affinity.NAME
+SUBJECT = "affinity"
+Numbers = dict[str, int | float | str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `numaAffinity`."""
+
+    mode: Mode = "off"
+    """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
+    sample_seconds: float = bounded(60.0, ge=0, le=3600)
+    """Time from one count of all pods' TCP connections to the next. 0: nothing is measured, only what is declared
+    counts."""
+    join_percent: float = bounded(60.0, ge=1, le=100)
+    """Two pods belong together when at least so much of the connections of one of them are with the other."""
+    stay_percent: float = bounded(30.0, ge=0, le=100)
+    """A pod stays on its NUMA node while so much of its connections, or of a partner's, are between them."""
+    min_connections: int = bounded(8, ge=1, le=1_000_000)
+    """And when there are at least so many: of three connections, two say nothing."""
+    rounds: int = bounded(3, ge=1, le=100)
+    """And when that was so in so many counts in a row. In so many without a partner a placed pod is released."""
+    rest_rounds: int = bounded(10, ge=0, le=10_000)
+    """For so many counts after it was released a pod is not placed again."""
+    across_namespaces: bool = False
+    """Also pods of different namespaces by their connections. Anyone who may connect to a pod could then move it."""
+    fill_percent: float = bounded(80.0, ge=1, le=100)
+    """A pod is placed only where its NUMA node's shared CPUs are then used or requested up to so much. Above all of
+    them, pods are released."""
+    memory_nodes: bool = True
+    """Whether the memory of containers follows, where every container has a limit and that much is free there. The
+    kernel then moves what they have (cgroup v2, and v1 with cpuset.memory_migrate)."""
+    memory_reserve_percent: float = bounded(10.0, ge=0, le=90)
+    """How much of a NUMA node's memory stays free besides that."""
+
+
+def pod_reads(_slo: SLO, pods: Iterable[Pod]) -> dict[str, tuple[str, ...]]:
+    """Where pods that could be placed take memory from."""
+    return {pod.uid: (files.MEMS,) for pod in pods if pod.active and not pod.is_best_effort}
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for the node, one for each pod that has, had or nearly has a place."""
+    why = _why_not(seen)
+    if why:
+        yield Decision(SUBJECT, "refuse", _WHY_NOT[why], remember=_same(seen, {}))
+        yield from _released(seen, {}, {})
+        return
+    yield from _Answer(seen, config).decisions()
+
+
+def _why_not(seen: Snapshot) -> str:
+    policy = seen.kubelet.cpu_manager_policy
+    if policy != "none":
+        return "static" if policy else "unknown"
+    return "" if len(affinity.ls_pools(seen)) > 1 else "one"
+
+
+_WHY_NOT = {"static": "AffinityLeftToKubelet", "unknown": "AffinityPolicyUnknown", "one": "OneNUMANodeOnly"}
+
+
+class _Answer:
+    """The decisions about one picture."""
+
+    def __init__(self, seen: Snapshot, config: Config) -> None:
+        self.seen, self.config = seen, config
+        self.placing = Placing(seen, _rule(config))
+        self.pods = self.placing.pods
+        rule = files.MemoryRule(follows=config.memory_nodes, reserve_percent=config.memory_reserve_percent)
+        self.memory = files.memory_stays(seen, self.pods, self.placing.after, rule)
+        """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does."""
+
+    def decisions(self) -> Iterator[Decision]:
+        """All of them; the node's says what is to be remembered."""
+        yield self._node()
+        after, leaving = self.placing.after, self.placing.leaving
+        for uid in sorted(after, key=lambda uid: self.pods[uid].key):
+            yield self._placed(uid)
+        yield from self._not_placed()
+        staying = {uid: (files.CPUS,) if self.memory.get(uid) else (files.CPUS, files.MEMS) for uid in after}
+        yield from _released(self.seen, staying, {self.pods[uid].key: why for uid, why in leaving.items()})
+
+    def _node(self) -> Decision:
+        evidence = {"placed": len(self.placing.after), "ties": len(self.placing.ties.lasting)}
+        counted = self.seen.affinity.connections
+        remember = _same(self.seen, self.placing.remember())
+        if counted is None:
+            reason = "NothingCountedYet" if self.config.sample_seconds else "AffinityDeclaredOnly"
+            return Decision(SUBJECT, "hold", reason, evidence, remember=remember)
+        numbers: Numbers = {
+            "connections": sum(counted.totals.values()),
+            "pods": len(counted.totals),
+            "pairs": len(counted.talks),
+            "join_percent": self.config.join_percent,
+        }
+        if counted.uncounted:
+            numbers["uncounted"] = len(counted.uncounted)
+        return Decision(SUBJECT, "hold", "ConnectionsCounted", {**evidence, **numbers}, remember=remember)
+
+    def _placed(self, uid: str) -> Decision:
+        pod, place, node = self.pods[uid], self.seen.places[uid], self.placing.after[uid]
+        sets = affinity.container_cpus(self.seen, place, self.placing.pools[node])
+        own = cpuset.union(sets[group] for group in place.containers.values())
+        reason, numbers = self._because(uid, node)
+        evidence: Numbers = {"numa_node": node, "cpuset": str(own), **numbers}
+        evidence |= {"memory_stays": self.memory[uid]} if self.memory[uid] else {"mems": str(node)}
+        changes: tuple[CgroupChange, ...] = ()
+        known = self.placing.before.get(uid) == node
+        # `cpusetPools` writes these sets until it has seen that the pod is placed.
+        if known or not self.seen.affinity.enforced:
+            changes = tuple(files.sets(self.seen, sets))
+            if not self.memory[uid]:
+                changes += tuple(files.mems(self.seen, uid, node))
+        return Decision(f"pod/{pod.key}", "set" if changes or not known else "hold", reason, evidence, changes)
+
+    def _because(self, uid: str, node: int) -> tuple[str, Numbers]:
+        """The strongest tie to this NUMA node."""
+        if self.placing.named.get(uid) == node:
+            return "NUMAAffinityNamed", {}
+        where, ties = {**self.placing.tied, **self.placing.after}, self.placing.ties
+        for tie in (*ties.lasting, *(tie for tie, _ in ties.pending)):
+            if uid in (tie.first, tie.second) and where.get(tie.other(uid)) == node:
+                return ("NUMAAffinityDeclared" if tie.group else "NUMAAffinity"), self._about(uid, tie)
+        return "NUMAAffinityFading", {"rounds": self.placing.alone.get(uid, 0), "needed": self.config.rounds}
+
+    def _about(self, uid: str, tie: Tie) -> Numbers:
+        """Its partner, and how much of whose connections are between them: of its own if these are enough."""
+        other = self.pods.get(tie.other(uid))
+        if other is None:
+            return {"partner": tie.other(uid)}
+        if tie.group:
+            return {"partner": other.key, "group": tie.group}
+        counted = self.seen.affinity.connections
+        totals = counted.totals if counted else {}
+        own = totals.get(uid, 0)
+        percent = 100 * tie.connections // own if own else 0
+        is_own = percent >= self.config.join_percent
+        return {
+            "partner": other.key,
+            "percent": percent if is_own else tie.percent,
+            "connections": tie.connections,
+            "total": own if is_own else totals.get(other.uid, 0),
+            "whose": "its" if is_own else "the partner's",
+        }
+
+    def _not_placed(self) -> Iterator[Decision]:
+        """Why pods that belong with others are not with them."""
+        _, words = talking.groups(self.pods.values())
+        answered = {*self.placing.after, *self.placing.leaving, *words}
+        for uid, word in words.items():
+            refused: Numbers = {"annotation": keys.NUMA_GROUP, "word": word}
+            yield Decision(f"pod/{self.pods[uid].key}", "refuse", "AffinityGroupRefused", refused)
+        for tie, why, numbers in self._reasons():
+            for uid in (tie.first, tie.second):
+                if uid in self.pods and uid not in answered:
+                    answered.add(uid)
+                    first, more = self._of_the_pod(uid, tie) or (why, numbers)
+                    evidence = {**self._about(uid, tie), **more}
+                    yield Decision(f"pod/{self.pods[uid].key}", "hold", _NOT_PLACED[first], evidence)
+
+    def _reasons(self) -> Iterator[tuple[Tie, str, Numbers]]:
+        ties, outcomes = self.placing.ties, self.placing.outcomes.values()
+        refused = ((outcome.tie, outcome) for outcome in outcomes if outcome.node is None)
+        yield from ((tie, *_refusal(outcome)) for tie, outcome in refused if tie)
+        yield from ((tie, rules.APART, {}) for tie in ties.lasting)
+        for tie, rounds in ties.pending:
+            yield tie, _PENDING, {"rounds": rounds, "needed": self.config.rounds}
+        yield from ((tie, _FOREIGN, {}) for tie in ties.foreign)
+
+    def _of_the_pod(self, uid: str, tie: Tie) -> tuple[str, Numbers] | None:
+        """What of the pod or its partner keeps it comes before what its tie says."""
+        if tie not in self.placing.ties.lasting:
+            return None
+        other, fixed = tie.other(uid), self.placing.fixed
+        if uid in fixed:
+            return _FIXED, {"why": fixed[uid]}
+        if self.placing.rests(uid):
+            return _RESTING, {"rounds": self.config.rest_rounds}
+        if other in fixed and other not in self.placing.tied:
+            return _SPREAD, {"why": fixed[other]}
+        return None
+
+
+def _rule(config: Config) -> Rule:
+    thresholds = Thresholds(
+        join_percent=config.join_percent,
+        stay_percent=config.stay_percent,
+        min_connections=config.min_connections,
+        rounds=config.rounds,
+        across_namespaces=config.across_namespaces,
+    )
+    return Rule(
+        thresholds=thresholds,
+        measures=config.sample_seconds > 0,
+        rest_rounds=config.rest_rounds,
+        fill_percent=config.fill_percent,
+    )
+
+
+def _refusal(outcome: Outcome) -> tuple[str, Numbers]:
+    if outcome.reason != rules.NO_ROOM:
+        return outcome.reason, {}
+    numbers: Numbers = {"needs_milli": outcome.needs_milli, "free_milli": outcome.free_milli}
+    return outcome.reason, {"numa_node": outcome.toward or 0, **numbers}
+
+
+_PENDING, _FOREIGN, _FIXED, _RESTING, _SPREAD = "pending", "foreign", "fixed", "resting", "spread"
+_NOT_PLACED = {
+    rules.NO_ROOM: "NoRoomOnNUMANode",
+    rules.TOO_WIDE: "WiderThanNUMANode",
+    rules.APART: "AffinityApart",
+    _PENDING: "AffinityNotSteady",
+    _FOREIGN: "AffinityAcrossNamespaces",
+    _FIXED: "NotMovable",
+    _RESTING: "AffinityResting",
+    _SPREAD: "PartnerNotOnOneNUMANode",
+}
+
+
+def _released(
+    seen: Snapshot, staying: Mapping[str, tuple[CgroupField, ...]], leaving: Mapping[str, str]
+) -> Iterator[Decision]:
+    """Pods get back what was found, or `cpusetPools` takes them over in the next tick. `leaving`: why, by name."""
+    back = files.given_back(seen, staying)
+    names = {pod.uid: pod.key for pod in seen.pods}
+    known = {names[uid]: changes for uid, changes in back.items() if uid in names}
+    partly = {names[uid] for uid in staying if uid in names}
+    for key in sorted({*known, *leaving}):
+        reason = "AffinityMemoryReleased" if key in partly else "AffinityReleased"
+        why = _WHY.get(leaving.get(key, ""), "")
+        yield Decision(f"pod/{key}", "release", reason, {"why": why} if why else {}, known.get(key, ()))
+
+
+_WHY = {
+    ENDED: "it has not talked to pods there for as many counts as it takes",
+    RENAMED: "Oenuma names another NUMA node",
+    rules.NO_ROOM: "the NUMA node is full",
+    rules.TOO_WIDE: "the CPUs that are left to it there are fewer than it uses, requests or may use",
+}
+
+
+def _same(seen: Snapshot, remember: dict[str, float]) -> Mapping[str, float]:
+    """What is remembered already, where that is equal: what did not change stays the same object."""
+    before = seen.remembered.get(NAME)
+    return before if before is not None and before == remember else remember
+
+
+_TALKS = "{percent} of {whose} connections ({connections} of {total}) are with {partner}"
+SENTENCES = {
+    "ConnectionsCounted": (
+        "{connections} TCP connections of {pods} pods make {pairs} pairs; {ties} ties are declared or have lasted "
+        "above {join_percent}; {placed} pods are on one NUMA node for it[; {uncounted} pods could not be counted]"
+    ),
+    "NothingCountedYet": "no count of connections has ended yet; {placed} pods are on one NUMA node",
+    "AffinityDeclaredOnly": "connections are not counted; {ties} declared ties, {placed} pods on one NUMA node",
+    "AffinityLeftToKubelet": "kubelet's CPU manager policy is static, so kubelet alone writes CPU sets",
+    "AffinityPolicyUnknown": "kubelet's CPU manager policy is not known; let the agent read kubelet's /configz",
+    "OneNUMANodeOnly": "fewer than two NUMA nodes have shared CPUs, so there is nothing to choose",
+    "NUMAAffinity": (
+        f"on NUMA node {{numa_node}} because {_TALKS} there; CPUs {{cpuset}}"
+        "[; memory of NUMA node {mems}][; memory as before: {memory_stays}]"
+    ),
+    "NUMAAffinityDeclared": (
+        "on NUMA node {numa_node} because it declares the group {group}, as {partner} there does; CPUs {cpuset}"
+        "[; memory of NUMA node {mems}][; memory as before: {memory_stays}]"
+    ),
+    "NUMAAffinityNamed": (
+        "on NUMA node {numa_node} because Oenuma says so; CPUs {cpuset}"
+        "[; memory of NUMA node {mems}][; memory as before: {memory_stays}]"
+    ),
+    "NUMAAffinityFading": (
+        "on NUMA node {numa_node}, CPUs {cpuset}, without a partner there in {rounds} counts of the {needed} that "
+        "release it"
+        "[; memory of NUMA node {mems}][; memory as before: {memory_stays}]"
+    ),
+    "AffinityNotSteady": f"{_TALKS}, in {{rounds}} counts of the {{needed}} in a row that it takes",
+    "AffinityAcrossNamespaces": f"{_TALKS}, which is in another namespace (acrossNamespaces is false)",
+    "NotMovable": (
+        "belongs with {partner}[ by its group {group}][: {percent} of {whose} connections], but stays: {why}"
+    ),
+    "AffinityResting": "belongs with {partner}, but was released less than {rounds} counts ago",
+    "PartnerNotOnOneNUMANode": "belongs with {partner}, which is not kept on one NUMA node: {why}",
+    "AffinityApart": "belongs with {partner}, but no NUMA node may have both",
+    "WiderThanNUMANode": "belongs with {partner}, but one of them uses or may use more CPUs than one NUMA node shares",
+    "NoRoomOnNUMANode": (
+        "belongs with {partner}, but NUMA node {numa_node} has no room: it needs {needs_milli} millicores of the "
+        "{free_milli} left"
+    ),
+    "AffinityReleased": "no longer kept on one NUMA node[: {why}]",
+    "AffinityMemoryReleased": "memory may come from every NUMA node again",
+    "AffinityGroupRefused": "{annotation} is {word}, which is no word of letters, digits, '-', '_' and '.', at most 63",
+}

@@ -1,0 +1,131 @@
+"""What `numaAffinity` writes into the groups of the pods it has placed, and what it gives back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from koordlite.changes import cgroup as cgroup_kind
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.formulas.topology import affinity as rules
+from koordlite.model import cpuset
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.cpuset import CPUSet
+from koordlite.model.pod.values import Pod
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared.affinity import NAME
+
+CPUS: CgroupField = "cpuset.cpus"
+MEMS: CgroupField = "cpuset.mems"
+
+
+def sets(seen: Snapshot, wanted: Mapping[str, CPUSet]) -> Iterator[CgroupChange]:
+    """The CPUs of each group in `wanted` that has others."""
+    for group, cpus in wanted.items():
+        present = seen.cgroups.get(group)
+        if cpus and present is not None and present.cpuset not in (None, cpus):
+            yield CgroupChange(group, CPUS, cpus)
+
+
+def mems(seen: Snapshot, uid: str, node: int) -> Iterator[CgroupChange]:
+    """Memory of that NUMA node alone for each container of the pod."""
+    for group in seen.places[uid].containers.values():
+        present = seen.cgroups.get(group)
+        if present is not None and present.values.get(MEMS) not in (None, 1 << node):
+            yield CgroupChange(group, MEMS, 1 << node)
+
+
+def given_back(
+    seen: Snapshot, staying: Mapping[str, Collection[CgroupField]]
+) -> Mapping[str, tuple[CgroupChange, ...]]:
+    """By uid: what was found comes back where this strategy wrote, but for the fields in `staying` of a pod. Under
+    kubelet's static policy without the CPUs that it has given to other pods since."""
+    owner = {group: uid for uid, place in seen.places.items() for group in place.all}
+    back: dict[str, list[CgroupChange]] = defaultdict(list)
+    for place, found in seen.found.items():
+        if found.strategy != NAME or place.kind is not cgroup_kind.PLACE:
+            continue
+        group, field = place.part("cgroup"), place.part("field")
+        uid = owner.get(group)
+        if uid is None or group not in seen.cgroups or field in staying.get(uid, ()):
+            continue
+        value = found.value
+        if isinstance(value, CPUSet):
+            value = value - cpuset.union(held.cpus for held in seen.kubelet.pod_cpus if held.uid != uid) or value
+            back[uid].append(CgroupChange(group, CPUS, value, gives_back=True))
+        else:
+            back[uid].append(CgroupChange(group, MEMS, value, gives_back=True))
+    return {uid: tuple(changes) for uid, changes in back.items()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRule:
+    """Whether memory follows."""
+
+    follows: bool
+    reserve_percent: float
+
+
+def memory_stays(
+    seen: Snapshot, pods: Mapping[str, Pod], placed: Mapping[str, int], rule: MemoryRule
+) -> dict[str, str]:
+    """Why the memory of a placed pod does not follow it, by uid; empty for those whose memory does.
+
+    It follows where every container has a limit, and as much is free on the NUMA node: when a group may use one node
+    only and that is full, the kernel ends its processes although others have memory.
+    """
+    stays: dict[str, str] = {}
+    used = seen.numa_memory.get("", {})
+    for node in seen.topology.nodes:
+        growth: list[tuple[str, int, bool]] = []
+        for uid in (uid for uid, at in placed.items() if at == node.id):
+            allowance = limit(pods[uid], "memory")
+            stays[uid] = _why(seen, pods[uid], node.id, rule, limited=allowance is not None, known=node.id in used)
+            if not stays[uid] and allowance is not None:
+                use, already = seen.usage.pods.get(uid), _has_ours(seen, uid)
+                growth.append((uid, max(0, allowance - use.memory) if already and use else allowance, already))
+        if growth:
+            reserve = int(node.memory * rule.reserve_percent / 100)
+            fits = rules.memory_fits(growth, free=node.memory - used[node.id], reserve=reserve)
+            stays |= {uid: "less than its limit is free there" for uid, *_ in growth if uid not in fits}
+    return stays
+
+
+def limit(pod: Pod, resource: str) -> int | None:
+    """What all containers together may use (millicores of cpu, bytes of memory); None when one of them has no limit."""
+    found: Sequence[int | None] = [
+        (each.limits[resource].milli if resource == "cpu" else each.limits[resource].value)
+        if resource in each.limits
+        else None
+        for each in pod.containers
+        if not each.one_shot
+    ]
+    return None if None in found or not found else sum(each for each in found if each is not None)
+
+
+def _why(seen: Snapshot, pod: Pod, node: int, rule: MemoryRule, *, limited: bool, known: bool) -> str:
+    if not rule.follows:
+        return "memoryNodes is false"
+    if not limited:
+        return "a container has no memory limit"
+    if any((pod.uid, container.name) in seen.kubelet.memory_nodes for container in pod.containers):
+        return "kubelet's memory manager chose its memory"
+    if not known:
+        return "the use of memory by NUMA node is not known"
+    if any(not _may_take(seen, group, node) for group in seen.places[pod.uid].containers.values()):
+        return "a container may not take memory there"
+    return ""
+
+
+def _has_ours(seen: Snapshot, uid: str) -> bool:
+    groups = seen.places[uid].containers.values()
+    return any(cgroup_kind.PLACE.place(group, MEMS) in seen.found for group in groups)
+
+
+def _may_take(seen: Snapshot, group: str, node: int) -> bool:
+    """Whether the group might take memory there before this strategy wrote; 0 is all that the group above has."""
+    found = seen.found.get(cgroup_kind.PLACE.place(group, MEMS))
+    present = seen.cgroups.get(group)
+    mask = found.value if found is not None else present.values.get(MEMS) if present else None
+    return isinstance(mask, int) and (mask == 0 or bool(mask >> node & 1))

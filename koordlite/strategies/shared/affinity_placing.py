@@ -1,0 +1,160 @@
+"""Who is placed on which NUMA node: the pods of a picture, the ties between them, and what was remembered of both."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from koordlite.formulas.topology import affinity as rules
+from koordlite.formulas.topology.affinity import Member, Outcome, Room, Tie
+from koordlite.model import cpuset
+from koordlite.model.pod.values import Pod
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import affinity, affinity_files, talking, usable_cpus
+from koordlite.strategies.shared.talking import Thresholds
+
+_ALONE, _LEFT = "alone/", "left/"
+_NAMED = "Oenuma/"
+"""Stands for the NUMA node that the resource Oenuma names, where a tie wants a partner."""
+ENDED, RENAMED = "ended", "renamed"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The settings of the strategy that say who is placed."""
+
+    thresholds: Thresholds
+    measures: bool
+    rest_rounds: int
+    fill_percent: float
+
+
+class Placing:
+    """One look at one picture."""
+
+    def __init__(self, seen: Snapshot, rule: Rule) -> None:
+        self.seen, self._rule = seen, rule
+        self._remembered = seen.remembered.get(affinity.NAME, {})
+        self.pods = {pod.uid: pod for pod in seen.pods if pod.active and pod.uid in seen.places}
+        """Those that live in a group, by uid."""
+        self.fixed = {uid: why for uid, pod in self.pods.items() if (why := affinity.fixed(seen, pod))}
+        """Why a pod is never moved."""
+        before = affinity.placed(seen).items()
+        self.before = {uid: node for uid, node in before if uid in self.pods and uid not in self.fixed}
+        """NUMA node by uid, as it was when the picture was taken."""
+        self.ties = talking.found(seen, self.pods, self._remembered, rule.thresholds)
+        wanted = seen.affinity.numa_nodes
+        self.named = {uid: wanted[p.key] for uid, p in self.pods.items() if p.key in wanted and uid not in self.fixed}
+        """NUMA node by uid, of pods that Oenuma names."""
+        usable = usable_cpus.pod_cpuset(seen)
+        self.pools = {pool.node: pool.cpuset & usable for pool in affinity.ls_pools(seen)}
+        self.alone: dict[str, int] = {}
+        """In how many counts in a row a placed pod had no partner on its NUMA node."""
+        self.leaving: dict[str, str] = {}
+        """Why pods do not stay."""
+        self.outcomes: Mapping[str, Outcome] = {}
+        """Of pods that were not placed before."""
+        self.tied: dict[str, int] = {}
+        """NUMA node by uid, of pods that others have tied to one."""
+        self.after: dict[str, int] = {}
+        """NUMA node by uid, from now on."""
+        if self.before or self.ties.lasting or self.named:
+            self._place()
+
+    def rests(self, uid: str) -> bool:
+        """Whether it was released a short while ago."""
+        left = self._remembered.get(f"{_LEFT}{uid}")
+        return left is not None and self._rounds - left < self._rule.rest_rounds
+
+    def remember(self) -> dict[str, float]:
+        """What the next look has to know."""
+        left = {uid: float(self._rounds) for uid, why in self.leaving.items() if why != RENAMED}
+        keys = (key.removeprefix(_LEFT) for key in self._remembered if key.startswith(_LEFT))
+        resting = {uid: self._remembered[f"{_LEFT}{uid}"] for uid in keys if uid in self.pods and self.rests(uid)}
+        alone = {uid: rounds for uid, rounds in self.alone.items() if rounds and uid in self.after}
+        return {
+            talking.ROUND: float(self._rounds),
+            **self.ties.streaks,
+            **{f"{affinity.NODE}{uid}": float(node) for uid, node in self.after.items()},
+            **{f"{_ALONE}{uid}": float(rounds) for uid, rounds in alone.items()},
+            **{f"{_LEFT}{uid}": at for uid, at in {**resting, **left}.items()},
+        }
+
+    def _place(self) -> None:
+        self.tied = {
+            uid: node for uid in self.fixed if (node := affinity.tied_node(self.seen, self.pods[uid])) is not None
+        }
+        wanted = {*self.before, *self.named, *(uid for tie in self.ties.lasting for uid in (tie.first, tie.second))}
+        members = {uid: self._member(uid) for uid in wanted if uid in self.pods and uid not in self.fixed}
+        room, where = self._room(), {**self.tied, **self.before}
+        staying = {uid: node for uid, node in self.before.items() if self._stays(uid, node, where)}
+        kept, leaving = rules.kept(members, staying, self._strongest(staying), room)
+        self.leaving |= leaving
+        names = {f"{_NAMED}{node}": node for node in self.named.values()}
+        ties = [Tie(first=uid, second=f"{_NAMED}{node}", group=_NAMED) for uid, node in sorted(self.named.items())]
+        ready = {uid: each for uid, each in members.items() if not self.rests(uid) and uid not in self.leaving}
+        self.outcomes = rules.placed(ready, [*ties, *self.ties.lasting], {**self.tied, **names, **kept}, room)
+        new = {uid: each.node for uid, each in self.outcomes.items() if each.node is not None}
+        self.after = {**kept, **new}
+
+    def _stays(self, uid: str, node: int, where: Mapping[str, int]) -> bool:
+        """Whether it has a partner on its NUMA node, or had one until lately."""
+        if uid in self.named:
+            if self.named[uid] != node:
+                self.leaving[uid] = RENAMED
+            return self.named[uid] == node
+        counted, most = self.seen.affinity.connections, self._rule.thresholds.rounds
+        if any(where.get(other) == node for other in self.ties.partners.get(uid, ())):
+            self.alone[uid] = 0
+        elif not self._rule.measures:
+            self.alone[uid] = most
+        else:
+            looked = self.ties.new_round and counted is not None and uid in counted.totals
+            self.alone[uid] = int(self._remembered.get(f"{_ALONE}{uid}", 0)) + looked
+        if self.alone[uid] >= most:
+            self.leaving[uid] = ENDED
+        return self.alone[uid] < most
+
+    def _strongest(self, placed: Mapping[str, int]) -> list[str]:
+        """Who stays when not all can: those that Oenuma names, declared ones, then those with most connections."""
+        strength: dict[str, tuple[bool, int]] = {}
+        for tie in self.ties.lasting:
+            for uid in (tie.first, tie.second):
+                strength[uid] = max(strength.get(uid, (False, 0)), (bool(tie.group), tie.connections))
+        rank = {uid: (uid in self.named, *strength.get(uid, (False, 0))) for uid in placed}
+        return sorted(placed, key=lambda uid: (*(-int(each) for each in rank[uid]), self.pods[uid].key))
+
+    @property
+    def _rounds(self) -> int:
+        counted = self.seen.affinity.connections
+        return counted.rounds if counted else 0
+
+    def _demand(self, pod: Pod) -> int:
+        use = self.seen.average.pods.get(pod.uid)
+        return max(pod.request_milli(), use.cpu if use else 0)
+
+    def _member(self, uid: str) -> Member:
+        pod, place = self.pods[uid], self.seen.places[uid]
+        devices = affinity.device_nodes(self.seen, pod)
+        cpus = {}
+        for node in (node for node in self.pools if not devices or node in devices):
+            sets = affinity.container_cpus(self.seen, place, self.pools[node])
+            smallest = min((sets[group] for group in place.containers.values()), key=len, default=cpuset.EMPTY)
+            if smallest:
+                cpus[node] = smallest
+        limit = affinity_files.limit(pod, "cpu")
+        return Member(key=pod.key, cpus=cpus, demand_milli=self._demand(pod), limit_milli=limit)
+
+    def _room(self) -> Room:
+        """Pods with CPUs of their own, and best-effort ones, take nothing of the shared pool."""
+        confined: dict[int, int] = {}
+        spread = 0
+        for uid, pod in self.pods.items():
+            if pod.is_best_effort or pod.resource_status.cpuset or uid in self.seen.crane.promises:
+                continue
+            if uid in self.tied:
+                confined[self.tied[uid]] = confined.get(self.tied[uid], 0) + self._demand(pod)
+            else:
+                spread += self._demand(pod)
+        sizes = {node: len(cpus) for node, cpus in self.pools.items()}
+        return Room(sizes, confined=confined, spread_milli=spread, fill_percent=self._rule.fill_percent)
