@@ -1,29 +1,39 @@
-"""TCP connections between the pods of the node, counted now and then: a few pods a tick, until all have been asked.
+"""TCP connections between the pods of the node, counted now and then in a thread of its own beside the ticks.
 
-Each pod has one network namespace, whose tables any of its processes shows; so each namespace is read once a round. The
-kernel walks all sockets of the machine for each table, so one without sockets is not read.
+Each pod has one network namespace, whose tables any of its processes shows; so each namespace is read once a count. The
+kernel walks all sockets of the machine for every table, some milliseconds on a large one. So one without sockets is not
+read, the thread rests between two pods, and counts are the rarer the more they cost.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from koordlite.formulas.topology import talks
 from koordlite.host import tcp_tables
 from koordlite.host.bundle import Host
+from koordlite.host.files import RealFiles
 from koordlite.host.tcp_tables import Socket
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.wire import objects
-from koordlite.ports import ClusterView
+from koordlite.ports import ClusterView, Files
+from koordlite.resctrl.files import LocalFiles
 
 PODS_A_TICK = 16
-SOCKETS_A_TICK = 4096
-"""Beyond that the rest of the pods waits for the next tick."""
+"""Of so many pods the processes are looked up in a tick, before the thread begins."""
 MOST_SOCKETS = 4096
-"""A pod with more is not counted: its owner decides how many it has, and they are this machine's to read."""
+"""A pod with more is not counted: its owner decides how many it has, and this agent would have to read them."""
+MOST_ALTOGETHER = 65_536
+"""Of all pods in one count."""
+REST = 4.0
+"""After each pod the thread rests so many times as long as it worked: it takes a fifth of a core at most."""
+MOST_OF_A_CORE = 0.01
+"""What all counts may cost: the next one begins later where they cost more."""
 _PROCESSES = 3
 """How many processes of a pod are asked for its tables before it is given up: one may end meanwhile."""
 HOST_NETWORK = "it uses the network of the node, so its connections cannot be told from those of others"
@@ -36,68 +46,79 @@ class Wanted:
 
     enforced: bool
     sample_seconds: float
-    """Time from one round to the next; 0 counts nothing."""
+    """Time from one count to the next; 0 counts nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """How a count is done."""
+
+    files: Files
+    begin: Callable[[Callable[[], None]], object]
+    wait: Callable[[float], object]
+    spent: Callable[[], float]
+    """CPU time of the thread so far, in seconds."""
+
+
+def work_on(host: Host) -> Work:
+    """In a thread on the real machine; at once on an emulated or recorded one, whose time only passes in between."""
+    if not isinstance(host.files, RealFiles):
+        return Work(files=host.files, begin=lambda count: count(), wait=lambda _: None, spent=lambda: 0.0)
+
+    def begin(count: Callable[[], None]) -> None:
+        threading.Thread(target=count, name="connections", daemon=True).start()
+
+    return Work(files=LocalFiles(), begin=begin, wait=time.sleep, spent=time.thread_time)
 
 
 class ConnectionReader:
-    """Remembers the last count, and the round under way. Without `wanted` nothing is read."""
+    """Remembers the last count. Without `wanted` nothing is read."""
 
-    def __init__(self, host: Host, wanted: Wanted | None) -> None:
-        self._host, self._wanted = host, wanted
+    def __init__(self, host: Host, wanted: Wanted | None, work: Work | None = None) -> None:
+        """`work` is that on `host` unless given."""
+        self._host, self._wanted, self._work = host, wanted, work
         self._began: float | None = None
         self._waiting: deque[str] = deque()
-        self._sockets: dict[str, Sequence[Socket]] = {}
-        self._uncounted: dict[str, str] = {}
-        self._cost, self._last = 0.0, AffinityState(enforced=bool(wanted and wanted.enforced))
+        self._asked: dict[str, tuple[int, ...]] = {}
+        self._counting = False
+        self._last = AffinityState(enforced=bool(wanted and wanted.enforced))
 
     def read(self, now: float, view: ClusterView, places: Mapping[str, PodGroups]) -> AffinityState:
-        """What is known of the pods in `places`; goes on with the round, or begins one when it is time."""
-        if self._wanted is None:
+        """What is known of the pods; begins a count when it is time. Never waits for one."""
+        if self._wanted is None or not self._wanted.sample_seconds:
             return self._last
-        if self._wanted.sample_seconds and (self._began is None or now - self._began >= self._wanted.sample_seconds):
-            self._begin(now, view.pods, places)
-        if self._waiting:
-            self._go_on(places)
-        return self._last
-
-    def _begin(self, now: float, pods: Iterable[objects.PodObject], places: Mapping[str, PodGroups]) -> None:
-        """A round that has not ended by now is given up: it is as old as the next one would be."""
-        self._began, self._cost = now, 0.0
-        running = [pod for pod in pods if pod.metadata.uid in places]
-        shared = {pod.metadata.uid for pod in running if pod.spec.host_network}
-        self._uncounted = dict.fromkeys(sorted(shared), HOST_NETWORK)
-        self._waiting = deque(pod.metadata.uid for pod in running if pod.metadata.uid not in shared)
-        self._sockets = {}
-        if not self._waiting:
-            self._end()
-
-    def _go_on(self, places: Mapping[str, PodGroups]) -> None:
-        began, budget = self._host.clock.monotonic(), SOCKETS_A_TICK
-        for _ in range(PODS_A_TICK):
-            if not self._waiting or budget <= 0:
-                break
+        if not self._waiting and not self._counting and self._is_due(now, self._wanted.sample_seconds):
+            self._began, self._asked = now, {}
+            self._waiting = deque(pod.metadata.uid for pod in view.pods if pod.metadata.uid in places)
+        for _ in range(min(PODS_A_TICK, len(self._waiting))):
             uid = self._waiting.popleft()
             if uid in places:
-                budget -= self._ask(uid, places[uid])
-        self._cost += self._host.clock.monotonic() - began
-        if not self._waiting:
-            self._end()
+                self._asked[uid] = self._processes(places[uid])
+        if self._asked and not self._waiting and not self._counting:
+            self._begin(view.pods)
+        return self._last
 
-    def _ask(self, uid: str, place: PodGroups) -> int:
-        """How many sockets were read."""
-        for pid in self._processes(place):
-            try:
-                self._sockets[uid] = self._tables(pid)
-            except (OSError, ValueError):
-                continue
-            except TooMany as error:
-                self._uncounted[uid] = str(error)
-                return 0
-            return len(self._sockets[uid])
-        self._uncounted[uid] = NO_PROCESS
-        return 0
+    def _is_due(self, now: float, sample_seconds: float) -> bool:
+        last = self._last.connections
+        rest = max(sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
+        return self._began is None or now - self._began >= rest
 
-    def _processes(self, place: PodGroups) -> Iterable[int]:
+    def _begin(self, pods: Iterable[objects.PodObject]) -> None:
+        shared = frozenset(pod.metadata.uid for pod in pods if pod.spec.host_network)
+        asked, self._asked, self._counting = self._asked, {}, True
+        work = self._work = self._work or work_on(self._host)
+        work.begin(lambda: self._count(asked, shared, work))
+
+    def _count(self, asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work) -> None:
+        """One count, in the thread. The result is replaced as a whole."""
+        try:
+            before = self._last.connections
+            counted = _counted(asked, shared, work, rounds=1 + (before.rounds if before else 0))
+            self._last = dataclasses.replace(self._last, connections=counted)
+        finally:
+            self._counting = False
+
+    def _processes(self, place: PodGroups) -> tuple[int, ...]:
         """Of the sandbox first, whose process stays as long as the pod does."""
         found: list[int] = []
         for group in (*place.sandboxes, *place.containers.values()):
@@ -107,43 +128,69 @@ class ConnectionReader:
                 continue
             if len(found) >= _PROCESSES:
                 break
-        return found
-
-    def _tables(self, pid: int) -> tuple[Socket, ...]:
-        """OSError when the process is gone, ValueError when the kernel's text is none we know."""
-        folder, found = f"/proc/{pid}/net", list[Socket]()
-        for table, statistics in (("tcp", "sockstat"), ("tcp6", "sockstat6")):
-            try:
-                text = self._host.files.read(f"{folder}/{statistics}")
-            except FileNotFoundError:
-                if table == "tcp":
-                    raise
-                continue  # A kernel without IPv6.
-            sockets = tcp_tables.in_use(text)
-            if sockets > MOST_SOCKETS:
-                raise TooMany(sockets)
-            if sockets:
-                found += tcp_tables.established(self._host.files.read(f"{folder}/{table}"))
         return tuple(found)
 
-    def _end(self) -> None:
-        assert self._wanted is not None
-        before = self._last.connections
-        totals, pairs = talks.matched(self._sockets)
-        ordered = sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0]))
-        counted = Connections(
-            rounds=1 + (before.rounds if before else 0),
-            totals=totals,
-            talks=tuple(Talk(first, second, number) for (first, second), number in ordered),
-            uncounted=dict(self._uncounted),
-            cost_seconds=self._cost,
-        )
-        self._last = AffinityState(enforced=self._wanted.enforced, connections=counted)
-        self._sockets = {}
+
+def _counted(asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work, *, rounds: int) -> Connections:
+    began, budget = work.spent(), MOST_ALTOGETHER
+    sockets: dict[str, Sequence[Socket]] = {}
+    uncounted: dict[str, str] = {}
+    for uid, pids in asked.items():
+        if uid in shared:
+            uncounted[uid] = HOST_NETWORK
+            continue
+        start = work.spent()
+        try:
+            found = _first(work.files, pids, min(MOST_SOCKETS, budget))
+        except TooMany as error:
+            uncounted[uid] = str(error)
+            continue
+        if found is None:
+            uncounted[uid] = NO_PROCESS
+        else:
+            sockets[uid], budget = found, budget - len(found)
+        work.wait(REST * (work.spent() - start))
+    totals, pairs = talks.matched(sockets)
+    ordered = sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0]))
+    return Connections(
+        rounds=rounds,
+        totals=totals,
+        talks=tuple(Talk(first, second, number) for (first, second), number in ordered),
+        uncounted=uncounted,
+        cost_seconds=work.spent() - began,
+    )
+
+
+def _first(files: Files, pids: Iterable[int], most: int) -> tuple[Socket, ...] | None:
+    """What the first process shows that is still there; None when none of them is."""
+    for pid in pids:
+        try:
+            return _tables(files, pid, most)
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _tables(files: Files, pid: int, most: int) -> tuple[Socket, ...]:
+    """OSError when the process is gone, ValueError when the kernel's text is none we know, TooMany."""
+    folder, found = f"/proc/{pid}/net", list[Socket]()
+    for table, statistics in (("tcp", "sockstat"), ("tcp6", "sockstat6")):
+        try:
+            text = files.read(f"{folder}/{statistics}")
+        except FileNotFoundError:
+            if table == "tcp":
+                raise
+            continue  # A kernel without IPv6.
+        sockets = tcp_tables.in_use(text)
+        if sockets + len(found) > most:
+            raise TooMany(sockets, most)
+        if sockets:
+            found += tcp_tables.established(files.read(f"{folder}/{table}"))
+    return tuple(found)
 
 
 class TooMany(Exception):
     """A pod has more sockets than are read."""
 
-    def __init__(self, sockets: int) -> None:
-        super().__init__(f"it has {sockets} sockets, and at most {MOST_SOCKETS} of one pod are read")
+    def __init__(self, sockets: int, most: int) -> None:
+        super().__init__(f"it has {sockets} sockets, and {most} more are read")

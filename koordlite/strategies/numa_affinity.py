@@ -37,8 +37,8 @@ class Config(StrategySettings):
     mode: Mode = "off"
     """off: not judged at all. observe: judged and reported, nothing is written. enforce: judged, reported, written."""
     sample_seconds: float = bounded(60.0, ge=0, le=3600)
-    """Time from one count of all pods' TCP connections to the next. 0: nothing is measured, only what is declared
-    counts."""
+    """Time from one count of all pods' TCP connections to the next; longer where counts would take over 1 % of a core.
+    0: nothing is measured, only what is declared counts."""
     join_percent: float = bounded(60.0, ge=1, le=100)
     """Two pods belong together when at least so much of the connections of one of them are with the other."""
     stay_percent: float = bounded(30.0, ge=0, le=100)
