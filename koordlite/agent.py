@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from koordlite import plan, reflex, strategies, wake
+from koordlite import config, plan, reflex, strategies, wake
 from koordlite.apply import Applier, Watching, log_restored
 from koordlite.config import Settings
 from koordlite.fault_guard import FaultGuard
@@ -57,6 +57,7 @@ class Agent:
             crane=wants.crane(settings.strategies, settings.cluster.kubelet_folder),
             metrics=settings.metrics,
             talks=wants.connections(settings.strategies),
+            off=config.off(settings),
         )
         self._applier = Applier(host, cluster, journal) if journal else Watching()
         self._started = host.clock.monotonic()

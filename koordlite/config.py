@@ -170,6 +170,11 @@ def with_modes(settings: Settings, mode: Mode, names: frozenset[str] | None = No
     return dataclasses.replace(settings, strategies=chosen)
 
 
+def off(settings: Settings) -> frozenset[str]:
+    """Strategies that are off."""
+    return frozenset(name for name, section in settings.strategies.items() if section.mode == "off")
+
+
 def left_to_manager(settings: Settings) -> tuple[str, ...]:
     """Strategies that would enforce, and only observe because Koordinator's manager writes their fields."""
     if settings.publish.node_resources == "agent":

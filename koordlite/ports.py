@@ -6,6 +6,7 @@ Everything behind `Files` obeys the kernel's rules and raises OSError with the k
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -35,6 +36,33 @@ class Files(Protocol):
 
     def rmdir(self, path: str) -> None:
         """Remove one folder."""
+
+
+class CookieHelper(Protocol):
+    """A thread of ours without a cookie, by which cookies are made and handed on: the kernel takes none by number."""
+
+    def create(self) -> int:
+        """Give the helper a cookie that nobody else has; its number."""
+
+    def take(self, tid: int) -> int:
+        """Give the helper the cookie of a thread; its number."""
+
+    def give(self, tid: int, *, whole_process: bool) -> None:
+        """Give a thread, or all threads of its process, the cookie of the helper, also none."""
+
+
+class CoreScheduling(Protocol):
+    """prctl(PR_SCHED_CORE): threads with different cookies never run on the hyperthreads of one core at the same time.
+
+    Errors are the kernel's: ESRCH for a thread that is gone, EPERM for one that we may not trace, ENODEV without
+    hyperthreads, EINVAL from a kernel that was built without it.
+    """
+
+    def cookie(self, tid: int) -> int:
+        """The cookie of a thread, 0 for none; thread 0 is the caller."""
+
+    def helper(self) -> contextlib.AbstractContextManager[CookieHelper]:
+        """A helper that ends with the block."""
 
 
 class Clock(Protocol):

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.model.change import Change
 from koordlite.model.decision import CPULimit, Decision
 from koordlite.model.place import Place
@@ -85,7 +86,7 @@ def about(decisions: Iterable[Decision], groups: Collection[str]) -> tuple[Decis
 
 
 def _within(change: Change, groups: Collection[str]) -> bool:
-    return isinstance(change, CgroupChange) and change.group in groups
+    return isinstance(change, CgroupChange | CoreCookieChange) and change.group in groups
 
 
 def new_groups(before: Snapshot, seen: Snapshot, groups: Collection[str]) -> frozenset[str]:

@@ -26,12 +26,13 @@ def check_config(args: argparse.Namespace) -> int:
         raise ConfigError(
             Problem("command line", "FILE", "", "nothing to check", "name koordlite.yaml or --cluster DIR")
         )
+    off = config.off(config.default())
     if args.file:
-        found, warnings = _settings_problems(pathlib.Path(args.file))
+        found, warnings, off = _settings_problems(pathlib.Path(args.file))
         problems += found
     taken: list[str] = []
     if args.cluster:
-        problems += _cluster_problems(pathlib.Path(args.cluster), args.node)
+        problems += _cluster_problems(pathlib.Path(args.cluster), args.node, off)
         taken, wrong = profile.takers(pathlib.Path(args.cluster))
         problems += wrong
     warnings += _refused_pods(pathlib.Path(args.cluster), args.node) if args.cluster else ()
@@ -75,13 +76,14 @@ def completion(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings_problems(path: pathlib.Path) -> tuple[Iterable[Problem], list[str]]:
-    """The mistakes of the file, and what is allowed and has not the effect it seems to have."""
+def _settings_problems(path: pathlib.Path) -> tuple[Iterable[Problem], list[str], frozenset[str]]:
+    """The mistakes of the file, what is allowed and has not the effect it seems to have, and the strategies that are
+    off."""
     try:
         settings = config.load(path)
     except InputError as error:
-        return error.problems, []
-    return (), [f"{path}: {warning}" for warning in _without_effect(settings)]
+        return error.problems, [], config.off(config.default())
+    return (), [f"{path}: {warning}" for warning in _without_effect(settings)], config.off(settings)
 
 
 def _without_effect(settings: Settings) -> Iterable[str]:
@@ -96,7 +98,7 @@ def _without_effect(settings: Settings) -> Iterable[str]:
         )
 
 
-def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Problem]:
+def _cluster_problems(folder: pathlib.Path, name: str | None, off: frozenset[str]) -> Iterable[Problem]:
     """Problems of the files, of the ConfigMap, and of every annotation the agent reads."""
     from koordlite.model import node
     from koordlite.model.picture import node_notes
@@ -116,7 +118,7 @@ def _cluster_problems(folder: pathlib.Path, name: str | None) -> Iterable[Proble
     labels, notes = (this_node.labels, this_node.annotations) if this_node else ({}, {})
     owner = f"node/{this_node.name}" if this_node else "node"
     slo = slo_config.effective(view.config, labels=labels, annotations=notes, node_owner=owner)
-    yield from (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner))
+    yield from (*slo.problems, *slo_config.unused_problems(slo, node_owner=owner, off=off))
     for obj in view.pods:
         yield from pod_reader.from_wire(obj).problems
 

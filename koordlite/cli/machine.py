@@ -164,7 +164,7 @@ def _sandbox(args: argparse.Namespace, chosen: Settings, stop: threading.Event |
     named = cluster(args, chosen, emulated.files, emulated.clock, stop)
     shown = SandboxCluster(named, emulated, evicts=_remote(named) is not None)
     shown.view()  # Its kubelet makes the groups that are read next.
-    host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods)
+    host = bundle.bind(emulated.files, emulated.clock, kubepods=chosen.agent.kubepods, cores=emulated.cores)
     seed = getattr(args, "chaos", None)
     if seed is not None:
         emulated.each_second = Chaos(emulated, seed=seed).stir

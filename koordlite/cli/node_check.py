@@ -10,7 +10,7 @@ from http import HTTPStatus
 from koordlite.cli import machine as machines
 from koordlite.clock import RealClock
 from koordlite.config import Settings
-from koordlite.host import bundle, procfs, sysfs
+from koordlite.host import bundle, core_cookies, procfs, sysfs
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.kube.client.access import Api, ApiError, ApiUnreachable
 from koordlite.kube.cluster import KubeCluster
@@ -38,10 +38,12 @@ def findings(args: argparse.Namespace, settings: Settings) -> Iterator[Finding]:
     if args.sandbox:
         machine = machines.machine(args, settings)
         yield from _answers(machine.host.files, settings)
+        yield _cores(machine.host.cookies.missing())
         yield from _of_cluster(lambda: machine.cluster, machine.host.files)
         return
     files = machines.files(args)
     yield from _answers(files, settings)
+    yield _cores(core_cookies.missing(bundle.core_scheduling(files)))
     yield from _of_cluster(lambda: machines.cluster(args, settings, files, RealClock()), files)
 
 
@@ -105,6 +107,13 @@ def _resctrl(fs: ResctrlFS) -> Finding:
     parts = [f"{name} {cap.cbm_mask.bit_length()} ways" for name, cap in found.caches.items()]
     parts += [f"{name} up to {cap.maximum}{'' if cap.absolute else ' %'}" for name, cap in found.bandwidths.items()]
     return Finding("resctrl", "yes" if "MB" in found.bandwidths else "part", ", ".join(parts))
+
+
+def _cores(missing: str) -> Finding:
+    """Asked of the kernel about ourselves, which takes no right."""
+    if missing:
+        return Finding("core scheduling", "no", missing, "the strategy coreSched is skipped; everything else works")
+    return Finding("core scheduling", "yes", "prctl(PR_SCHED_CORE); for other processes it takes SYS_PTRACE")
 
 
 def _pressure(files: Files) -> Finding:

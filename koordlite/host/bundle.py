@@ -1,35 +1,51 @@
-"""One machine as the agent holds it: real, emulated or recorded, behind the same four handles."""
+"""One machine as the agent holds it: real, emulated or recorded, behind the same handles."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from koordlite.host.cgroups.filesystem import Cgroups
+from koordlite.host.core_cookies import Cookies
+from koordlite.host.core_scheduling import NoCoreScheduling, RealCoreScheduling
 from koordlite.host.files import RealFiles
 from koordlite.model.pod import resctrl_protocol
-from koordlite.ports import Clock, Files
+from koordlite.ports import Clock, CoreScheduling, Files
 from koordlite.resctrl.filesystem import ResctrlFS
 from koordlite.resctrl.mount import Mounts, NoMounts, RealMounts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Host:
-    """A machine: its files, its time, and the two kernel interfaces we program."""
+    """A machine: its files, its time, and the three kernel interfaces we program."""
 
     files: Files
     clock: Clock
     cgroups: Cgroups
     resctrl: ResctrlFS
+    cookies: Cookies
 
 
 def bind(
-    files: Files, clock: Clock, *, kubepods: str = "", required: bool = True, mounts: Mounts | None = None
+    files: Files,
+    clock: Clock,
+    *,
+    kubepods: str = "",
+    required: bool = True,
+    mounts: Mounts | None = None,
+    cores: CoreScheduling | None = None,
 ) -> Host:
     """The machine behind `files`; HardwareAbsent when it has no cgroups, or kubelet's group is not there.
 
-    Only to put back what was found, kubelet's group is not `required`: what was below it is gone with it.
+    Only to put back what was found, kubelet's group is not `required`: what was below it is gone with it. Without
+    `cores` there is core scheduling only where this is the real machine.
     """
-    return Host(files, clock, Cgroups.detect(files, kubepods=kubepods, required=required), resctrl(files, mounts))
+    cgroups = Cgroups.detect(files, kubepods=kubepods, required=required)
+    return Host(files, clock, cgroups, resctrl(files, mounts), Cookies(cores or core_scheduling(files), cgroups, files))
+
+
+def core_scheduling(files: Files) -> CoreScheduling:
+    """That of the machine behind `files`, where this is the real one."""
+    return RealCoreScheduling() if isinstance(files, RealFiles) else NoCoreScheduling()
 
 
 def resctrl(files: Files, mounts: Mounts | None = None) -> ResctrlFS:

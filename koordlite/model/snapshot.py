@@ -15,6 +15,7 @@ from koordlite.model.node import Node, ResolvedReservation, SystemQoS
 from koordlite.model.nrt import CPUBasicInfo
 from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.blocks import Blocks
+from koordlite.model.picture.core_sched import CoreSched
 from koordlite.model.picture.crane import CraneState
 from koordlite.model.picture.groups import Cgroup, Found, Layout, MemoryHeld, MemoryPlace, PodGroups, Process
 from koordlite.model.picture.hardware_counts import HardwareCounts
@@ -120,6 +121,8 @@ class Snapshot:
     """Which pods talk to each other."""
     oom_scores: Mapping[str, tuple[Process, ...]] = dataclasses.field(default_factory=dict)
     """Processes of containers by group, while a strategy asks for `oom_score_adj`."""
+    core_sched: CoreSched = dataclasses.field(default_factory=CoreSched)
+    """Cookies of processes in containers, while a strategy asks for `core_sched`."""
     blocks: Blocks = dataclasses.field(default_factory=Blocks)
     """Disks that settings name, and what groups have of them, while a strategy asks for `blocks`."""
     ages: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
-from koordlite.changes import cgroup
+from koordlite.changes import cgroup, core_cookie
 from koordlite.formulas.cpu import reaction
 from koordlite.host.cgroups.filesystem import Cgroups
 from koordlite.model.picture.groups import Cgroup
@@ -59,6 +59,8 @@ def of_groups(seen: Snapshot, groups: Collection[str]) -> Snapshot:
     layout = seen.layout
     kept = (layout.kubepods, layout.burstable, layout.besteffort, *(g for place in places.values() for g in place.all))
     ours = [place for group in kept for place in cgroup.places_of(group) if place in seen.ours]
+    if not seen.core_sched.missing:
+        ours += [place for place in seen.found if place.kind is core_cookie.COOKIE]
     return dataclasses.replace(
         seen,
         places=places,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from koordlite.formulas.allocatable import reservation
@@ -18,6 +18,7 @@ from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.pod.pod_reader import from_wire
 from koordlite.model.pod.values import Pod
 from koordlite.model.slo import config as slo_config
+from koordlite.model.slo import without_effect
 from koordlite.model.slo.settings import SLO
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects as wire
@@ -50,8 +51,16 @@ class Known:
 class Inputs:
     """Turns views into values. What did not change is not parsed again (`koordlite.unchanged`)."""
 
-    def __init__(self, earlier: SLO | None = None, crane: CranePromises | None = None) -> None:
-        """`earlier` are settings of an earlier run, whose good documents count until there are newer ones."""
+    def __init__(
+        self,
+        earlier: SLO | None = None,
+        crane: CranePromises | None = None,
+        *,
+        off: Collection[str] = without_effect.OFF,
+    ) -> None:
+        """`earlier` are settings of an earlier run, whose good documents count until there are newer ones; `off` are
+        the strategies that are off: settings for them have no effect."""
+        self._off = off
         self._crane = crane or CranePromises(None, None, None)
         self._unchanged = Unchanged()
         self._slo = earlier
@@ -85,7 +94,7 @@ class Inputs:
             problems.append(_nothing_left(this_node, len(topology.cpus)))
         owner = f"node/{this_node.name}" if this_node else "node"
         unused = self._unchanged.of(
-            "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner)
+            "without effect", (config,), lambda: slo_config.unused_problems(config, node_owner=owner, off=self._off)
         )
         problems += [*(this_node.problems if this_node else ()), *config.problems, *unused]
         crane = self._look_at_crane(view, pods, kubelet, topology, reserved.cpus) if self._crane.on else CraneState()

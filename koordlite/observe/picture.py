@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from koordlite.changes import cgroup, oom_score, system_file
+from koordlite.changes import cgroup, core_cookie, oom_score, system_file
 from koordlite.formulas import measured
 from koordlite.formulas.cpu import host_place
 from koordlite.formulas.topology import other_writer
@@ -17,6 +17,7 @@ from koordlite.host import procfs, sysfs
 from koordlite.host.bundle import Host
 from koordlite.model import keys
 from koordlite.model.nrt import CPUBasicInfo
+from koordlite.model.picture.core_sched import CoreSched
 from koordlite.model.picture.groups import Cgroup, PodGroups
 from koordlite.model.picture.kubelet import with_promise
 from koordlite.model.picture.published import OtherWriter, Published
@@ -26,12 +27,14 @@ from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import MetricsSettings
 from koordlite.model.slo import settings as slo
+from koordlite.model.slo import without_effect
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.reaction import FreshUse
 from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (
     blocks,
+    core_cookies,
     connections,
     cpi,
     crane_promises,
@@ -70,6 +73,8 @@ class _Held:
     """Settings of the kernel."""
     scores: bool
     """Places in the queue of the OOM killer."""
+    cookies: bool
+    """Cookies of core scheduling."""
 
     @classmethod
     def of(cls, found: Collection[Place]) -> _Held:
@@ -82,6 +87,7 @@ class _Held:
             },
             settings=any(place.kind is system_file.PLACE for place in found),
             scores=any(place.kind is oom_score.PLACE for place in found),
+            cookies=any(place.kind is core_cookie.COOKIE for place in found),
         )
 
 
@@ -116,12 +122,13 @@ class Observer:
         crane: crane_promises.Wanted | None = None,
         metrics: MetricsSettings | None = None,
         talks: connections.Wanted | None = None,
+        off: Collection[str] = without_effect.OFF,
     ) -> None:
         """`wanted` says what strategies ask to see besides the usual; seconds: see `observe.resctrl_groups`. `state` is
         the folder that keeps good settings and promises for the next run. `node_metric`: whether one is reported, which
         needs use over longer times. `predictor` learns what pods need, if a strategy predicts. `crane` says how
         `craneCPUManager` is configured, None that it is off. `metrics` says what is read only to be shown, `talks` how
-        connections are counted."""
+        connections are counted, `off` which strategies are off."""
         self._host, self._files, self._cgroups = host, host.files, host.cgroups
         self._cluster, self._clock = cluster, host.clock
         self._wanted, self._interval = wanted, interval_seconds
@@ -129,9 +136,10 @@ class Observer:
         self._resctrl = resctrl_groups.ResctrlReader(host, tasks_seconds=tasks_seconds, monitor_seconds=monitor_seconds)
         self._good = GoodSettings(state)
         promised = crane_promises.CranePromises(crane, state, host)
-        self._inputs, self._unchanged = Inputs(self._good.earlier, promised), Unchanged()
+        self._inputs, self._unchanged = Inputs(self._good.earlier, promised, off=off), Unchanged()
         self._places = Places(host.cgroups)
         self._pressure = pressure.PressureReader(host.files, host.cgroups)
+        self._cookies = core_cookies.CoreCookieReader(host.cookies)
         self._numa = numa.NumaMemoryReader(host.files, host.cgroups)
         self._memory_places = memory_places.MemoryPlaceReader(host.cgroups)
         self._node_metric, self._predictor = node_metric, predictor
@@ -194,6 +202,7 @@ class Observer:
             oom_scores=same(
                 "oom scores", system.oom_scores(self._host, known.pods, pods, reads=wanted.reads, held=held.scores)
             ),
+            core_sched=same("core scheduling", self._look_at_cookies(now, pods, wanted, held)),
             blocks=same("blocks", blocks.read(self._host, known.slo, known.pods, pods, reads=wanted.reads)),
             cpu_info=same("CPU info", self._look_at_cpus(topology, resctrl)),
             published=same("published", self._published(view, known, run.last_sync)),
@@ -212,6 +221,12 @@ class Observer:
         if self._predictor is not None:
             seen = self._predictor.into(seen, view.pods, wall=self._clock.wall())
         return self._with_memory_held(self._with_hardware_counts(self._with_node_metric(seen)), wanted)
+
+    def _look_at_cookies(
+        self, now: float, pods: Mapping[str, PodGroups], wanted: wants.Wants, held: _Held
+    ) -> CoreSched:
+        asked = core_cookies.READS in wanted.reads or held.cookies
+        return self._cookies.read(now, pods.values(), wanted=asked)
 
     def _disturbed(self, pods: Mapping[str, PodGroups]) -> tuple[str, ...]:
         """Containers of which it is asked how long they wait."""
@@ -284,6 +299,7 @@ class Observer:
             places=pods,
             cgroups={**seen.cgroups, **found},
             kubelet=known.kubelet,
+            core_sched=self._cookies.with_new(seen.core_sched, pods.values(), fresh),
             ours=run.ours,
             found=run.found,
         )

@@ -16,6 +16,7 @@ from koordlite.sandbox.load.memory import MemoryLoad
 from koordlite.sandbox.load.workloads import Stats, Workload, Workloads
 from koordlite.sandbox.machine import kernel_settings, shapes
 from koordlite.sandbox.machine.clock import LONGEST_STEP, SandboxClock
+from koordlite.sandbox.machine.core_scheduling import EmulatedCoreScheduling
 from koordlite.sandbox.machine.machine import Machine
 from koordlite.sandbox.machine.processes import Processes
 from koordlite.sandbox.machine.tree import File, Tree
@@ -49,14 +50,16 @@ class Sandbox:
         self.machine = shapes.machine(shape) if isinstance(shape, str) else shape
         self.files = Tree()
         self.clock = SandboxClock(self._step, start=start, pace=pace, stop=stop, longest_step=longest_step)
-        self._processes = Processes(FIRST_PID + seed % 1000)
+        self.processes = Processes(FIRST_PID + seed % 1000)
+        threads = len(self.machine.cpus) > len({(cpu.package, cpu.core) for cpu in self.machine.cpus})
+        self.cores = EmulatedCoreScheduling(self.processes, hyperthreads=threads)
         build = v1.build if self.machine.cgroup_version == 1 else v2.build
-        self.cgroups = build(self.machine, self._processes)
+        self.cgroups = build(self.machine, self.processes)
         self.workloads = Workloads(self.cgroups, self.machine.cpuset)
         rdt = self.machine.rdt
-        self.resctrl = EmulatedResctrl(self.machine, rdt, self._processes, self.clock.monotonic) if rdt else None
+        self.resctrl = EmulatedResctrl(self.machine, rdt, self.processes, self.clock.monotonic) if rdt else None
         self._traffic = cache_traffic.of(self.machine, self.cgroups, self.workloads, self.resctrl)
-        self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self._processes, self.workloads, seed=seed)
+        self.kubelet = EmulatedKubelet(self.machine, self.cgroups, self.processes, self.workloads, seed=seed)
         self.cgroups.on_kill = self._kill_group
         settings = kernel_settings.plant(self.files, self.machine)
         self.memory = MemoryLoad(self.machine, self.cgroups, settings, self._killed)
@@ -166,7 +169,7 @@ class Sandbox:
         node = proc_tree.NodeParts(
             machine=self.machine,
             cgroups=self.cgroups,
-            processes=self._processes,
+            processes=self.processes,
             workloads=self.workloads,
             memory=self.memory,
             resctrl=self.resctrl,

@@ -45,7 +45,8 @@ class Stage:
             self._cluster.run(scenario_objects.pods(pod, self._node_name))
         self._joined = SandboxCluster(self._cluster, self.sandbox)
         self._joined.view()  # Its kubelet makes the groups that are read next.
-        self._host = bundle.bind(self.sandbox.files, self.sandbox.clock, kubepods=self.settings.agent.kubepods)
+        kubepods = self.settings.agent.kubepods
+        self._host = bundle.bind(self.sandbox.files, self.sandbox.clock, kubepods=kubepods, cores=self.sandbox.cores)
         self._found = self._programmed()
         self._state = state
         self._journal: Journal | None = None

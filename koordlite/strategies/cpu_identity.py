@@ -12,7 +12,7 @@ their class.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.system_file import SystemFileChange
@@ -21,13 +21,14 @@ from koordlite.model import keys
 from koordlite.model.cgroup_fields import CgroupField
 from koordlite.model.decision import Decision
 from koordlite.model.picture.groups import Cgroup
-from koordlite.model.pod.qos import KubeQoS, QoSClass
+from koordlite.model.pod.qos import QoSClass
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import StrategySettings
 from koordlite.model.slo import pod_overrides
 from koordlite.model.slo.qos import CPUQOS
 from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import class_cpu_qos
 
 NAME = "cpuIdentity"
 IDENTITY: CgroupField = "cpu.bvt_warp_ns"
@@ -65,24 +66,6 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     yield _released(seen, wanted)
 
 
-def pod_settings(seen: Snapshot, pod: Pod) -> CPUQOS:
-    """CPU QoS by label; a pod without one by its Kubernetes class. Source: Koordinator `getPodBvtValue`."""
-    by_label = _by_class(seen.slo)
-    if pod.raw_qos in by_label:
-        return by_label[pod.raw_qos]
-    qos = seen.slo.resource_qos
-    guaranteed = qos.lsr_class if qos.lsr_class.cpu_qos.enable else qos.ls_class
-    by_kube = {KubeQoS.GUARANTEED: guaranteed, KubeQoS.BURSTABLE: qos.ls_class, KubeQoS.BEST_EFFORT: qos.be_class}
-    return by_kube[pod.kube_qos].cpu_qos
-
-
-def _by_class(slo: SLO) -> Mapping[QoSClass, CPUQOS]:
-    """LSE has no settings of its own and takes those of LSR."""
-    qos = slo.resource_qos
-    lsr, ls, be = (each.cpu_qos for each in (qos.lsr_class, qos.ls_class, qos.be_class))
-    return {QoSClass.LSE: lsr, QoSClass.LSR: lsr, QoSClass.LS: ls, QoSClass.BE: be}
-
-
 _Said = dict[str, str]
 """Evidence about an annotation; empty where there is nothing to be said."""
 
@@ -97,7 +80,7 @@ def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
     for pod in seen.pods:
         if pod.active and pod.uid in seen.places:
             yield f"pod/{pod.key}", seen.places[pod.uid].group, *_of_pod(seen, pod)
-    by_class = _by_class(seen.slo)
+    by_class = class_cpu_qos.by_label(seen.slo)
     for app in seen.slo.host_applications:
         group = seen.host_groups.get(app.name, "")
         if group in seen.cgroups and app.qos in by_class:
@@ -105,7 +88,7 @@ def _subjects(seen: Snapshot) -> Iterator[tuple[str, str, CPUQOS, _Said]]:
 
 
 def _of_pod(seen: Snapshot, pod: Pod) -> tuple[CPUQOS, _Said]:
-    of_class = pod_settings(seen, pod)
+    of_class = class_cpu_qos.of_pod(seen.slo, pod)
     if keys.CPU_QOS not in pod.annotations:
         return of_class, {}
     settings, bad = pod_overrides.cpu_qos(pod, of_class)

@@ -157,7 +157,7 @@ def test_nothing_of_others_is_touched_and_all_is_found_again(
                 assert {k: v for k, v in made.found().items() if k == "theirs"} == {
                     k: v for k, v in made.theirs.items() if k == "theirs"
                 }
-                assert set(made.everywhere()) == set(made.node.emulated.sandbox._processes.tids())
+                assert set(made.everywhere()) == set(made.node.emulated.sandbox.processes.tids())
             with made.failing():
                 agent.put_back()
             for _ in range(2):  # What was refused is in the journal for the next try.

@@ -13,6 +13,7 @@ from koordlite import changes, plan
 from koordlite.changes.block_device import BlockChange
 from koordlite.changes.cgroup import CgroupChange
 from koordlite.changes.container_kill import KillContainer
+from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.changes.eviction import EvictPod
 from koordlite.changes.node_annotation import NodeAnnotationChange
 from koordlite.changes.node_resource import NodeResourceChange
@@ -56,6 +57,7 @@ EXAMPLES: list[Change] = [
     SystemFileChange("vm.min_free_kbytes", "1"),
     SystemFileChange(f"{FEATURES}/ID_ABSOLUTE_EXPEL", "1"),
     OOMScoreChange(77, 1234, 0),
+    CoreCookieChange("kubepods/besteffort/pod1/c", "ns/db:expeller"),
 ]
 AMBIGUOUS = [TopologyChange("zones", "1")]
 """An annotation must not be called so: keys of annotations have a domain before the slash."""

@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_written_matters_only_where_it_is_required(
     blocked.touch()
     record = dataclasses.replace(config.FlightRecord(), mode=mode, folder=str(blocked))
     settings = dataclasses.replace(config.default(), record=record)
-    host = Host(RealFiles(), RealClock(), None, None)  # type: ignore[arg-type]
+    host = Host(RealFiles(), RealClock(), None, None, None)  # type: ignore[arg-type]
     machine = Machine(host, None, "this machine")  # type: ignore[arg-type]
     with contextlib.ExitStack() as stack:
         if mode == "required":

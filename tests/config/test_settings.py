@@ -46,10 +46,11 @@ def test_an_empty_file_only_observes() -> None:
     settings = config.parse("", "empty")
     assert settings == config.default()
     assert {name for name, section in settings.strategies.items() if section.mode != "observe"} == {
+        "coreSched",
         "craneCPUManager",
         "numaAffinity",
     }
-    assert settings.strategies["craneCPUManager"].mode == "off"
+    assert settings.strategies["craneCPUManager"].mode == settings.strategies["coreSched"].mode == "off"
     assert set(settings.strategies) == {found.name for found in strategies.discover()}
 
 

@@ -127,6 +127,7 @@ def test_stopping_agents_restore_only_with_the_component(render, find):
         ("mount-resctrl", True, None),
         ("system-config", True, None),
         ("process-capabilities", False, ["SYS_RESOURCE", "DAC_OVERRIDE"]),
+        ("core-scheduling", False, ["SYS_RESOURCE", "DAC_OVERRIDE", "SYS_PTRACE"]),
     ],
 )
 def test_what_a_component_adds_to_the_container(render, find, component, privileged, added):
@@ -136,7 +137,7 @@ def test_what_a_component_adds_to_the_container(render, find, component, privile
     assert held["capabilities"].get("add") == added
 
 
-@pytest.mark.parametrize("component", ["mount-resctrl", "system-config", "process-capabilities"])
+@pytest.mark.parametrize("component", ["mount-resctrl", "system-config", "process-capabilities", "core-scheduling"])
 def test_what_took_a_right_to_write_has_it_to_put_back(render, find, component):
     agent = pod_of(find(render("overlays/enforce", component), "DaemonSet", "koordlite"))["containers"][0]
     restore = pod_of(find(render("restore", component), "DaemonSet", "koordlite-restore"))

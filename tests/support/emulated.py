@@ -79,7 +79,16 @@ class Emulated:
         self._write("config", "v1", "ConfigMap", names, data=texts)
 
     def pod(
-        self, name: str, qos: str, cpu: str, *, uid: str = "", request: str = "", memory: str = "", **annotations: str
+        self,
+        name: str,
+        qos: str,
+        cpu: str,
+        *,
+        uid: str = "",
+        request: str = "",
+        memory: str = "",
+        labels: Mapping[str, str] | None = None,
+        **annotations: str,
     ) -> None:
         """A pod of a class with a demand; `request` makes it burstable, a BE pod asks for batch-cpu and -memory."""
         keys = {
@@ -90,7 +99,7 @@ class Emulated:
         wanted = {"kubernetes.io/batch-cpu": "1000"} if qos == "BE" else {"cpu": request or "500m"}
         wanted |= {"kubernetes.io/batch-memory" if qos == "BE" else "memory": memory} if memory else {}
         names = {"name": name, "namespace": "ns", "uid": uid or f"uid-{name}", "annotations": notes}
-        names["labels"] = {"koordinator.sh/qosClass": qos} if qos else {}
+        names["labels"] = ({"koordinator.sh/qosClass": qos} if qos else {}) | dict(labels or {})
         container = {"name": "main", "resources": {"requests": wanted}}
         spec = {"nodeName": "node-a", "containers": [container]}
         self._write(f"pod-{name}", "v1", "Pod", names, spec=spec, status={"phase": "Running"})
@@ -111,7 +120,7 @@ class Emulated:
     def host(self, files: Files | None = None) -> Host:
         """The machine; its kubelet has made the groups of the pods."""
         self.cluster.view()
-        return bundle.bind(files or self.sandbox.files, self.sandbox.clock)
+        return bundle.bind(files or self.sandbox.files, self.sandbox.clock, cores=self.sandbox.cores)
 
     def journal(self) -> Journal:
         """The undo journal, held."""

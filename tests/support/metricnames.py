@@ -17,6 +17,8 @@ from prometheus_client.core import Metric
 
 from descheduler.serve.metrics import Metrics as DeschedulerMetrics
 from koordlite import changes
+from koordlite.changes.core_cookie import CoreCookieChange
+from koordlite.model.decision import Decision
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
@@ -88,7 +90,11 @@ def agent() -> tuple[Exported, ...]:
         for tick in node.ticks(node.agent(node.journal()), 15):
             metrics.observe_tick(tick)
         evicted = AppliedStep(changes.parse("pod/default/crunch/uid"), "evicted")
-        metrics.observe_tick(dataclasses.replace(tick, watches=(_WATCH,), applied=(evicted,)))
+        joined = CoreCookieChange("kubepods/pod1/c", "default")
+        decided = Decision("pod/ns/web", "set", "CoreSchedGroup", changes=(joined,))
+        applied = (evicted, AppliedStep(joined.place, "1 processes"))
+        decisions = (*tick.decisions, decided)
+        metrics.observe_tick(dataclasses.replace(tick, watches=(_WATCH,), applied=applied, decisions=decisions))
     return tuple(_exported(metrics.registry))
 
 

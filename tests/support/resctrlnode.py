@@ -70,7 +70,7 @@ class Node:
     def clone(self, maker: int) -> int:
         """One more thread of the maker's process, in its cgroups."""
         sandbox = self.emulated.sandbox
-        tid = sandbox._processes.clone(maker)
+        tid = sandbox.processes.clone(maker)
         line = self.files.read(f"/proc/{maker}/cgroup").decode().splitlines()[0]
         sandbox.cgroups.attach(line.rpartition(":")[2].lstrip("/"), (tid,))
         return tid

@@ -15,6 +15,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from koordlite.host.core_scheduling import RealCoreScheduling
+
 GROUP = pathlib.Path("/sys/fs/cgroup/kubepods/besteffort")
 RESCTRL = pathlib.Path("/sys/fs/resctrl")
 HIGHEST, PR_CAPBSET_DROP = 40, 24
@@ -49,6 +53,13 @@ def write(path: str | pathlib.Path, text: str) -> Callable[[], None]:
     return act
 
 
+def give_cookie(pid: int) -> None:
+    """As the strategy coreSched does."""
+    with RealCoreScheduling().helper() as helper:
+        helper.create()
+        helper.give(pid, whole_process=True)
+
+
 def outcome(act: Callable[[], object]) -> str:
     try:
         act()
@@ -70,6 +81,7 @@ def attempt(ours: str, theirs: str) -> dict[str, str]:
         "oom of root": write(f"/proc/{ours}/oom_score_adj", "10"),
         "oom of others": write(f"/proc/{theirs}/oom_score_adj", "10"),
         "oom below": write(f"/proc/{ours}/oom_score_adj", "-5"),
+        "cookie of others": lambda: give_cookie(int(theirs)),
         "trigger": write("/proc/pressure/cpu", "some 50000 500000"),
     }
     return {name: outcome(act) for name, act in trials.items()}

@@ -7,15 +7,16 @@ import pytest
 import slices
 
 pytestmark = kernelrig.marks(570)
-DAC_OVERRIDE, SYS_RESOURCE = 1, 24
+DAC_OVERRIDE, SYS_PTRACE, SYS_RESOURCE = 1, 19, 24
 ALWAYS = {"cpus", "quota", "idle", "memory", "schemata", "threads", "oom of root"}
 WITH = {
     DAC_OVERRIDE: {"group", "oom of others"},
     SYS_RESOURCE: {"oom below", "trigger"},
+    SYS_PTRACE: {"cookie of others"},
 }
 
 
-BOOTS = {"none": [], "those-of-process-capabilities": [DAC_OVERRIDE, SYS_RESOURCE]}
+BOOTS = {"none": [], "those-of-core-scheduling": [DAC_OVERRIDE, SYS_RESOURCE, SYS_PTRACE]}
 
 
 @pytest.mark.parametrize("keep", slices.named(BOOTS))

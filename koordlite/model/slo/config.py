@@ -7,7 +7,7 @@ Source: Koordinator `slo-controller/config`, `slo-controller/nodeslo` and `util/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from koordlite.model.errors import Problem
 from koordlite.model.reading.lenient_json import UNKNOWN, closest, printable
@@ -87,14 +87,16 @@ def effective(
     )
 
 
-def unused_problems(slo: SLO, *, owner: str = OWNER, node_owner: str = "node") -> tuple[Problem, ...]:
-    """Reports for the authors of settings that nothing acts on."""
-    return tuple(without_effect.problem(each, owner, node_owner) for each in in_vain(slo))
+def unused_problems(
+    slo: SLO, *, owner: str = OWNER, node_owner: str = "node", off: Collection[str] = without_effect.OFF
+) -> tuple[Problem, ...]:
+    """Reports for the authors of settings that nothing acts on, while the strategies `off` are off."""
+    return tuple(without_effect.problem(each, owner, node_owner) for each in in_vain(slo, off))
 
 
-def in_vain(slo: SLO) -> tuple[without_effect.Unused, ...]:
-    """Settings that were given and that nothing acts on."""
-    return tuple(without_effect.found(slo, {section.key: section.attribute for section in SECTIONS}))
+def in_vain(slo: SLO, off: Collection[str] = without_effect.OFF) -> tuple[without_effect.Unused, ...]:
+    """Settings that were given and that nothing acts on, while the strategies `off` are off."""
+    return tuple(without_effect.found(slo, {section.key: section.attribute for section in SECTIONS}, off))
 
 
 def _unknown_keys(reading: Reading) -> Iterator[Problem]:

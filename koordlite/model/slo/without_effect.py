@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from koordlite.model.errors import Problem
@@ -16,6 +16,7 @@ from koordlite.model.reading import declared
 from koordlite.model.slo.settings import SLO
 
 _NETWORK = "keep koordlet on nodes that need it, limit pods in the network plugin, or remove it"
+_CORES = "set strategies.coreSched.mode to observe or enforce and cpuPolicy to coreSched, or remove it"
 _REMOVE = "remove it, or keep koordlet on nodes that need it"
 
 
@@ -28,10 +29,12 @@ class _Rule:
     harmless: tuple[Any, ...]
     why: str
     do: str
+    cores: bool = False
+    """Whether core scheduling acts on it, where that is on."""
 
 
-def _rule(key: str, path: str, harmless: tuple[Any, ...], why: str, do: str = _REMOVE) -> _Rule:
-    return _Rule(key, re.compile(path), harmless, why, do)
+def _rule(key: str, path: str, harmless: tuple[Any, ...], why: str, do: str = _REMOVE, *, cores: bool = False) -> _Rule:
+    return _Rule(key, re.compile(path), harmless, why, do, cores)
 
 
 _QOS, _OFF = "resource-qos-config", (False, None)
@@ -46,8 +49,16 @@ RULES = (
     _rule("colocation-config", r"extensions\..*|extensions", (None, {}), "no plug-in of Koordinator runs here"),
     _rule(_QOS, r"\w+\.networkQOS\.enable", _OFF, "network bandwidth is not limited", _NETWORK),
     _rule(_QOS, r"policies\.netQOSPolicy", (None,), "network bandwidth is not limited", _NETWORK),
-    _rule(_QOS, r"policies\.cpuPolicy", ("groupIdentity", ""), "cores are not kept for one class"),
-    _rule(_QOS, r"\w+\.cpuQOS\.coreExpeller", _OFF, "cores are not kept for one class"),
+    _rule(_QOS, r"policies\.cpuPolicy", ("groupIdentity", ""), "the strategy coreSched is off", _CORES, cores=True),
+    _rule(
+        _QOS,
+        r"l\w+\.cpuQOS\.coreExpeller|beClass\.cpuQOS\.coreExpeller",
+        _OFF,
+        "it takes policies.cpuPolicy: coreSched, and the strategy coreSched",
+        _CORES,
+        cores=True,
+    ),
+    _rule(_QOS, r"(systemClass|cgroupRoot)\.cpuQOS\.coreExpeller", _OFF, "cores are kept for classes of pods only"),
     _rule(
         _QOS,
         r"(systemClass|cgroupRoot)\.(cpuQOS|resctrlQOS)\.enable|cgroupRoot\.memoryQOS\.enable",
@@ -71,8 +82,14 @@ class Unused:
     do: str
 
 
-def found(slo: SLO, sections: Mapping[str, str]) -> Iterator[Unused]:
-    """What was given in vain. `sections` names the attribute of the SLO by key of the ConfigMap."""
+OFF = frozenset({"coreSched"})
+"""Strategies that are off unless koordlite.yaml says otherwise, and that settings stand on."""
+
+
+def found(slo: SLO, sections: Mapping[str, str], off: Collection[str] = OFF) -> Iterator[Unused]:
+    """What was given in vain, while the strategies `off` are off. `sections` names the attribute of the SLO by key of
+    the ConfigMap."""
+    cores = "coreSched" not in off and slo.resource_qos.policies.cpu_policy == "coreSched"
     for key in dict.fromkeys(rule.key for rule in RULES):
         attribute = sections[key]
         given = declared.camel(attribute)
@@ -80,7 +97,7 @@ def found(slo: SLO, sections: Mapping[str, str]) -> Iterator[Unused]:
             name = ".".join(path)
             origin = slo.origins.get(f"{given}.{name}", "")
             rule = _matching(key, name) if origin and not origin.startswith("off:") else None
-            if rule and value not in rule.harmless:
+            if rule and value not in rule.harmless and not (rule.cores and cores):
                 yield Unused(key, name, _shown(value), origin, rule.why, rule.do)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from koordlite.model.errors import Problem
@@ -12,6 +12,7 @@ from koordlite.model.reading import declared
 from koordlite.model.slo import config
 from koordlite.model.slo.layers import Section
 from koordlite.model.slo.settings import SLO, HostApplication
+from koordlite.model.slo.without_effect import OFF
 from koordlite.report.tick import Tick
 
 SUBJECT = "config"
@@ -33,14 +34,16 @@ class ConfigLine:
     with `no effect here` where nothing acts on it."""
 
 
-def lines(slo: SLO, subject: str = SUBJECT) -> tuple[ConfigLine, ...]:
-    """The settings `subject` names: `config`, `config.KEY`, `config.KEY.beginning.of.name`.
+def lines(slo: SLO, subject: str = SUBJECT, *, off: Collection[str] = OFF) -> tuple[ConfigLine, ...]:
+    """The settings `subject` names: `config`, `config.KEY`, `config.KEY.beginning.of.name`. `off` are the strategies
+    that are off.
 
     A key may be written as in the ConfigMap or by the first word of its settings (`colocation`). ValueError lists the
     keys when there is nothing of that name.
     """
     wanted = subject.removeprefix(SUBJECT).removeprefix(".")
-    chosen = tuple(line for section in config.SECTIONS for line in _of(slo, section) if _meant(section, line, wanted))
+    every = ((section, line) for section in config.SECTIONS for line in _of(slo, section, off))
+    chosen = tuple(line for section, line in every if _meant(section, line, wanted))
     empty = any(wanted in (section.key, section.name) for section in config.SECTIONS)
     if wanted and not chosen and not empty:
         known = ", ".join(section.key for section in config.SECTIONS)
@@ -50,13 +53,13 @@ def lines(slo: SLO, subject: str = SUBJECT) -> tuple[ConfigLine, ...]:
 
 def text(tick: Tick, subject: str = SUBJECT) -> str:
     """The settings as a table for each key, and the problems."""
-    chosen = lines(tick.slo, subject)
+    chosen = lines(tick.slo, subject, off=_off(tick))
     shown: list[str] = []
     for section in config.SECTIONS:
         mine = [line for line in chosen if line.key == section.key]
         if mine or subject == SUBJECT:
             shown += [f"{section.key}: {standing(tick.slo, section.key)}", *_table(mine), ""]
-    problems = [str(problem) for problem in _problems(tick.slo)]
+    problems = [str(problem) for problem in _problems(tick)]
     shown += ["problems", *(f"  {problem}" for problem in problems)] if problems else ["problems: none"]
     return "\n".join(shown) + "\n"
 
@@ -68,13 +71,17 @@ def document(tick: Tick, subject: str = SUBJECT) -> dict[str, Any]:
         "kind": "koordlite-config",
         "node": tick.node,
         "keys": {section.key: standing(tick.slo, section.key) for section in config.SECTIONS},
-        "settings": [dataclasses.asdict(line) for line in lines(tick.slo, subject)],
-        "problems": [dataclasses.asdict(problem) for problem in _problems(tick.slo)],
+        "settings": [dataclasses.asdict(line) for line in lines(tick.slo, subject, off=_off(tick))],
+        "problems": [dataclasses.asdict(problem) for problem in _problems(tick)],
     }
 
 
-def _problems(slo: SLO) -> Sequence[Problem]:
-    return (*slo.problems, *config.unused_problems(slo))
+def _problems(tick: Tick) -> Sequence[Problem]:
+    return (*tick.slo.problems, *config.unused_problems(tick.slo, off=_off(tick)))
+
+
+def _off(tick: Tick) -> frozenset[str]:
+    return frozenset(name for name, mode in tick.modes.items() if mode == "off")
 
 
 def standing(slo: SLO, key: str) -> str:
@@ -84,12 +91,12 @@ def standing(slo: SLO, key: str) -> str:
     return "as written" if key in slo.good else "not given, the defaults hold"
 
 
-def _of(slo: SLO, section: Section) -> Iterator[ConfigLine]:
+def _of(slo: SLO, section: Section, off: Collection[str]) -> Iterator[ConfigLine]:
     held = getattr(slo, section.attribute)
     if isinstance(held, tuple):
         yield from _applications(held, section, slo)
         return
-    unused = {each.name for each in config.in_vain(slo) if each.key == section.key}
+    unused = {each.name for each in config.in_vain(slo, off) if each.key == section.key}
     for path, value in declared.flatten(held):
         name = ".".join(path)
         origin = slo.origins.get(f"{section.name}.{name}", "default")

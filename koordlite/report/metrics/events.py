@@ -1,6 +1,7 @@
-"""What is counted over a run under Koordinator's names: evictions, and whether the machine could be read.
+"""What is counted over a run under Koordinator's names: evictions, cookies of core scheduling, and whether the machine
+could be read.
 
-Source: Koordinator `pkg/koordlet/metrics` (pod_eviction, common). Its counters have no `_total`.
+Source: Koordinator `pkg/koordlet/metrics` (pod_eviction, core_sched, common). Its counters have no `_total`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from koordlite.changes import eviction
+from koordlite.changes import core_cookie, eviction
+from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.report.metrics.families import koordinator_counter
 from koordlite.report.tick import Tick
 
 DETAIL_SECONDS = 300.0
-"""How long the series of one evicted pod stays: names of pods never end."""
+"""How long the series of one evicted pod, or of a core group that gets no more processes, stays: names never end."""
 _EVICTED = "evicted"
 _READ = {True: "succeeded", False: "failed"}
 
@@ -30,6 +32,7 @@ class EventMetrics(Collector):
         self._node = ""
         self._evictions = 0
         self._pods: dict[tuple[str, str], float] = {}
+        self._cookies: dict[tuple[str, bool], tuple[int, float]] = {}
         self._cpu: collections.Counter[bool] = collections.Counter()
         self._numa: collections.Counter[bool] = collections.Counter()
 
@@ -48,11 +51,26 @@ class EventMetrics(Collector):
             old = [pod for pod, at in self._pods.items() if tick.time - at > DETAIL_SECONDS]
             for pod in old:
                 del self._pods[pod]
+            self._count_cookies(tick)
+
+    def _count_cookies(self, tick: Tick) -> None:
+        """Containers that were given a cookie, by core group, and when the last one was."""
+        steps = {step.place: step.ok for step in tick.applied if step.place.kind is core_cookie.PLACE}
+        if steps:
+            every = (change for decision in tick.decisions for change in decision.changes)
+            changes = (c for c in every if isinstance(c, CoreCookieChange) and c.place in steps and c.core_group)
+            for change in changes:
+                key = change.core_group, steps[change.place]
+                self._cookies[key] = self._cookies.get(key, (0, 0.0))[0] + 1, tick.time
+        if self._cookies:
+            recent = {key: each for key, each in self._cookies.items() if tick.time - each[1] <= DETAIL_SECONDS}
+            self._cookies = recent
 
     def collect(self) -> Iterator[Metric]:
         """Nothing before the node is known, as Koordinator."""
         with self._lock:
             node, evictions, pods = self._node, self._evictions, list(self._pods)
+            cookies = list(self._cookies.items())
             counts_by_part = {"cpu": dict(self._cpu), "numa": dict(self._numa)}
         if not node:
             return
@@ -65,3 +83,6 @@ class EventMetrics(Collector):
         labels = ("node", "pod_namespace", "pod_name", "reason")
         each = [([node, *pod, _EVICTED], 1.0) for pod in pods]
         yield koordinator_counter("koordlet_pod_eviction_detail", "Pods evicted recently", labels, each)
+        given = [([node, group, _READ[good]], float(count)) for (group, good), (count, _) in cookies]
+        meaning, of = "Containers that were given a cookie of core scheduling", ("node", "core_sched_group", "status")
+        yield koordinator_counter("koordlet_core_sched_cookie_manage_status", meaning, of, given)

@@ -1,4 +1,4 @@
-"""Pods and containers as Prometheus metrics: extended resources, pressure, cycles, burst, place in the OOM queue.
+"""Pods and containers as Prometheus metrics: extended resources, pressure, cycles, burst, OOM queue, cookies.
 
 Names and labels are Koordinator's (`pkg/koordlet/metrics`: resource_summary, psi, cpi, cpu_burst). Worked out when
 someone scrapes, from the picture of the last tick: a tick costs nothing for it.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client.core import Metric
 
 from koordlite.changes import cgroup as cgroup_change
+from koordlite.changes import core_cookie
 from koordlite.model import keys
 from koordlite.model.picture.pressure import Pressure, Stall
 from koordlite.model.pod.values import ContainerInfo, Pod
@@ -26,6 +27,7 @@ _POD_PSI = ("node", "pod_uid", "pod_name", "pod_namespace", *_STALL)
 _CONTAINER_PSI = (*_CONTAINER, *_STALL)
 _BURST = ("node", "pod_namespace", "pod_name", "container_id", "container_name")
 _OOM = ("node", "pod_name", "pod_namespace", "pod_uid", "container_name")
+_COOKIE = (*_OOM, "container_id", "core_sched_group", "core_sched_cookie")
 _EXTENDED = (keys.BATCH_CPU, keys.BATCH_MEMORY, keys.MID_CPU, keys.MID_MEMORY)
 _PSI_WORDS = {"cpu": "cpu", "memory": "mem", "io": "io"}
 _MEANS = ("avg10", "avg60", "avg300")
@@ -48,6 +50,8 @@ def families(seen: Snapshot, node: str, *, longer_psi: bool = False) -> Iterator
         yield gauge(f"koordlet_container_scaled_cfs_{name}_us", meaning, _BURST, _scaled(seen, node, field))
     meaning = "Place of a container's processes in the queue of the OOM killer"
     yield gauge("koordlet_container_oom_score_adj", meaning, _OOM, _oom_scores(seen, node))
+    meaning = "1 for each cookie of core scheduling that we gave processes of a container"
+    yield gauge("koordlet_container_core_sched_cookie", meaning, _COOKIE, _cookies(seen, node))
 
 
 def _summary(
@@ -117,6 +121,17 @@ def _oom_scores(seen: Snapshot, node: str) -> Iterator[Sample]:
         if processes:
             first = min(processes, key=lambda process: process.pid)
             yield [node, pod.name, pod.namespace, pod.uid, container.name], first.oom_score_adj
+
+
+def _cookies(seen: Snapshot, node: str) -> Iterator[Sample]:
+    if seen.core_sched.missing:
+        return
+    places = (place for place in seen.found if place.kind is core_cookie.COOKIE)
+    groups = {core_cookie.cookie_of(place): place.part("core_group") for place in places}
+    for pod, container, group in _placed(seen):
+        for cookie in sorted({task.cookie for task in seen.core_sched.tasks.get(group, ()) if task.cookie in groups}):
+            owner = [node, pod.name, pod.namespace, pod.uid, container.name, container.id]
+            yield [*owner, groups[cookie], str(cookie)], 1
 
 
 def _placed(seen: Snapshot) -> Iterator[tuple[Pod, ContainerInfo, str]]:

@@ -17,6 +17,8 @@ from koordlite.host import bundle, system_files
 from koordlite.host.cgroups import fields
 from koordlite.host.cgroups.fields import NUMBERS
 from koordlite.host.cgroups.versions import Version
+from koordlite.host.core_cookies import Cookies
+from koordlite.host.core_scheduling import NoCoreScheduling
 from koordlite.model import duration
 from koordlite.model.cpuset import EMPTY, CPUSet
 from koordlite.model.picture.groups import Cgroup
@@ -65,7 +67,7 @@ def update(given: Any, expect: Any) -> tuple[Any, Any]:
         value = parsed(version, field, given["value"])
     except ValueError:
         return {"updated": False, "error": True}, expect
-    host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
+    host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory), Cookies(NoCoreScheduling(), seen, memory))
     step = cgroup.KIND.put(host, CgroupChange(machine.GROUP, field, value))
     return {"updated": step.ok and step.value != writer.GONE, "error": not step.ok}, expect
 
@@ -77,7 +79,7 @@ def different(given: Any, expect: Any) -> tuple[Any, Any]:
     field = given["resource"] if given["resource"] in NEVER_WRITTEN else field_of(given["resource"])
     name = version.files[field][1] if version.has(field) else field
     seen, memory = machine.cgroups(version.number, {} if before is None else {name: before})
-    host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory))
+    host = bundle.Host(memory, RealClock(), seen, bundle.resctrl(memory), Cookies(NoCoreScheduling(), seen, memory))
     try:
         change = CgroupChange(machine.GROUP, field, parsed(version, field, given["value"]))
         due = not _stands(host, change, seen.state(machine.GROUP, [field] if field in NUMBERS else []))

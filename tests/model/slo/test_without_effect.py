@@ -69,6 +69,23 @@ def test_what_has_no_effect_is_told(documents: dict[str, Any], fields: list[str]
     assert told(**documents) == fields
 
 
+@pytest.mark.parametrize(
+    ("policy", "off", "fields"),
+    [
+        ("coreSched", (), []),
+        ("coreSched", ("coreSched",), ["policies.cpuPolicy", "beClass.cpuQOS.coreExpeller"]),
+        ("groupIdentity", (), ["beClass.cpuQOS.coreExpeller"]),
+    ],
+)
+def test_core_scheduling_has_an_effect_where_strategy_and_policy_are_on(
+    policy: str, off: tuple[str, ...], fields: list[str]
+) -> None:
+    expeller = {"cpuQOS": {"enable": True, "coreExpeller": True}}
+    document = {"clusterStrategy": {"policies": {"cpuPolicy": policy}, "beClass": expeller}}
+    found = config.unused_problems(slo(resource_qos=document), off=off)
+    assert [problem.field for problem in found] == [f"resource-qos-config.{field}" for field in fields]
+
+
 def test_the_author_is_named_with_the_place() -> None:
     nodes = [{"name": "gpu", "nodeSelector": {}, "beClass": {"networkQOS": {"enable": True}}}]
     found = config.unused_problems(slo(resource_qos={"nodeStrategies": nodes}))

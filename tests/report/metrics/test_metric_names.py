@@ -14,9 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from koordlite import changes
+from koordlite.changes.core_cookie import CoreCookieChange
 from koordlite.kube.client.answers import ApiError
 from koordlite.kube.client.request_times import RequestTimes
-from koordlite.model.picture.groups import Process
+from koordlite.model.decision import Decision
+from koordlite.model.picture.core_sched import CoreSched, TaskCookie
+from koordlite.model.picture.groups import Found, Process
 from koordlite.model.picture.hardware_counts import HardwareCounts
 from koordlite.model.picture.node_windows import NumaUse
 from koordlite.model.picture.prediction import Prediction
@@ -52,6 +55,17 @@ NAMES = {
     "node_metric_numa_node_usage": {"node", "numa_node_id", "resource", "unit"},
     "node_metric_numa_system_usage": {"node", "numa_node_id", "resource", "unit"},
     "container_oom_score_adj": {"node", "pod_name", "pod_namespace", "pod_uid", "container_name"},
+    "container_core_sched_cookie": {
+        "node",
+        "pod_name",
+        "pod_namespace",
+        "pod_uid",
+        "container_name",
+        "container_id",
+        "core_sched_group",
+        "core_sched_cookie",
+    },
+    "core_sched_cookie_manage_status": {"node", "core_sched_group", "status"},
     "resource_update_duration_milliseconds": {"type", "status"},
     "kubelet_request_duration_seconds": {"verb", "path", "code"},
     "node_resource_allocatable": {"node", "resource", "unit"},
@@ -116,11 +130,10 @@ NAMES = {
 """Without the prefix `koordlet_`."""
 NOT_HERE = {
     "collect_node_local_storage_info_status": "disks are looked at only while settings name them",
-    "container_core_sched_cookie": "core scheduling is not managed",
-    "core_sched_cookie_manage_status": "core scheduling is not managed",
     "runtime_hook_invoked_duration_milliseconds": "there are no runtime hooks",
     "runtime_hook_reconciler_invoked_duration_milliseconds": "there are no runtime hooks",
 }
+COOKIE = changes.parse(f"core_sched_cookie/default/{0xC0:016x}")
 APP = HostApplication(name="nginx", priority=PriorityClass.PROD, qos=QoSClass.LS)
 
 
@@ -164,12 +177,17 @@ def _with_all_that_happens(tick: Tick) -> Tick:
         cgroups={**seen.cgroups, group: burst},
         oom_scores={group: (Process(7, 100, 900), Process(9, 101, 900))},
         pressure={name: {"cpu": Pressure(stall, stall), "memory": Pressure(stall, None)} for name in waiting},
+        core_sched=CoreSched("", {group: (TaskCookie(7, 0xC0), TaskCookie(9, 0))}),
+        found={**seen.found, COOKIE: Found(0xC0, "coreSched")},
         hardware_counts={group: HardwareCounts(cycles=3_000, instructions=2_000)},
         numa_use={0: NumaUse(node=Use(1500, 1 << 30), system_memory=1 << 20)},
     )
     evicted = AppliedStep(changes.parse("pod/ns/crunch/uid-crunch"), "evict")
     written = AppliedStep(changes.parse(f"{group}/cpu.quota"), "1000")
-    return dataclasses.replace(tick, picture=picture, applied=(*tick.applied, written, evicted))
+    joined = CoreCookieChange(group, "default")
+    decided = Decision(f"pod/{pod.key}", "set", "CoreSchedGroup", changes=(joined,), strategy="coreSched")
+    applied = (*tick.applied, written, evicted, AppliedStep(joined.place, "1 processes"))
+    return dataclasses.replace(tick, picture=picture, applied=applied, decisions=(*tick.decisions, decided))
 
 
 def scraped(registry: CollectorRegistry) -> dict[str, set[str]]:

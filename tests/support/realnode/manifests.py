@@ -62,7 +62,7 @@ class Manifests:
             "name": pod.name,
             "namespace": "default",
             "uid": pod.uid,
-            "labels": {"koordinator.sh/qosClass": pod.koord_qos},
+            "labels": {"koordinator.sh/qosClass": pod.koord_qos, **dict(pod.labels)},
             "annotations": notes,
         }
         whole = len(parse_list(pod.pinned)) or sum(count for _, count in pod.crane)

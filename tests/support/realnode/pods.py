@@ -29,6 +29,9 @@ class Pod:
     notes: tuple[tuple[str, str], ...] = ()
     """Other annotations."""
 
+    labels: tuple[tuple[str, str], ...] = ()
+    """Other labels."""
+
     @property
     def uid(self) -> str:
         """A uid with dashes, as the API server makes them."""

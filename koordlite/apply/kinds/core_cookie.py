@@ -1,0 +1,121 @@
+"""Cookies of core scheduling: made by a helper task, noted, and only then handed to processes of containers."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from koordlite.apply import writer
+from koordlite.apply.kind import Kind, Undoing, Work
+from koordlite.changes.core_cookie import COOKIE, PLACE, CookieMade, CoreCookieChange, cookie_of
+from koordlite.host.bundle import Host
+from koordlite.host.cgroups.filesystem import vanished
+from koordlite.model.picture.core_sched import NO_COOKIE
+from koordlite.model.picture.groups import Found
+from koordlite.model.place import Place
+from koordlite.model.snapshot import Snapshot
+from koordlite.model.status.outcome import AppliedStep
+from koordlite.ports import CookieHelper
+
+_AT_ONCE = 32
+"""Core groups whose cookies are made together: one flush of the journal for all, one thread for each."""
+OWNER = "coreSched"
+"""The one strategy that gives cookies."""
+_Carried = tuple[int, CookieHelper]
+
+
+class CoreCookie(Kind[CoreCookieChange, CookieMade]):
+    """Processes are not noted one by one: they come and go, and their children have the cookie too."""
+
+    change = CoreCookieChange
+    places = (PLACE, COOKIE)
+
+    def carry_out(self, changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
+        """Core group by core group."""
+        back = [change for change in changes if change.gives_back]
+        if back:
+            yield from _taken_away(back, work)
+        wanted: dict[str, list[CoreCookieChange]] = {}
+        for change in changes:
+            if not change.gives_back:
+                wanted.setdefault(change.core_group, []).append(change)
+        names = iter(wanted)
+        while several := tuple(itertools.islice(names, _AT_ONCE)):
+            yield from _given({name: wanted[name] for name in several}, work)
+
+    def value_before(self, entry: CookieMade, host: Host) -> Found | None:
+        """The number of the cookie."""
+        return Found(cookie_of(entry.place), entry.strategy)
+
+    def has_ended(self, entry: CookieMade, host: Host, seen: Snapshot) -> bool:
+        """With its last process."""
+        tasks = itertools.chain.from_iterable(seen.core_sched.tasks.values())
+        return not seen.core_sched.missing and all(task.cookie != cookie_of(entry.place) for task in tasks)
+
+    def undo(self, entries: Sequence[CookieMade], back: Undoing) -> Iterable[AppliedStep]:
+        """All at once, since the whole machine is searched for them."""
+        try:
+            refused = back.host.cookies.take_away({cookie_of(entry.place) for entry in entries})
+        except OSError as error:
+            refused = dict.fromkeys((cookie_of(entry.place) for entry in entries), error)
+        for entry in entries:
+            refusal = refused.get(cookie_of(entry.place))
+            yield AppliedStep(entry.place, entry.describe(), refusal is None, writer.words(refusal) if refusal else "")
+
+
+def _given(wanted: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iterator[AppliedStep]:
+    with contextlib.ExitStack() as helpers:
+        carried: dict[str, _Carried] = {}
+        for name, changes in wanted.items():
+            try:
+                carried[name] = _cookie(changes, work, helpers)
+            except OSError as error:
+                words = writer.words(error)
+                yield from (AppliedStep(each.place, each.describe(), False, words) for each in changes)
+        made = ((name, f"{cookie:016x}") for name, (cookie, _) in carried.items())
+        work.journal.record(CookieMade(core_group=name, cookie=cookie, strategy=OWNER) for name, cookie in made)
+        for name, (cookie, helper) in carried.items():
+            yield from (_put(work, change, cookie, helper) for change in wanted[name])
+
+
+def _cookie(changes: Sequence[CoreCookieChange], work: Work, helpers: contextlib.ExitStack) -> _Carried:
+    """A helper that has the cookie of the core group: taken from a process that has it, else a new one."""
+    helper = helpers.enter_context(work.host.cookies.helper())
+    cookie, holders = changes[0].cookie, changes[0].holders
+    for pid in holders if cookie != NO_COOKIE else ():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if helper.take(pid) == cookie:
+                return cookie, helper
+    return helper.create(), helper
+
+
+def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper) -> AppliedStep:
+    def give() -> str:
+        count = work.host.cookies.give(change.group, cookie, helper, instead_of=_ours(work.journal.places))
+        return f"{change.describe()}: {count} processes"
+
+    return writer.attempt(work.host, change, give, gone=vanished)
+
+
+def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
+    """The groups lose our cookies. A cookie that no other group in the picture has leaves the journal."""
+    places = work.journal.places
+    try:
+        with work.host.cookies.helper() as helper:
+            steps = [_put(work, change, NO_COOKIE, helper) for change in changes]
+    except OSError as error:
+        words = writer.words(error)
+        steps = [AppliedStep(change.place, change.describe(), False, words) for change in changes]
+    gone = {change.group for change, step in zip(changes, steps, strict=True) if step.ok}
+    tasks = work.seen.core_sched.tasks
+    held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}
+    work.journal.forget(place for place in places if place.kind is COOKIE and cookie_of(place) not in held)
+    yield from steps
+
+
+def _ours(places: Iterable[Place]) -> set[int]:
+    return {cookie_of(place) for place in places if place.kind is COOKIE}
+
+
+KIND = CoreCookie()

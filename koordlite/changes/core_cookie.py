@@ -1,0 +1,84 @@
+"""The cookie of the processes in a container: with whom they share a core."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import ClassVar
+
+from koordlite.model.change import KernelChange
+from koordlite.model.entry import Entry
+from koordlite.model.picture.core_sched import NO_COOKIE
+from koordlite.model.place import Place, PlaceKind
+
+_WORD = "core_sched_cookie"
+PLACE = PlaceKind(
+    name="core scheduling",
+    form="{}/{}",
+    pattern=re.compile(rf"(?P<cgroup>.*)/(?P<field>{_WORD})"),
+    metric=lambda parts: _WORD,
+    metrics=frozenset({_WORD}),
+    update="default",
+)
+COOKIE = PlaceKind(
+    name="core scheduling cookie",
+    form=f"{_WORD}/{{}}/{{}}",
+    pattern=re.compile(rf"{_WORD}/(?P<core_group>.*)/(?P<cookie>[0-9a-f]{{16}})"),
+    metric=lambda parts: _WORD,
+    metrics=frozenset({_WORD}),
+    update="default",
+)
+"""A cookie that we had made: those who have it are not listed, since their children have it too."""
+
+
+def cookie_of(place: Place) -> int:
+    """The number of the cookie in a place of the kind `COOKIE`."""
+    return int(place.part("cookie"), 16)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoreCookieChange(KernelChange):
+    """Give the processes in the cgroup `group` the cookie of the core group `core_group`, or take ours away."""
+
+    rank: ClassVar[int] = 61
+
+    group: str
+    core_group: str
+    """Empty: none."""
+    cookie: int = NO_COOKIE
+    """The cookie that the core group has; `NO_COOKIE` while it has none: then one is made."""
+    holders: tuple[int, ...] = ()
+    """Processes that have it: one is enough to take it from."""
+    gives_back: bool = False
+    """As in `CgroupChange`."""
+
+    @property
+    def place(self) -> Place:
+        """What is changed."""
+        return PLACE.place(self.group, _WORD)
+
+    def describe(self) -> str:
+        """The value in one line."""
+        return f"cookie of {self.core_group}" if self.core_group else "no cookie"
+
+
+class CookieMade(Entry, frozen=True, kw_only=True, tag="coreCookie"):
+    """A cookie that was not there before us; undone by taking it from whoever has it."""
+
+    core_group: str
+    cookie: str
+    """16 hexadecimal digits."""
+    strategy: str = ""
+
+    @property
+    def place(self) -> Place:
+        """One place for each cookie: a core group whose processes all ended gets another one."""
+        return COOKIE.place(self.core_group, self.cookie)
+
+    def describe(self) -> str:
+        """What comes back, in one line."""
+        return "no cookie"
+
+    def undoing(self) -> CoreCookieChange:
+        """Taking it away is not about one group."""
+        raise NotImplementedError("cookies are taken away all at once")

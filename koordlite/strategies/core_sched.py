@@ -1,0 +1,236 @@
+"""Keep pods off the hyperthreads of each other's cores, by the kernel's core scheduling, with `cpuPolicy: coreSched`.
+
+Each core group has a cookie, and threads with different cookies never run on one core at the same time. Labels name the
+group of a pod: `koordinator.sh/core-sched-group-id` joins pods of one namespace, `koordinator.sh/core-sched-policy` is
+`exclusive` for a group of its own or `none`. A class with `coreExpeller` shares cores with no class without it. Pods of
+a class with `schedIdle` have idle groups, as with `cpuIdentity`, which rests meanwhile. Pods labelled SYSTEM are left
+alone. Source: Koordinator hook CoreSched; Linux `kernel/sched/core_sched.c`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from koordlite.changes import cgroup, core_cookie
+from koordlite.changes.cgroup import CgroupChange
+from koordlite.changes.core_cookie import CoreCookieChange
+from koordlite.formulas.cpu import core_groups
+from koordlite.model import keys
+from koordlite.model.cgroup_fields import CgroupField
+from koordlite.model.change import Change
+from koordlite.model.decision import Decision
+from koordlite.model.errors import clipped
+from koordlite.model.picture.core_sched import TaskCookie
+from koordlite.model.picture.groups import Cgroup, PodGroups
+from koordlite.model.pod.qos import QoSClass
+from koordlite.model.pod.values import Pod
+from koordlite.model.settings import Mode, StrategySettings
+from koordlite.model.slo.qos import CPUQOS
+from koordlite.model.slo.settings import SLO
+from koordlite.model.snapshot import Snapshot
+from koordlite.strategies.shared import class_cpu_qos
+
+NAME = "coreSched"
+IDLE: CgroupField = "cpu.idle"
+_IDLE_FIELDS: tuple[CgroupField, ...] = (IDLE, "cpu.shares")
+_HOLDERS = 4
+"""Processes that are named to take the cookie from: one of them lives in all likelihood."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Config(StrategySettings):
+    """Section `coreSched`. Classes and `coreExpeller` come from `cpuQOS` of the ConfigMap key `resource-qos-config`,
+    while its `policies.cpuPolicy` is coreSched. Two groups take turns on a core, so that it does less in all."""
+
+    mode: Mode = "off"
+    shared_group_ids: tuple[str, ...] = ()
+    """Values of the label core-sched-group-id that name one group in all namespaces. Others name a group in each
+    namespace, so that nobody joins the cores of a stranger by guessing his label. Koordinator shares all of them."""
+
+
+def reads(slo: SLO, _pods: Sequence[Pod]) -> tuple[str, ...]:
+    """Cookies, and what idle groups are made of, while the policy is on."""
+    return ("core_sched", *_IDLE_FIELDS) if _is_on(slo) else ()
+
+
+def _is_on(slo: SLO) -> bool:
+    qos = slo.resource_qos
+    enabled = any(each.cpu_qos.enable for each in (qos.lsr_class, qos.ls_class, qos.be_class))
+    return enabled and qos.policies.cpu_policy == "coreSched"
+
+
+def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
+    """One decision for each pod whose class has CPU QoS under this policy or that has something of ours, and one more
+    for the node."""
+    on, missing = _is_on(seen.slo), seen.core_sched.missing
+    placed = [pod for pod in seen.pods if pod.uid in seen.places]
+    asked = {pod.uid: _Asked.of(seen, pod, config) for pod in placed if on and pod.active}
+    groups = {each.group for each in asked.values() if each.group}
+    held = _Held.of(seen, groups)
+    if on or held.ours or any(found.strategy == NAME for found in seen.found.values()):
+        for pod in placed:
+            yield from _decided(seen, pod, asked.get(pod.uid, _NOTHING), held)
+    if on and missing:
+        yield Decision("node", "skip", "NoCoreScheduling", {"why": missing})
+    elif on:
+        joined = sum(bool(each.group) for each in asked.values())
+        yield Decision("node", "hold", "CoreSchedOn", {"groups": len(groups), "pods": joined})
+    else:
+        yield Decision("node", "hold", "CoreSchedOff")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What class and labels of a pod come to."""
+
+    group: str = ""
+    """Core group; empty for none."""
+    idle: bool = False
+    policy: str = ""
+    """The label `core-sched-policy`, where it is one."""
+    wrong: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Evidence about a label that cannot be used."""
+    enabled: bool = False
+
+    @classmethod
+    def of(cls, seen: Snapshot, pod: Pod, config: Config) -> _Asked:
+        settings = class_cpu_qos.of_pod(seen.slo, pod)
+        if pod.raw_qos is QoSClass.SYSTEM or not settings.enable:
+            return _NOTHING
+        return cls._enabled(pod, settings, config)
+
+    @classmethod
+    def _enabled(cls, pod: Pod, settings: CPUQOS, config: Config) -> _Asked:
+        policy, group_id = pod.labels.get(keys.CORE_SCHED_POLICY, ""), pod.labels.get(keys.CORE_SCHED_GROUP, "")
+        wrong: dict[str, str] = {}
+        if policy not in ("", "none", "exclusive"):
+            why = "it is none of none and exclusive; the group id holds"
+            wrong = {"label": keys.CORE_SCHED_POLICY, "value": clipped(policy, 80), "why": why}
+        elif not core_groups.is_label(group_id) and policy == "":
+            why = "it is no value of a label; the pod has a group of its own"
+            wrong = {"label": keys.CORE_SCHED_GROUP, "value": clipped(group_id, 80), "why": why}
+        alone = policy == "exclusive" or not core_groups.is_label(group_id)
+        group = core_groups.name(
+            namespace=pod.namespace,
+            group_id=group_id,
+            exclusive_uid=pod.uid if alone else "",
+            expeller=settings.core_expeller,
+            shared_ids=config.shared_group_ids,
+        )
+        return cls("" if policy == "none" else group, settings.sched_idle == 1, policy, wrong, True)
+
+
+_NOTHING = _Asked()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """Who has which cookie."""
+
+    ours: frozenset[int]
+    """Those that we had made."""
+    cookies: Mapping[str, tuple[int, tuple[int, ...]]]
+    """The cookie of each core group, 0 for none yet, and some processes that have it."""
+
+    @classmethod
+    def of(cls, seen: Snapshot, groups: Collection[str]) -> _Held:
+        """Processes anywhere count: a pod that has just left the group may be the one that still has its cookie."""
+        known: dict[str, set[int]] = {}
+        for place in seen.found:
+            if place.kind is core_cookie.COOKIE:
+                known.setdefault(place.part("core_group"), set()).add(core_cookie.cookie_of(place))
+        holders: dict[int, list[int]] = {}
+        for task in itertools.chain.from_iterable(seen.core_sched.tasks.values()):
+            if task.cookie:
+                holders.setdefault(task.cookie, []).append(task.pid)
+        counts = {cookie: len(pids) for cookie, pids in holders.items()}
+        chosen = {group: core_groups.cookie(counts, known=known.get(group, ())) for group in groups}
+        named = {group: (cookie, tuple(holders.get(cookie, ())[:_HOLDERS])) for group, cookie in chosen.items()}
+        return cls(frozenset(cookie for each in known.values() for cookie in each), named)
+
+    def is_foreign(self, task: TaskCookie) -> bool:
+        """A process that gave itself a cookie keeps it: it shares its core with even fewer, and it could not be put
+        back."""
+        return bool(task.cookie) and task.cookie not in self.ours
+
+
+def _tasks(seen: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:
+    for group in (*place.containers.values(), *place.sandboxes):
+        yield group, seen.core_sched.tasks.get(group, ())
+
+
+def _decided(seen: Snapshot, pod: Pod, asked: _Asked, held: _Held) -> Iterator[Decision]:
+    place, subject = seen.places[pod.uid], f"pod/{pod.key}"
+    cookies = _joining(seen, place, asked.group, held) if asked.group else _leaving(seen, place, held)
+    changes: tuple[Change, ...] = (*_idle(seen, place.group, asked), *cookies)
+    evidence = {**asked.wrong, **_evidence(seen, place, asked, held)}
+    if not asked.enabled:
+        if changes:
+            yield Decision(subject, "release", "CoreSchedReleased", {"places": len(changes)}, changes)
+    elif "unseen" in evidence:
+        yield Decision(subject, "skip", "CoreSchedDenied", evidence, changes)
+    elif asked.wrong:
+        yield Decision(subject, "refuse", "BadCoreSchedLabel", evidence, changes)
+    elif not asked.group:
+        yield Decision(subject, "release" if changes else "hold", "CoreSchedNone", evidence, changes)
+    else:
+        reason = "CoreSchedOnlyIdle" if seen.core_sched.missing else "CoreSchedGroup"
+        yield Decision(subject, "set" if changes else "hold", reason, evidence, changes)
+
+
+def _evidence(seen: Snapshot, place: PodGroups, asked: _Asked, held: _Held) -> dict[str, int | float | str]:
+    evidence: dict[str, int | float | str] = {"idle": 1} if asked.idle else {}
+    if not asked.group:
+        return evidence
+    evidence["group"] = asked.group
+    if not seen.core_sched.missing:
+        tasks = [task for _, found in _tasks(seen, place) for task in found]
+        cookie, _ = held.cookies[asked.group]
+        evidence |= {"cookie": f"{cookie:016x}" if cookie else "to be made", "processes": len(tasks)}
+        counts = {"foreign": sum(map(held.is_foreign, tasks)), "unseen": sum(task.cookie is None for task in tasks)}
+        evidence |= {name: count for name, count in counts.items() if count}
+    return evidence
+
+
+def _joining(seen: Snapshot, place: PodGroups, name: str, held: _Held) -> Iterator[CoreCookieChange]:
+    """Where a process has no cookie, or that of another core group."""
+    cookie, holders = held.cookies[name]
+    for group, tasks in _tasks(seen, place):
+        movable = (task for task in tasks if task.cookie is not None and not held.is_foreign(task))
+        if any(not cookie or task.cookie != cookie for task in movable):
+            yield CoreCookieChange(group, name, cookie, holders)
+
+
+def _leaving(seen: Snapshot, place: PodGroups, held: _Held) -> Iterator[CoreCookieChange]:
+    for group, tasks in _tasks(seen, place):
+        if any(task.cookie in held.ours for task in tasks):
+            yield CoreCookieChange(group, "", gives_back=True)
+
+
+def _idle(seen: Snapshot, group: str, asked: _Asked) -> Iterator[CgroupChange]:
+    """An idle group for the classes with `schedIdle`; groups of others get back what was found. What `cpuIdentity` has
+    made idle it gives back first."""
+    values = seen.cgroups.get(group, Cgroup()).values
+    found = {field: seen.found.get(cgroup.PLACE.place(group, field)) for field in _IDLE_FIELDS}
+    owners = {each.strategy for each in found.values() if each}
+    if asked.idle and values.get(IDLE) == 0 and owners <= {NAME}:
+        yield CgroupChange(group, IDLE, 1)
+    elif not asked.idle and owners == {NAME}:
+        given = ((field, each.value) for field, each in found.items() if each)
+        yield from (CgroupChange(group, field, value, gives_back=True) for field, value in given)
+
+
+SENTENCES = {
+    "CoreSchedGroup": "core group {group}: {processes} processes, cookie {cookie}",
+    "CoreSchedOnlyIdle": "would be in the core group {group}[; its group is idle: {idle}]",
+    "CoreSchedNone": "its label asks for no core scheduling",
+    "CoreSchedDenied": "the kernel does not show the cookies of {unseen} processes: it takes the capability SYS_PTRACE "
+    "and the host's process ids",
+    "CoreSchedReleased": "no longer asked for; {places} places are given back",
+    "BadCoreSchedLabel": "label {label} cannot be used: {why}",
+    "NoCoreScheduling": "no core scheduling: {why}",
+    "CoreSchedOn": "{pods} pods in {groups} core groups",
+    "CoreSchedOff": "no class has core scheduling",
+}
