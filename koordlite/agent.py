@@ -155,10 +155,10 @@ class Agent:
             return None
         seen = self._observer.observe_new(before.seen, groups, self._recall)
         fresh = reflex.new_groups(before.seen, seen, groups)
-        sight, enforced = reflex.sights(seen, before.recent, fresh), self._enforced
+        sight, asking = reflex.sights(seen, before.recent, fresh), reflex.asked(self._enforced)
         found = strategies.in_turn(
             self._settings.strategies,
-            lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in enforced else (),
+            lambda rule, asked: self._judge(rule, sight(rule), asked, early=True) if rule.name in asking else (),
         )
         decided = reflex.about(found, fresh)
         self._waker.new_groups.looked(seen, time.perf_counter() - began)
@@ -363,7 +363,7 @@ class Agent:
             return (), ""
         try:
             self._applier.begin(new, seen)
-            applied = self._applier.apply(made, seen)
+            applied = self._applier.apply(made, seen, tidy=not new)
         except (OSError, KoordliteError) as error:
             self._say("apply", f"nothing was written: {error}")
             return (), f"nothing was written: {error}"

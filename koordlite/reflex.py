@@ -18,14 +18,21 @@ from koordlite.model.snapshot import Snapshot, has_node
 from koordlite.model.status.outcome import AppliedStep
 from koordlite.model.status.reaction import FreshUse
 from koordlite.observe import glance
-from koordlite.strategies import Strategy, limiting
+from koordlite.strategies import Strategy, discover, limiting
 
 
 def sights(seen: Snapshot, recent: FreshUse | None, groups: Collection[str]) -> Callable[[Strategy], Snapshot]:
     """What each strategy judges in a round about new groups: as in the tick before, and only their pods."""
     part = glance.of_groups(seen, groups)
     after_surge = dataclasses.replace(part, usage=glance.with_fresh_use(seen, recent).usage) if recent else part
-    return lambda strategy: after_surge if strategy.surge_edge_milli else part
+    alone = dataclasses.replace(part, pods=tuple(pod for pod in seen.pods if pod.uid in part.places))
+    by_need = {"all": part, "theirs": alone}
+    return lambda rule: after_surge if rule.surge_edge_milli else by_need.get(rule.new_containers, alone)
+
+
+def asked(enforced: Collection[str]) -> frozenset[str]:
+    """The rules, of those that are enforced, that are asked about new groups."""
+    return frozenset(rule.name for rule in discover() if rule.new_containers != "none" and rule.name in enforced)
 
 
 def sight(strategy: Strategy, seen: Snapshot, recent: FreshUse | None) -> Snapshot:
@@ -92,7 +99,9 @@ def _within(change: Change, groups: Collection[str]) -> bool:
 def new_groups(before: Snapshot, seen: Snapshot, groups: Collection[str]) -> frozenset[str]:
     """The groups of pods that are to get their values before the tick: those in `groups` and those that `before` did
     not show."""
-    theirs = (group for place in seen.places.values() for group in place.all)
+    touched, known = glance.with_parents(groups), before.places
+    places = (p for uid, p in seen.places.items() if p.group in touched or p is not known.get(uid))
+    theirs = (group for place in places for group in place.all)
     return frozenset(g for g in theirs if g in seen.cgroups and (g in groups or g not in before.cgroups))
 
 

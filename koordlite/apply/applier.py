@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import cast
 
 from koordlite.apply import ended, inherited, kinds, writer
 from koordlite.apply.evictions import Evictions
@@ -89,9 +90,9 @@ class Applier:
         self._keep_no_watch(lost)
         self._journal.forget(lost)
 
-    def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
+    def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
         """Take the steps in order. A refused step is reported and does not stop the others; JournalError stops them
-        all."""
+        all. Without `tidy`, what ended stays in the journal: to look for it takes time."""
         work = Work(
             self._host,
             self._cluster,
@@ -100,11 +101,11 @@ class Applier:
             self._foreign,
             self._lately,
             self.evictions,
-            ChainMap({}, dict(self._journal.by_place)),
+            ChainMap({}, self._noted),
         )
         due = self._due(plan, work)
         entries, unread = _noted(due, plan, work)
-        self._record(entries, seen)
+        self._record(entries, seen, tidy=tidy)
         able = [change for change in due if change.place not in unread]
         for kind, run in kinds.runs(able):
             for step in kind.carry_out(run, work):
@@ -114,6 +115,11 @@ class Applier:
         steps = (*unread.values(), *work.done, *self._let_go(able, work.done))
         self.troubles.note(steps)
         return steps
+
+    @property
+    def _noted(self) -> dict[Place, Entry]:
+        """The journal as it is: it is replaced as a whole, and never changed, and a round writes into its own map."""
+        return cast(dict[Place, Entry], self._journal.by_place)
 
     def _due(self, plan: Plan, work: Work) -> list[Change]:
         """What does not stand already and nobody fights over."""
@@ -146,13 +152,13 @@ class Applier:
         for place in places:
             self._foreign.forget(place)
 
-    def _record(self, entries: list[Entry], seen: Snapshot) -> None:
+    def _record(self, entries: list[Entry], seen: Snapshot, *, tidy: bool) -> None:
         """What ended leaves the journal when it has to be written anyway."""
-        known = self._journal.places
+        known = self._journal.by_place
         if any(entry.place not in known for entry in entries):
-            gone = frozenset(ended.places(self._host, self._journal.entries, seen))
+            gone = frozenset(ended.places(self._host, self._journal.entries, seen)) if tidy else frozenset()
             self._journal.record(entries, gone=gone)
-            self._lately.keep(self._journal.places)
+            self._lately.keep(self._journal.by_place)
 
     def _let_go(self, able: Sequence[Change], done: Sequence[AppliedStep]) -> list[AppliedStep]:
         """What is not ours any more leaves the journal.

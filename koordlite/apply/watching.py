@@ -27,7 +27,7 @@ class Watching:
     def begin(self, groups: Collection[str], seen: Snapshot) -> None:
         """No group has a value of ours."""
 
-    def apply(self, plan: Plan, seen: Snapshot) -> tuple[AppliedStep, ...]:
+    def apply(self, plan: Plan, seen: Snapshot, *, tidy: bool = True) -> tuple[AppliedStep, ...]:
         """No step is taken."""
         return ()
 

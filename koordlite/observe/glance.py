@@ -52,10 +52,16 @@ def with_fresh_limits(seen: Snapshot, cgroups: Cgroups, time: float) -> Snapshot
     return dataclasses.replace(seen, time=time, cgroups={**kept, **fresh})
 
 
+def with_parents(groups: Collection[str]) -> frozenset[str]:
+    """`groups` and the groups above them: that of a pod is among them where one of its groups is."""
+    return frozenset(groups).union(group.rpartition("/")[0] for group in groups)
+
+
 def of_groups(seen: Snapshot, groups: Collection[str]) -> Snapshot:
     """`seen` with the places, groups and values of ours of only those pods to which one of `groups` belongs, and with
     kubelet's own groups: enough to decide about `groups`, and quick to judge on a full node."""
-    places = {uid: place for uid, place in seen.places.items() if any(group in groups for group in place.all)}
+    touched = with_parents(groups)
+    places = {uid: place for uid, place in seen.places.items() if place.group in touched}
     layout = seen.layout
     kept = (layout.kubepods, layout.burstable, layout.besteffort, *(g for place in places.values() for g in place.all))
     ours = [place for group in kept for place in cgroup.places_of(group) if place in seen.ours]

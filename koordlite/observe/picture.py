@@ -289,7 +289,8 @@ class Observer:
         if named:
             self._places.recognize(named)
             pods = self._places.look_again((), known.pods)
-        fresh = {*groups, *(group for place in pods.values() for group in place.all if group not in seen.cgroups)}
+        others = (place for uid, place in pods.items() if place is not seen.places.get(uid))
+        fresh = {*groups, *(group for place in others for group in place.all if group not in seen.cgroups)}
         wanted = self._wanted(seen.slo, known.pods)
         fields = wanted.fields_of({uid: p for uid, p in pods.items() if not fresh.isdisjoint(p.all)}, {})
         found = self._places.present({group: wanted.fields | fields.get(group, frozenset()) for group in fresh})

@@ -76,12 +76,21 @@ class Places:
 
     def look_again(self, folders: Iterable[str], pods: Sequence[Pod]) -> Mapping[str, PodGroups]:
         """As `find`, between two readings: only what lies in these folders is looked at."""
-        for folder in folders:
+        again = frozenset(folders)
+        for folder in again:
             self._folders.again(folder)
-        self._pods = None
-        found = self.find(pods)
+        self._known = {pod.uid: known for pod in pods if (known := self._placed(pod, again)) is not None}
+        self._found = {uid: place for uid, (_, _, place) in self._known.items()}
         self._pods = None  # The next reading has other groups than the last one.
-        return found
+        return self._found
+
+    def _placed(self, pod: Pod, again: Set[str]) -> tuple[Pod, _Children, PodGroups] | None:
+        """What is known of a pod stands unless its group is among those that were looked at `again`."""
+        known = self._known.get(pod.uid)
+        if known and known[0] is pod and known[2].group not in again:
+            return known
+        children, place = self._place(pod)
+        return None if place is None else (pod, children, place)
 
     def recognize(self, containers: Mapping[str, str]) -> None:
         """Each group is that of this container of its pod, until the pod's status names another one."""

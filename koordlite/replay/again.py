@@ -33,9 +33,10 @@ class Judge:
     def _about_new_groups(self, moment: Moment) -> tuple[Decision, ...]:
         sight = reflex.sights(moment.seen, moment.recent, moment.new_groups)
 
+        asking = reflex.asked([name for name, section in moment.settings.items() if section.mode == "enforce"])
+
         def answer(rule: Strategy, asked: frozenset[str]) -> tuple[Decision, ...]:
-            enforced = moment.settings[rule.name].mode == "enforce"
-            return self._of(rule, sight(rule), moment, asked) if enforced else ()
+            return self._of(rule, sight(rule), moment, asked) if rule.name in asking else ()
 
         return strategies.in_turn(moment.settings, answer)
 

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from koordlite.changes.eviction import EvictPod
 from koordlite.model.decision import CPULimit, Decision, Evidence
@@ -95,6 +95,10 @@ class Strategy:
     memory_held: Callable[[Snapshot], Iterable[str]] | None = None
     """Optional in a module: groups it wants to find in `Snapshot.memory_held`; asked of the picture without it. The
     answer may depend on nothing but pods, places, cgroups and page size."""
+    new_containers: Literal["all", "theirs", "none"] = "all"
+    """Optional in a module (`NEW_CONTAINERS`): which pods it has to see in a round about containers that begin.
+    `theirs`: what it decides on a pod does not depend on pods that have no place in the picture; `none`: it writes no
+    file of a container, and is not asked."""
     windows: Callable[[SLO, Sequence[Pod]], Iterable[int]] = _nobody
     """Optional in a module: over how many seconds it wants means in `Snapshot.windows`."""
     percentiles: Callable[[SLO], Iterable[tuple[int, int]]] = _nothing
@@ -236,6 +240,7 @@ def _load(name: str) -> Strategy:
         memory_held=getattr(module, "memory_held", None),
         windows=getattr(module, "windows", _nobody),
         percentiles=getattr(module, "percentiles", _nothing),
+        new_containers=getattr(module, "NEW_CONTAINERS", "all"),
         publishes=getattr(module, "PUBLISHES", ()),
         sentences=getattr(module, "SENTENCES", {}),
     )

@@ -30,6 +30,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "batchResource"
+NEW_CONTAINERS = "theirs"
 LIMIT: CgroupField = "memory.limit"
 _FIELDS: tuple[CgroupField, ...] = ("cpu.shares", "cpu.quota", LIMIT)
 _BATCH = (keys.BATCH_CPU, keys.BATCH_MEMORY)

@@ -28,6 +28,7 @@ from koordlite.model.wire.objects import Zone, ZoneResource
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
+NEW_CONTAINERS = "none"
 RESOURCES = (keys.BATCH_CPU, keys.BATCH_MEMORY)
 PUBLISHES = RESOURCES
 

@@ -25,6 +25,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "blkio"
+NEW_CONTAINERS = "theirs"
 _MACHINE: tuple[BlockField, ...] = ("io.cost.qos", "io.cost.model")
 
 

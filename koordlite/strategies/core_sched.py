@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from koordlite.changes import cgroup, core_cookie
 from koordlite.changes.cgroup import CgroupChange
@@ -33,6 +33,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import class_cpu_qos
 
 NAME = "coreSched"
+NEW_CONTAINERS = "theirs"
 IDLE: CgroupField = "cpu.idle"
 _IDLE_FIELDS: tuple[CgroupField, ...] = (IDLE, "cpu.shares")
 _HOLDERS = 4
@@ -68,7 +69,7 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     placed = [pod for pod in seen.pods if pod.uid in seen.places]
     asked = {pod.uid: _Asked.of(seen, pod, config) for pod in placed if on and pod.active}
     groups = {each.group for each in asked.values() if each.group}
-    held = _Held.of(seen, groups)
+    held = _Held.of(seen, {uid: each.group for uid, each in asked.items() if each.group})
     if on or held.ours or any(found.strategy == NAME for found in seen.found.values()):
         for pod in placed:
             yield from _decided(seen, pod, asked.get(pod.uid, _NOTHING), held)
@@ -135,25 +136,32 @@ class _Held:
     """The cookie of each core group, 0 for none yet, and some processes that have it."""
 
     @classmethod
-    def of(cls, seen: Snapshot, groups: Collection[str]) -> _Held:
-        """Processes anywhere count: a pod that has just left the group may be the one that still has its cookie."""
+    def of(cls, seen: Snapshot, groups: Mapping[str, str]) -> _Held:
+        """`groups` are core groups by pod uid. Only processes of pods in a group show its cookie: once its last process
+        has ended, the kernel gives the number of a cookie to the next one, and that may be a stranger's."""
         known: dict[str, set[int]] = {}
         for place in seen.found:
             if place.kind is core_cookie.COOKIE:
                 known.setdefault(place.part("core_group"), set()).add(core_cookie.cookie_of(place))
-        holders: dict[int, list[int]] = {}
-        for task in itertools.chain.from_iterable(seen.core_sched.tasks.values()):
-            if task.cookie:
-                holders.setdefault(task.cookie, []).append(task.pid)
-        counts = {cookie: len(pids) for cookie, pids in holders.items()}
-        chosen = {group: core_groups.cookie(counts, known=known.get(group, ())) for group in groups}
-        named = {group: (cookie, tuple(holders.get(cookie, ())[:_HOLDERS])) for group, cookie in chosen.items()}
-        return cls(frozenset(cookie for each in known.values() for cookie in each), named)
+        holders: dict[str, dict[int, list[int]]] = {group: {} for group in groups.values()}
+        for uid, group in groups.items():
+            for task in itertools.chain.from_iterable(tasks for _, tasks in _tasks(seen, seen.places[uid])):
+                if task.cookie and task.cookie in known.get(group, ()):
+                    holders[group].setdefault(task.cookie, []).append(task.pid)
+        return cls(
+            frozenset(cookie for each in known.values() for cookie in each),
+            {group: _chosen(pids) for group, pids in holders.items()},
+        )
 
     def is_foreign(self, task: TaskCookie) -> bool:
         """A process that gave itself a cookie keeps it: it shares its core with even fewer, and it could not be put
         back."""
         return bool(task.cookie) and task.cookie not in self.ours
+
+
+def _chosen(holders: Mapping[int, Sequence[int]]) -> tuple[int, tuple[int, ...]]:
+    cookie = core_groups.cookie({number: len(pids) for number, pids in holders.items()})
+    return cookie, tuple(holders.get(cookie, ())[:_HOLDERS])
 
 
 def _tasks(seen: Snapshot, place: PodGroups) -> Iterator[tuple[str, tuple[TaskCookie, ...]]]:

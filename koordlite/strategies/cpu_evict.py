@@ -22,6 +22,7 @@ from koordlite.strategies.shared.evict import Evidence, Rule
 from koordlite.strategies.shared.evict_past import Past
 
 NAME = "cpuEvict"
+NEW_CONTAINERS = "none"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

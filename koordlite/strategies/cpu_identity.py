@@ -31,6 +31,7 @@ from koordlite.model.snapshot import Snapshot
 from koordlite.strategies.shared import class_cpu_qos
 
 NAME = "cpuIdentity"
+NEW_CONTAINERS = "theirs"
 IDENTITY: CgroupField = "cpu.bvt_warp_ns"
 IDLE: CgroupField = "cpu.idle"
 _SYSTEM = "system/"

@@ -16,6 +16,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
+NEW_CONTAINERS = "none"
 PUBLISHES = (keys.CPU_NORMALIZATION_RATIO,)
 
 

@@ -19,6 +19,7 @@ from koordlite.strategies.shared.evict_past import Past
 from koordlite.strategies.shared.last_resort import LastResort
 
 NAME = "memoryEvict"
+NEW_CONTAINERS = "none"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "memoryQos"
+NEW_CONTAINERS = "theirs"
 _PROTECTION: tuple[CgroupField, ...] = ("memory.min", "memory.low")
 _PAGE_CACHE: tuple[CgroupField, ...] = (
     "memory.pagecache_limit.enable",

@@ -22,6 +22,7 @@ from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.strategies.shared import offer
 from koordlite.strategies.shared.offer import Evidence
 
+NEW_CONTAINERS = "none"
 RESOURCES = (keys.MID_CPU, keys.MID_MEMORY)
 PUBLISHES = RESOURCES
 

@@ -24,6 +24,7 @@ from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.numa.koordinator import assignments
 
 NAME = "normalizedQuota"
+NEW_CONTAINERS = "theirs"
 _BURSTING = ("auto", "cfsQuotaBurstOnly")
 _BURST = "cpuBurst"
 

@@ -24,6 +24,7 @@ from koordlite.model.slo.settings import SLO
 from koordlite.model.snapshot import Snapshot
 
 NAME = "oomScore"
+NEW_CONTAINERS = "theirs"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
+NEW_CONTAINERS = "none"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Config(StrategySettings):

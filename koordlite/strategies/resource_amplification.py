@@ -18,6 +18,7 @@ from koordlite.model.decision import Decision
 from koordlite.model.settings import StrategySettings
 from koordlite.model.snapshot import NodeSnapshot, Snapshot
 
+NEW_CONTAINERS = "none"
 _AMPLIFIED = ("cpu", "memory")
 """What the webhook multiplies."""
 PUBLISHES = (keys.AMPLIFICATION_RATIO,)

@@ -21,6 +21,7 @@ from koordlite.model.slo.settings import SLO, System
 from koordlite.model.snapshot import Snapshot
 
 NAME = "systemConfig"
+NEW_CONTAINERS = "none"
 _PLACE = "system/"
 
 

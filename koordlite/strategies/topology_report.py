@@ -27,6 +27,7 @@ from koordlite.model.snapshot import NodeSnapshot, Snapshot
 from koordlite.model.wire.objects import Zone
 from koordlite.strategies.shared import placements, zone_report
 
+NEW_CONTAINERS = "none"
 AT_MOST_EVERY_SECONDS = 1.0
 """Every consumer reads each version of the object."""
 

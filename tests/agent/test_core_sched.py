@@ -313,3 +313,37 @@ def test_a_refusal_is_told_in_the_kernel_s_words_and_others_go_on(
         (wrong,) = (step for step in tick.applied if not step.ok)
         assert wrong.error == f"EPERM: Operation not permitted (/proc/{pid})"
         alone(cookies(node)["api"])
+
+
+def test_a_stranger_who_gets_the_number_of_an_ended_cookie_joins_nobody(node: Emulated) -> None:
+    """The kernel gives numbers again, and any process may have cookies made until it gets the one it wants."""
+    node.pod("secret", "LS", "500m", labels={GROUP: "a"})
+    node.pod("evil", "LS", "500m", labels={GROUP: "b"})
+    with node.journal() as journal:
+        running = agent(node, journal)
+        node.ticks(running, 1)
+        wanted = alone(cookies(node)["secret"])
+        node.remove("secret")
+        node.ticks(running, 1)
+        evil = next(p for p in node.sandbox.kubelet.running.values() if p.described.name == "evil")
+        with node.sandbox.cores.helper() as helper:
+            assert helper.create() == wanted
+            helper.give(evil.workloads[0].process.pid, whole_process=True)
+        node.pod("secret", "LS", "500m", uid="uid-later", labels={GROUP: "a"})
+        node.ticks(running, 3)
+        held = cookies(node)
+        assert held["secret"].isdisjoint(held["evil"]), held
+        places = [place for place in journal.places if place.kind is core_cookie.COOKIE]
+        numbers = [place.part("cookie") for place in places]
+        assert len(numbers) == len(set(numbers)), places
+
+
+def test_groups_that_come_and_go_leave_nothing_in_the_journal(node: Emulated) -> None:
+    node.pod("web", "LS", "500m")
+    with node.journal() as journal:
+        running = agent(node, journal)
+        for number in range(5):
+            node.pod("job", "BE", "500m", uid=f"uid-{number}", labels={POLICY: "exclusive"})
+            node.ticks(running, 2)
+        assert len(journal.entries) <= 3, journal.places
+        assert len(set(map(alone, cookies(node).values()))) == 2

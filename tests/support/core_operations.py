@@ -1,7 +1,7 @@
 """Operations of core scheduling, the same on a real kernel and on the emulated one, and what each answers.
 
 Processes are called by numbers in the order in which they began. A cookie is called by the order in which it appeared:
-its own number is chance.
+its own number is chance, and is given again to another one when nobody has it any more.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from koordlite.ports import CoreScheduling
 
@@ -61,15 +61,18 @@ class Player:
     def __init__(self, kernel: CoreScheduling, processes: Processes) -> None:
         self._kernel, self._processes = kernel, processes
         self._names: dict[int, int] = {0: 0}
+        self._named = 0
 
-    def play(self, operation: Operation) -> dict[str, object]:
+    def play(self, operation: Operation) -> dict[str, Any]:
         """The kernel's word, and the cookies of all threads afterwards."""
         kind, *rest = operation
         word = self._share(str(kind), rest) if kind in ("create", "share", "clear") else ""
         if not word and kind not in ("create", "share", "clear"):
             getattr(self._processes, str(kind))(*rest)
-        found = [[self._cookie(tid) for tid in self._processes.threads(who)] for who in range(len(self._processes))]
-        return {"word": word, "cookies": found}
+        every = [[self._cookie(tid) for tid in self._processes.threads(who)] for who in range(len(self._processes))]
+        held = {cookie for each in every for cookie in each if isinstance(cookie, int)}
+        self._names = {cookie: name for cookie, name in self._names.items() if cookie in held or not cookie}
+        return {"word": word, "cookies": [[self._name(cookie) for cookie in each] for each in every]}
 
     def _share(self, kind: str, rest: Sequence[str | int | bool]) -> str:
         *others, whole = rest
@@ -85,9 +88,16 @@ class Player:
             return errno.errorcode[error.errno or 0]
         return "ok"
 
+    def _name(self, cookie: int | str) -> int | str:
+        if isinstance(cookie, str):
+            return cookie
+        if cookie not in self._names:
+            self._named += 1
+            self._names[cookie] = self._named
+        return self._names[cookie]
+
     def _cookie(self, tid: int) -> int | str:
         try:
-            cookie = self._kernel.cookie(tid)
+            return self._kernel.cookie(tid)
         except OSError as error:
             return errno.errorcode[error.errno or 0]
-        return self._names.setdefault(cookie, len(self._names))

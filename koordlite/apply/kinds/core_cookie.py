@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from koordlite.apply import writer
 from koordlite.apply.kind import Kind, Undoing, Work
@@ -73,8 +73,7 @@ def _given(wanted: Mapping[str, Sequence[CoreCookieChange]], work: Work) -> Iter
             except OSError as error:
                 words = writer.words(error)
                 yield from (AppliedStep(each.place, each.describe(), False, words) for each in changes)
-        made = ((name, f"{cookie:016x}") for name, (cookie, _) in carried.items())
-        work.journal.record(CookieMade(core_group=name, cookie=cookie, strategy=OWNER) for name, cookie in made)
+        _note({name: cookie for name, (cookie, _) in carried.items()}, work)
         for name, (cookie, helper) in carried.items():
             yield from (_put(work, change, cookie, helper) for change in wanted[name])
 
@@ -100,7 +99,6 @@ def _put(work: Work, change: CoreCookieChange, cookie: int, helper: CookieHelper
 
 def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[AppliedStep]:
     """The groups lose our cookies. A cookie that no other group in the picture has leaves the journal."""
-    places = work.journal.places
     try:
         with work.host.cookies.helper() as helper:
             steps = [_put(work, change, NO_COOKIE, helper) for change in changes]
@@ -108,10 +106,30 @@ def _taken_away(changes: Sequence[CoreCookieChange], work: Work) -> Iterator[App
         words = writer.words(error)
         steps = [AppliedStep(change.place, change.describe(), False, words) for change in changes]
     gone = {change.group for change, step in zip(changes, steps, strict=True) if step.ok}
-    tasks = work.seen.core_sched.tasks
-    held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}
-    work.journal.forget(place for place in places if place.kind is COOKIE and cookie_of(place) not in held)
+    work.journal.forget(_unused(work, gone, ()))
     yield from steps
+
+
+def _note(cookies: Mapping[str, int], work: Work) -> None:
+    """These cookies, by core group, are noted; those that nobody has any more leave the journal with the same write:
+    the kernel may give their numbers to the next ones, and has done so where two core groups would have one number."""
+    entries = [CookieMade(core_group=name, cookie=f"{number:016x}", strategy=OWNER) for name, number in cookies.items()]
+    fresh = {entry.place for entry in entries}
+    again = {place for place in work.journal.places if _number(place) in cookies.values() and place not in fresh}
+    gone = again | (_unused(work, (), cookies.values()) - fresh)
+    work.journal.record(entries, gone=gone)
+    work.journal.forget(again)
+
+
+def _unused(work: Work, gone: Collection[str], given: Collection[int]) -> set[Place]:
+    """Places of cookies that no process in the picture has, but for those in the groups `gone`; `given` are in use."""
+    tasks = work.seen.core_sched.tasks
+    held = {task.cookie for group, theirs in tasks.items() if group not in gone for task in theirs}.union(given)
+    return {place for place in work.journal.places if place.kind is COOKIE and cookie_of(place) not in held}
+
+
+def _number(place: Place) -> int | None:
+    return cookie_of(place) if place.kind is COOKIE else None
 
 
 def _ours(places: Iterable[Place]) -> set[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 EXPELLER = ":expeller"
 """Ends the name of a group whose class shares no core with a class that is not so marked."""
@@ -39,7 +39,7 @@ def name(*, namespace: str, group_id: str, exclusive_uid: str, expeller: bool, s
     return f"{group}{EXPELLER}" if expeller else group
 
 
-def cookie(counts: Mapping[int, int], *, known: Iterable[int]) -> int:
-    """The cookie of a core group: of those made for it (`known`) the one that most processes have (`counts`), of equal
-    ones the smallest. 0 while no process has one."""
-    return min((each for each in known if counts.get(each)), key=lambda each: (-counts[each], each), default=0)
+def cookie(counts: Mapping[int, int]) -> int:
+    """The cookie of a core group, given how many of its processes have each: the one that most have, of equal ones the
+    smallest. 0 while no process has one."""
+    return min(counts, key=lambda each: (-counts[each], each), default=0)

@@ -123,8 +123,14 @@ def _check(path: Path, entry: Entry) -> None:
 
 
 def store(path: Path, boot_id: str, entries: tuple[Entry, ...]) -> None:
-    """Replace the file as a whole (`state_folder.replace`)."""
-    state_folder.replace(path, msgspec.json.format(msgspec.json.encode(_Content(_VERSION, boot_id, entries)), indent=1))
+    """Replace the file as a whole (`state_folder.replace`), one entry a line."""
+    head = msgspec.json.encode({"version": _VERSION, "boot_id": boot_id}).removesuffix(b"}")
+    # JSON has no newline inside of a text.
+    lines = _LINES.encode_lines(entries).removesuffix(b"\n").replace(b"\n", b",\n")
+    state_folder.replace(path, b'%s,"entries":[\n%s\n]}\n' % (head, lines))
+
+
+_LINES = msgspec.json.Encoder()
 
 
 _HELP = "nothing was changed; read it, restore by hand what it lists, then remove it"

@@ -79,15 +79,13 @@ class Journal:
         """
         fresh = {entry.place: entry for entry in reversed(tuple(entries)) if entry.place not in self._entries}
         if fresh:
-            kept = {place: entry for place, entry in self._entries.items() if place not in gone}
-            self._replace({**kept, **dict(reversed(fresh.items()))})
+            self._replace({**self._without(gone), **dict(reversed(fresh.items()))})
 
     def forget(self, places: Iterable[Place]) -> None:
         """Drop places that were restored; those that are not in the journal are ignored."""
-        gone = frozenset(places)
-        kept = {place: entry for place, entry in self._entries.items() if place not in gone}
-        if len(kept) != len(self._entries):
-            self._replace(kept)
+        gone = [place for place in places if place in self._entries]
+        if gone:
+            self._replace(self._without(gone))
 
     def close(self) -> None:
         """Let another agent have the folder; the entries stay on disk."""
@@ -98,6 +96,13 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _without(self, gone: Iterable[Place]) -> dict[Place, Entry]:
+        """A copy: a full node has thousands of entries, and to hash their places again would be most of the cost."""
+        kept = dict(self._entries)
+        for place in gone:
+            kept.pop(place, None)
+        return kept
 
     def _replace(self, entries: dict[Place, Entry]) -> None:
         try:

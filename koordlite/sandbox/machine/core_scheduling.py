@@ -18,13 +18,17 @@ _SPREAD = 0x9E37_79B9_7F4A_7C15
 """Odd, so that no two cookies have one number; numbers of the kernel look like chance as well."""
 
 
+def _numbers() -> Iterator[int]:
+    return (number * _SPREAD % (1 << 64) for number in itertools.count(1))
+
+
 class EmulatedCoreScheduling:
     """`ports.CoreScheduling` of the emulated node."""
 
     def __init__(self, processes: Processes, *, hyperthreads: bool) -> None:
         self._processes, self._hyperthreads = processes, hyperthreads
         self._cookies: dict[int, int] = {}
-        self._numbers = (number * _SPREAD % (1 << 64) for number in itertools.count(1))
+        self._helpers: list[EmulatedHelper] = []
         processes.born.append(self._inherit)
 
     def cookie(self, tid: int) -> int:
@@ -38,11 +42,19 @@ class EmulatedCoreScheduling:
     def helper(self) -> Iterator[EmulatedHelper]:
         """A task that is in no list of processes."""
         self._check()
-        yield EmulatedHelper(self)
+        helper = EmulatedHelper(self)
+        self._helpers.append(helper)
+        try:
+            yield helper
+        finally:
+            self._helpers.remove(helper)
 
     def new_number(self) -> int:
-        """Of a cookie that nobody has."""
-        return next(self._numbers)
+        """Of a cookie that nobody has. As in the kernel, where it is made from an address, a number is given again once
+        its last thread has ended or has another."""
+        self._cookies = {tid: cookie for tid, cookie in self._cookies.items() if cookie and self._processes.find(tid)}
+        held = {*self._cookies.values(), *(helper.held for helper in self._helpers)}
+        return next(number for number in _numbers() if number not in held)
 
     def put(self, tid: int, cookie: int, *, whole_process: bool) -> None:
         """Give a thread, or its process, a cookie."""
@@ -69,18 +81,18 @@ class EmulatedHelper:
     """`ports.CookieHelper`."""
 
     def __init__(self, kernel: EmulatedCoreScheduling) -> None:
-        self._kernel, self._held = kernel, NO_COOKIE
+        self._kernel, self.held = kernel, NO_COOKIE
 
     def create(self) -> int:
         """See the port."""
-        self._held = self._kernel.new_number()
-        return self._held
+        self.held = self._kernel.new_number()
+        return self.held
 
     def take(self, tid: int) -> int:
         """See the port."""
-        self._held = self._kernel.cookie(tid)
-        return self._held
+        self.held = self._kernel.cookie(tid)
+        return self.held
 
     def give(self, tid: int, *, whole_process: bool) -> None:
         """See the port."""
-        self._kernel.put(tid, self._held, whole_process=whole_process)
+        self._kernel.put(tid, self.held, whole_process=whole_process)
