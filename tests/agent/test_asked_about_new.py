@@ -29,7 +29,6 @@ QOS = {
 def seen(emulate: Make) -> Snapshot:
     """A node with pods of all classes that ask for much, of which one has no group yet, and nothing written."""
     node = emulate("intel-2s-ht")
-    node.node(labels={})
     node.raw_slo(
         {
             "resource-qos-config": {"clusterStrategy": {"policies": {"cpuPolicy": "coreSched"}, **QOS}},
