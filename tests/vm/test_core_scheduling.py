@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import kernelrig
 import pytest
+import slices
 from core_operations import Player, sequence
 
 from koordlite.sandbox.machine.core_scheduling import EmulatedCoreScheduling
@@ -45,7 +46,7 @@ class EmulatedProcesses:
         return list(process.tids) if process else [self._pids[who]]
 
 
-@pytest.mark.parametrize(("kernel", "seed"), [("6.1", 1), ("6.12", 2)])
+@pytest.mark.parametrize(("kernel", "seed"), [("6.12", 2), slices.long("6.1", 1)])
 def test_kernel_and_emulation_answer_alike(kernel: str, seed: int) -> None:
     argument = {"seed": seed, "count": 300}
     environment = {"KVER": kernel, "RDT": "none", "TIMEOUT": str(BOOT_SECONDS), "PYTHONPATH": "."}
@@ -60,7 +61,7 @@ def test_kernel_and_emulation_answer_alike(kernel: str, seed: int) -> None:
         assert expected == answer, (at, operation, differing)
 
 
-@pytest.mark.parametrize(("kernel", "cgroup"), [("6.1", "1"), ("6.12", "2")], ids=["6.1-v1", "6.12-v2"])
+@pytest.mark.parametrize(("kernel", "cgroup"), [("6.12", "2"), slices.long("6.1", "1")])
 def test_pods_share_cores_as_their_labels_say(kernel: str, cgroup: str) -> None:
     environment = {"KVER": kernel, "CGROUP": cgroup, "RDT": "none", "TIMEOUT": str(BOOT_SECONDS)}
     kernelrig.check_claims("intel", f"PYTHONPATH=. {kernelrig.PYTHON} tests/vm/guest_core_sched.py", environment)
