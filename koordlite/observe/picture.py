@@ -34,8 +34,8 @@ from koordlite.model.topology import Topology
 from koordlite.model.wire import objects
 from koordlite.observe import (
     blocks,
-    core_cookies,
     connections,
+    core_cookies,
     cpi,
     crane_promises,
     glance,
