@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from chromium import Browser
+from chromium import Browser, has_axe
 from emulated import Emulated
 from prometheus_client import CollectorRegistry
 
@@ -34,6 +34,7 @@ def agent_page(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
     node = Emulated("intel-2s-ht", tmp_path_factory.mktemp("cluster"))
     node.node(reservation='{"reservedCPUs":"0"}')
     node.pod("web", "LS", "2")
+    node.pod("db", "LSR", "2", request="2", status='{"cpuset":"2-3"}')
     node.pod("crunch", "BE", "greedy")
     args = parser().parse_args(["run", "--sandbox", "intel-2s-ht", "--cluster", str(node.folder)])
     settings = machines.settings(args)
@@ -80,6 +81,15 @@ def test_the_agents_page_fits_and_obeys_its_policy(chromium: Browser, agent_page
     assert chromium.value("document.querySelectorAll('.cpus li').length") > 8
     ground = chromium.value("getComputedStyle(document.querySelector('.cpus li')).backgroundColor")
     assert ground not in ("rgba(0, 0, 0, 0)", "transparent"), "the styles came through the policy"
+
+
+@pytest.mark.skipif(not has_axe(), reason="axe-core-python is not installed: make test")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_people_who_see_little_or_use_no_mouse_can_use_the_agents_page(
+    chromium: Browser, agent_page: str, dark: bool
+) -> None:
+    chromium.open(f"{agent_page}/?refresh=off", width=390, dark=dark)
+    assert chromium.inaccessible() == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)

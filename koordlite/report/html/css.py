@@ -3,9 +3,9 @@
 SHEET = """
 :root { color-scheme: light dark;
   --ground: #fbfbfa; --card: #ffffff; --ink: #1d2327; --soft: #5b6670; --line: #dfe3e6; --mark: #eef1f3;
-  --node: #6b7680; --prod: #1f6fd6; --be: #c9660a; --limit: #111827; --aid: #8a5cd1;
+  --node: #6b7680; --prod: #1f6fd6; --be: #b85c08; --limit: #111827; --aid: #8a5cd1;
   --good: #187546; --warn: #8f5a00; --bad: #b3261e;
-  --reserved: #6b7680; --system: #3f4850; --lse: #7b3fc4; --lsr: #0b8f8f; --ls: #1f6fd6; --both: #c9660a; }
+  --reserved: #6b7680; --system: #3f4850; --lse: #7b3fc4; --lsr: #0a7f7f; --ls: #1f6fd6; --both: #b85c08; }
 @media (prefers-color-scheme: dark) { :root {
   --ground: #14181b; --card: #1c2226; --ink: #e7ebee; --soft: #9fabb5; --line: #333c43; --mark: #262e34;
   --node: #93a0ab; --prod: #6ea8ff; --be: #f0a04b; --limit: #f3f5f7; --aid: #b798f0;

@@ -101,7 +101,8 @@ def table(
     if not body:
         return el("p", empty, class_="note")
     whole = el("table", el("thead", el("tr", *head)), el("tbody", *body), class_="stack" if stacked else None)
-    return el("div", whole, class_="scroll")
+    # Who uses no mouse scrolls what has the focus.
+    return el("div", whole, class_="scroll", tabindex=None if stacked else 0)
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
