@@ -15,7 +15,7 @@ from koordlite.formulas.topology import affinity as rules
 from koordlite.formulas.topology.affinity import Outcome, Tie
 from koordlite.model import cpuset, keys
 from koordlite.model.cgroup_fields import CgroupField
-from koordlite.model.decision import Decision
+from koordlite.model.decision import Decision, Verdict
 from koordlite.model.pod.values import Pod
 from koordlite.model.settings import Mode, StrategySettings, bounded
 from koordlite.model.slo.settings import SLO
@@ -70,20 +70,28 @@ def decide(seen: Snapshot, config: Config) -> Iterator[Decision]:
     """One decision for the node, one for each pod that has, had or nearly has a place."""
     why = _why_not(seen)
     if why:
-        yield Decision(SUBJECT, "refuse", _WHY_NOT[why], remember=_same(seen, {}))
+        verdict: Verdict = "hold" if why == "closed" else "refuse"
+        yield Decision(SUBJECT, verdict, _WHY_NOT[why], remember=_same(seen, {}))
         yield from _released(seen, {}, {})
         return
     yield from _Answer(seen, config).decisions()
 
 
 def _why_not(seen: Snapshot) -> str:
+    if not seen.slo.numa_policy.pod_affinity:
+        return "closed"
     policy = seen.kubelet.cpu_manager_policy
     if policy != "none":
         return "static" if policy else "unknown"
     return "" if len(affinity.ls_pools(seen)) > 1 else "one"
 
 
-_WHY_NOT = {"static": "AffinityLeftToKubelet", "unknown": "AffinityPolicyUnknown", "one": "OneNUMANodeOnly"}
+_WHY_NOT = {
+    "closed": "AffinityClosed",
+    "static": "AffinityLeftToKubelet",
+    "unknown": "AffinityPolicyUnknown",
+    "one": "OneNUMANodeOnly",
+}
 
 
 class _Answer:
@@ -280,6 +288,7 @@ SENTENCES = {
     ),
     "NothingCountedYet": "no count of connections has ended yet; {placed} pods are on one NUMA node",
     "AffinityDeclaredOnly": "connections are not counted; {ties} declared ties, {placed} pods on one NUMA node",
+    "AffinityClosed": "podAffinity is false in numa-policy-config of the cluster's settings, so no pod is placed",
     "AffinityLeftToKubelet": "kubelet's CPU manager policy is static, so kubelet alone writes CPU sets",
     "AffinityPolicyUnknown": "kubelet's CPU manager policy is not known; let the agent read kubelet's /configz",
     "OneNUMANodeOnly": "fewer than two NUMA nodes have shared CPUs, so there is nothing to choose",

@@ -136,6 +136,24 @@ def test_a_pod_that_stops_talking_is_released_after_as_many_counts(tmp_path: Pat
         assert shop.mems(agent, "front") == "0-1"
 
 
+def test_a_closed_policy_releases_every_pod_and_an_open_one_places_them_again(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    with shop.node.journal() as journal:
+        agent = shop.agent(journal)
+        ticks = list(shop.node.ticks(agent, STEPS))
+        assert shop.cpus(agent, "front") in NODES
+        shop.node.raw_slo({"numa-policy-config": {"podAffinity": False}})
+        ticks += shop.node.ticks(agent, 3)
+        last = about(ticks[-1], "affinity")
+        assert (last.verdict, last.reason) == ("hold", "AffinityClosed")
+        assert {shop.cpus(agent, name) for name in ("front", "cache-0", "other")} == {"0-15"}
+        assert shop.mems(agent, "front") == "0-1"
+        shop.node.raw_slo({"numa-policy-config": {"podAffinity": True}})
+        ticks += shop.node.ticks(agent, 2 * STEPS)
+        assert shop.cpus(agent, "front") == shop.cpus(agent, "cache-0") != "0-15"
+        no_conflicts(ticks)
+
+
 def test_a_restart_keeps_what_it_finds(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     with shop.node.journal() as journal:
