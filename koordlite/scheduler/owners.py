@@ -36,7 +36,8 @@ class Met:
         """Why not, by node, after what is said of pods like it."""
         found = {name: text for name, text in by_shape.items() if name not in self.rows}
         for name, row in self.rows.items():
-            if text := judge.refusal(self.shape, row, self.settings):
+            text = judge.refusal(self.shape, row, self.settings)
+            if text := text or (owners.OCCUPIED if self.waits and owners.is_occupied(row) else ""):
                 found[name] = text
         takes = any(row.reservations.taking and name in names and name not in found for name, row in self.rows.items())
         if takes or self.waits:

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from koordlite.model import keys
 from koordlite.model.wire.reservation import ReservationObject
 from koordlite.scheduler.extender import Victims
-from koordlite.scheduler.judgement.owners import ELSEWHERE
+from koordlite.scheduler.judgement.owners import ELSEWHERE, OCCUPIED
 from koordlite.scheduler.report import documents, texts
 from tests.scheduler.builders import Scene, as_object, bound, pod
 from tests.scheduler.test_protocols import CPUS, ZONE, koordinator, lsr, written
@@ -205,6 +205,9 @@ def test_the_owner_gets_exactly_the_reserved_cpus_and_nobody_else_does(with_plac
         assert scene.schedule(lsr(name), "a") == "a"
         assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] not in ("4-7",)
     mine = owner(lsr("mine"))
+    if with_placeholder:
+        assert scene.filter(mine, "a") == ([], {"a": OCCUPIED}), "the agent would see two pods with these CPUs"
+        scene.cluster.remove_pod("ns/reservation-uid-r-0")
     assert scene.schedule(mine, "a") == "a"
     assert written(scene)[keys.RESOURCE_STATUS]["cpuset"] == "4-7"
     assert written(scene)[keys.RESERVATION_ALLOCATED]["name"] == "r"
@@ -214,7 +217,7 @@ def test_the_owner_gets_exactly_the_reserved_cpus_and_nobody_else_does(with_plac
 
 def test_owners_share_a_reservation_that_is_for_several() -> None:
     scene = koordinator()
-    reserved_cpus(scene, spec={"allocateOnce": False, "allocatePolicy": "Restricted"})
+    reserved_cpus(scene, with_placeholder=False, spec={"allocateOnce": False, "allocatePolicy": "Restricted"})
     given = []
     for name in ("o", "p"):
         made = owner(lsr(name, "2"))
@@ -230,7 +233,7 @@ def test_owners_share_a_reservation_that_is_for_several() -> None:
 def test_after_a_restart_owners_are_known_by_the_status() -> None:
     scene = koordinator()
     current = {"currentOwners": [{"namespace": "ns", "name": "o", "uid": "uid-o"}], "allocated": {"cpu": "2"}}
-    reserved_cpus(scene, spec={"allocateOnce": False}, status=current)
+    reserved_cpus(scene, with_placeholder=False, spec={"allocateOnce": False}, status=current)
     made = owner(lsr("o", "2", **{keys.RESOURCE_STATUS: '{"cpuset":"4-5"}'}))
     scene.put(bound(made, "a"))
     second = owner(lsr("p", "2"))

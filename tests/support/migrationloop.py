@@ -133,7 +133,7 @@ class Loop:
         server.objects.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         self.unready: set[str] = set()
         """Apps whose new pods never become ready."""
-        self.with_descheduler = True
+        self.with_descheduler = self.with_extender = True
         self.replicas: dict[str, int] = {}
         self.made = 0
         self._owners: dict[str, Object] = {}
@@ -180,6 +180,7 @@ class Loop:
                     self.descheduler.work(self.now)
                 self.changed("descheduler")
                 self.replace()
+                self.changed("replicas")
                 for _ in range(2):
                     self.reserver.round(self.now)
                     self.changed("controller")
@@ -282,12 +283,22 @@ class Loop:
         obj = msgspec.convert(pod, objects.PodObject, strict=False)
         nominated = (pod.get("status") or {}).get("nominatedNodeName", "")
         names = [node["metadata"]["name"] for node in self.all("Node") if self._has_room(node, pod, obj)]
-        passed = extender.filter(obj, names)[0] if names else []
+        passed = extender.filter(obj, names)[0] if names and self.with_extender else names
         meta = obj.metadata
         if passed:
-            scores = dict(extender.prioritize(obj, passed))
-            chosen = nominated if nominated in passed else max(passed, key=lambda name: (scores[name], name))
-            why = extender.bind(meta.namespace, meta.name, meta.uid, chosen)
+            scores = dict(extender.prioritize(obj, passed)) if self.with_extender else dict.fromkeys(passed, 0)
+            chosen = (
+                nominated
+                if nominated in passed
+                else max(passed, key=lambda name: (scores[name], -self._used(name), name))
+            )
+            if self.with_extender:
+                why = extender.bind(meta.namespace, meta.name, meta.uid, chosen)
+            else:
+                target = {"target": {"apiVersion": "v1", "kind": "Node", "name": chosen}}
+                body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": meta.name}, **target}
+                self.api.request("POST", f"{PODS}/{meta.name}/binding", body=body)
+                why = ""
             assert not why, why
             return
         said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}

@@ -59,11 +59,6 @@ class Tour(Loop):
         meta = {"name": owner["name"], "namespace": "shop", "uid": owner["uid"], "labels": {"app": APP}}
         self.server.objects.load({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec})
         self.replicas = {APP: 1}
-        # The other node is nearly full, so that the placeholder has to make room for the pod that it is held for.
-        asked = {"resources": {"requests": {"cpu": "26"}}}
-        spec = {"nodeName": OTHER, "containers": [{"name": "main", "image": "x", **asked}]}
-        full = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "full", "namespace": "shop"}}
-        self.server.objects.load({**full, "spec": spec, "status": ready})
 
     def pod(self, app: str, name: str, node: str = "", cpu: int = 0) -> None:
         """One like that of the folder."""

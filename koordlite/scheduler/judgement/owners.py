@@ -27,6 +27,7 @@ from koordlite.scheduler.judgement.verdicts import Verdict
 
 NAME = "reservation"
 ELSEWHERE = "node(s) other than that of the reservation for the pod"
+OCCUPIED = "node(s) on which a placeholder still has the CPUs reserved for the pod"
 FIRST, TAKES = 1000, 101
 """Scores: of the node whose reservation comes first by its label, and the least of nodes with a reservation for the
 pod, which are better than all others."""
@@ -90,6 +91,15 @@ def as_met(candidate: Candidate, row: Row, passes: Callable[[Row], bool]) -> Row
 def _taking(row: Row, one: Placed, *, is_rest: bool) -> Row:
     known = dataclasses.replace(row.reservations, taking=one.uid, is_rest=is_rest)
     return dataclasses.replace(row, reservations=known, extra={})
+
+
+def is_occupied(row: Row) -> bool:
+    """Whether a placeholder still has the CPUs that the pod is to get: a node's agent gives CPUs to one pod only."""
+    one = row.reservations.taken
+    if one is None or row.reservations.is_rest or not one.own.cpus:
+        return False
+    rest = one.hand_over.rest if one.hand_over is not None else ""
+    return any(pod.stands_for == one.uid and not pod.deleting and pod.name != rest for pod in row.pods)
 
 
 def waits_for(candidate: Candidate, row: Row) -> bool:

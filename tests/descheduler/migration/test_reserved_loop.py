@@ -136,6 +136,16 @@ def never_ready(loop: Loop) -> None:
     assert loop.job()["status"]["status"] == "BoundPodReady"
 
 
+def without_extender(loop: Loop) -> None:
+    """The successor goes where there is most room, and the place is on the other node."""
+    loop.with_extender = False
+    loop.plan()
+    loop.run(4)
+    place = loop.all("Reservation")[0]["status"]["nodeName"]
+    loop.run(6)
+    assert place not in loop.nodes_of_pods()
+
+
 def without_controller(loop: Loop) -> None:
     loop.reserver.may = False
     loop.plan()
@@ -152,6 +162,7 @@ def without_controller(loop: Loop) -> None:
         pytest.param(taken_by_another, "ForbiddenMigratePod", 0, id="another pod of the workload takes the place"),
         pytest.param(blocked, "Timeout", 400, id="a disruption budget never lets it go"),
         pytest.param(never_ready, "Timeout", 400, id="the successor is never ready"),
+        pytest.param(without_extender, "Timeout", 400, id="no extender keeps the successor from other nodes"),
         pytest.param(without_controller, "Timeout", 400, id="nobody places reservations"),
     ],
 )
@@ -163,7 +174,7 @@ def test_a_move_that_fails_says_why_and_leaves_nothing(loop: Loop, begin: Begin,
     assert (job["status"]["phase"], job["status"]["reason"]) == ("Failed", reason)
     assert loop.placeholders() == [], "the place is given back at once"
     evicted = [asked for asked in loop.server.requests if asked.resource == "pods/eviction" and asked.status < 300]
-    assert bool(evicted) is (begin is never_ready), "nothing is evicted without a place"
+    assert bool(evicted) is (begin in (never_ready, without_extender)), "nothing is evicted without a place"
     assert loop.promised_twice() == []
     assert left_over(loop) == []
 
