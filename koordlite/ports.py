@@ -17,6 +17,7 @@ from koordlite.model.errors import Problem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.status.watch import WatchState
 from koordlite.model.wire import objects
+from koordlite.model.wire.affinity import OenumaObject, WhitelistObject
 
 
 class Files(Protocol):
@@ -96,6 +97,12 @@ class ClusterView:
     """How each part is kept up to date, where that takes requests."""
     config_version: str = ""
     """resourceVersion of that ConfigMap; empty without an API server."""
+    oenuma: OenumaObject | None = None
+    """Which pods of which node are to have which NUMA node; None where there is none, or it is not read."""
+    whitelist: WhitelistObject | None = None
+    """Which pods may be brought onto one NUMA node."""
+    whitelist_known: bool = True
+    """Whether it is known that there is, or is no, such object."""
 
 
 class Cluster(Protocol):

@@ -33,13 +33,15 @@ from koordlite.model.errors import EvictionRefused, Problem
 from koordlite.model.snapshot import Snapshot
 from koordlite.model.status.watch import WatchState
 from koordlite.model.topology import Topology
-from koordlite.model.wire import objects
+from koordlite.model.wire import affinity, objects
 from koordlite.ports import Clock, ClusterView, Files
 
 PATIENCE_SECONDS = 0.5
 """How long a tick waits for the answer to a write; a healthy server takes some 10 ms."""
 LAST_PATIENCE_SECONDS = 15.0
 """The same once the run was asked to stop: then nothing else is waiting."""
+_OPTIONAL = ("topology", "oenuma", "whitelist")
+"""Inputs that a cluster may do without: their age says nothing."""
 T = TypeVar("T")
 
 
@@ -75,6 +77,9 @@ class KubeCluster:
         self._config = self._watching(sources.config_map(settings.config_namespace, settings.config_name))
         self._topology = self._watching(sources.topology(node_name))
         self._pods = None if settings.pods == "kubelet" else self._watching(sources.pods(node_name))
+        named = settings.affinity_namespace
+        self._oenuma = self._watching(sources.oenuma(named)) if named else None
+        self._whitelist = self._watching(sources.whitelist(named)) if named else None
         self._kubelet = KubeletState(
             self._kubelet_http,
             files=files,
@@ -132,7 +137,9 @@ class KubeCluster:
         node, config, topology = self._node.view(), self._config.view(), self._topology.view()
         listed, kubelet = self._pods.view() if self._pods else None, self._kubelet.view()
         pods = kubelet.pods if listed is None else self._on_node.of(listed.objects) if listed.listed else None
-        views = [view for view in (node, listed, config, topology) if view]
+        oenuma = self._oenuma.view() if self._oenuma else None
+        whitelist = self._whitelist.view() if self._whitelist else None
+        views = [view for view in (node, listed, config, topology, oenuma, whitelist) if view]
         problems = [problem for view in views for problem in (*view.problems, *_failing(view.state))]
         states = (*(view.state for view in views), *kubelet.states)
         if listed is not None and pods is not self._pods_seen:
@@ -156,6 +163,9 @@ class KubeCluster:
             ),
             watches=states,
             config_version=next((each.metadata.resource_version for each in config.objects.values()), ""),
+            oenuma=next(iter(oenuma.objects.values()), None) if oenuma else None,
+            whitelist=next(iter(whitelist.objects.values()), None) if whitelist else None,
+            whitelist_known=whitelist is None or whitelist.listed or whitelist.state.absent,
         )
 
     def take_news(self) -> bool:
@@ -235,7 +245,9 @@ class KubeCluster:
 
     @property
     def _watches(self) -> tuple[_AnyWatching, ...]:
-        return (self._node, *((self._pods,) if self._pods else ()), self._config, self._topology)
+        pods = (self._pods,) if self._pods else ()
+        more = (each for each in (self._oenuma, self._whitelist) if each)
+        return (self._node, *pods, self._config, self._topology, *more)
 
     def _watching(self, source: Source[T]) -> Watching[T]:
         return Watching(self._api, Reflector(source, uniform=random.uniform), monotonic=self._clock.monotonic)
@@ -267,7 +279,7 @@ class KubeCluster:
         written = self._publisher.topology_age
         found |= {"topology write": written} if math.isfinite(written) else {}
         asked = self._settings.kubelet != "off"
-        return {name: age for name, age in found.items() if name != "topology" and (asked or name != "kubelet")}
+        return {name: age for name, age in found.items() if name not in _OPTIONAL and (asked or name != "kubelet")}
 
     def _missing(self, node: View[objects.NodeObject]) -> Iterator[Problem]:
         if node.listed and self._name not in node.objects and not node.problems:
@@ -280,6 +292,8 @@ _AnyWatching = (
     | Watching[objects.PodObject]
     | Watching[objects.ConfigMapObject]
     | Watching[objects.NRTObject]
+    | Watching[affinity.OenumaObject]
+    | Watching[affinity.WhitelistObject]
 )
 
 

@@ -49,6 +49,11 @@ class ClusterSettings:
     """Socket below kubeletFolder that says which CPUs, memory and devices kubelet may give out, and has given. Empty:
     it is not asked, its checkpoints have to do."""
 
+    affinity_namespace: str = ""
+    """Namespace of the resources Oenuma `podafi` and Whitelist `whitelist` (resource.sop.huawei.com/v1alpha1), which
+    `numaAffinity` then follows; numaadj's is tcs. Empty: they are not read. Needs
+    `manifests/components/pod-affinity`."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSettings:

@@ -20,9 +20,10 @@ from koordlite.host.files import RealFiles
 from koordlite.host.tcp_tables import Socket
 from koordlite.model.picture.affinity import AffinityState, Connections, Talk
 from koordlite.model.picture.groups import PodGroups
-from koordlite.model.wire import objects
+from koordlite.model.wire import affinity, objects
 from koordlite.ports import ClusterView, Files
 from koordlite.resctrl.files import LocalFiles
+from koordlite.unchanged import Unchanged
 
 PODS_A_TICK = 16
 """Of so many pods the processes are looked up in a tick, before the thread begins."""
@@ -80,12 +81,16 @@ class ConnectionReader:
         self._began: float | None = None
         self._waiting: deque[str] = deque()
         self._asked: dict[str, tuple[int, ...]] = {}
-        self._counting = False
+        self._counting, self._unchanged = False, Unchanged()
+        self._found: Connections | None = None
         self._last = AffinityState(enforced=bool(wanted and wanted.enforced))
 
     def read(self, now: float, view: ClusterView, places: Mapping[str, PodGroups]) -> AffinityState:
         """What is known of the pods; begins a count when it is time. Never waits for one."""
-        if self._wanted is None or not self._wanted.sample_seconds:
+        if self._wanted is None:
+            return self._last
+        self._follow(view)
+        if not self._wanted.sample_seconds:
             return self._last
         if not self._waiting and not self._counting and self._is_due(now, self._wanted.sample_seconds):
             self._began, self._asked = now, {}
@@ -96,10 +101,20 @@ class ConnectionReader:
                 self._asked[uid] = self._processes(places[uid])
         if self._asked and not self._waiting and not self._counting:
             self._begin(view.pods)
+        found = self._found  # The thread replaces it at any moment.
+        if found is not self._last.connections:
+            self._last = dataclasses.replace(self._last, connections=found)
         return self._last
 
+    def _follow(self, view: ClusterView) -> None:
+        """What Oenuma and Whitelist say. While it is not known whether there is a Whitelist, no pod may be moved."""
+        inputs = view.oenuma, view.node, view.whitelist, view.whitelist_known
+        named, allowed = self._unchanged.of("declared", inputs, lambda: _declared(view))
+        if (self._last.numa_nodes, self._last.whitelist) != (named, allowed):
+            self._last = dataclasses.replace(self._last, numa_nodes=named, whitelist=allowed)
+
     def _is_due(self, now: float, sample_seconds: float) -> bool:
-        last = self._last.connections
+        last = self._found
         rest = max(sample_seconds, last.cost_seconds / MOST_OF_A_CORE if last else 0.0)
         return self._began is None or now - self._began >= rest
 
@@ -112,9 +127,9 @@ class ConnectionReader:
     def _count(self, asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work) -> None:
         """One count, in the thread. The result is replaced as a whole."""
         try:
-            before = self._last.connections
+            before = self._found
             counted = _counted(asked, shared, work, rounds=1 + (before.rounds if before else 0))
-            self._last = dataclasses.replace(self._last, connections=counted)
+            self._found = counted
         finally:
             self._counting = False
 
@@ -129,6 +144,12 @@ class ConnectionReader:
             if len(found) >= _PROCESSES:
                 break
         return tuple(found)
+
+
+def _declared(view: ClusterView) -> tuple[Mapping[str, int], frozenset[str] | None]:
+    node = view.node.metadata.name if view.node else ""
+    allowed = affinity.allowed(view.whitelist) if view.whitelist_known else frozenset()
+    return affinity.numa_nodes(view.oenuma, node), allowed
 
 
 def _counted(asked: Mapping[str, Sequence[int]], shared: frozenset[str], work: Work, *, rounds: int) -> Connections:

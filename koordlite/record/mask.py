@@ -17,6 +17,7 @@ from msgspec import structs
 
 from koordlite.model.cpuset import CPUSet
 from koordlite.model.node import Node
+from koordlite.model.picture.affinity import AffinityState
 from koordlite.model.picture.crane import CranePromise
 from koordlite.model.picture.groups import PodGroups
 from koordlite.model.picture.kubelet import PodCPUs
@@ -24,7 +25,7 @@ from koordlite.model.place import Place
 from koordlite.model.pod.values import ContainerInfo, Pod
 from koordlite.model.slo.settings import SLO, HostApplication
 from koordlite.model.snapshot import Snapshot
-from koordlite.model.wire import objects
+from koordlite.model.wire import affinity, objects
 from koordlite.record import schema
 from koordlite.record.moment import Moment
 
@@ -98,6 +99,9 @@ class Mask:
             PodGroups: self._place,
             PodCPUs: self._pod_cpus,
             CranePromise: self._crane,
+            AffinityState: self._affinity,
+            affinity.PodOnNUMANode: self._named_pod,
+            affinity.TargetPods: self._target_pods,
             HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
             SLO: self._slo,
             objects.ObjectMeta: self._object_meta,
@@ -200,6 +204,24 @@ class Mask:
 
     def _crane(self, promise: CranePromise) -> CranePromise:
         return dataclasses.replace(promise, containers=self._keyed("container", promise.containers))
+
+    def _affinity(self, state: AffinityState) -> AffinityState:
+        named = {self._pod_key(key): node for key, node in state.numa_nodes.items()}
+        allowed = None if state.whitelist is None else frozenset(map(self._pod_key, state.whitelist))
+        masked = self._parts(state.connections) if state.connections else None
+        return dataclasses.replace(state, connections=masked, numa_nodes=named, whitelist=allowed)
+
+    def _pod_key(self, key: str) -> str:
+        namespace, _, name = key.partition("/")
+        return f"{self._of('namespace', namespace)}/{self._of('pod', name)}"
+
+    def _named_pod(self, entry: affinity.PodOnNUMANode) -> affinity.PodOnNUMANode:
+        namespace, _, name = self._pod_key(f"{entry.namespace}/{entry.pod_name}").partition("/")
+        return structs.replace(entry, namespace=namespace, pod_name=name)
+
+    def _target_pods(self, target: affinity.TargetPods) -> affinity.TargetPods:
+        names = tuple(" ".join(self._of("pod", each) for each in text.split()) for text in target.names or ())
+        return structs.replace(target, namespace=self._of("namespace", target.namespace), names=names)
 
     def _slo(self, slo: SLO) -> SLO:
         """Its own text goes: it names selectors, and no rule reads it."""

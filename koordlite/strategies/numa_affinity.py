@@ -162,7 +162,7 @@ class _Answer:
         """Its partner, and how much of whose connections are between them: of its own if these are enough."""
         other = self.pods.get(tie.other(uid))
         if other is None:
-            return {"partner": tie.other(uid)}
+            return {"partner": f"NUMA node {self.placing.named[uid]}, which Oenuma names"}
         if tie.group:
             return {"partner": other.key, "group": tie.group}
         counted = self.seen.affinity.connections

@@ -223,9 +223,44 @@ def test_declared_groups_need_no_count(tmp_path: Path) -> None:
         assert {shop.cpus(agent, name) for name in ("a", "b", "c")} == {"0-15"}
 
 
+def resource(shop: Shop, kind: str, name: str, spec: object) -> None:
+    meta = {"name": name, "namespace": "tcs"}
+    body = {"apiVersion": "resource.sop.huawei.com/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+    (shop.node.folder / f"{kind}.yaml").write_text(yaml.safe_dump(body))
+
+
+def test_oenuma_says_where_and_the_whitelist_says_who(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    pods = [{"podName": name, "namespace": "ns", "numaNum": 1} for name in ("front", "other")]
+    elsewhere = {"name": "node-b", "podAffinity": [{"podName": "cache-0", "namespace": "ns", "numaNum": 0}]}
+    resource(shop, "Oenuma", "podafi", {"node": [{"name": "node-a", "podAffinity": pods}, elsewhere]})
+    resource(
+        shop, "Whitelist", "whitelist", {"effectiveflag": True, "targetPods": [{"namespace": "ns", "names": ["front"]}]}
+    )
+    with shop.node.journal() as journal:
+        agent = shop.agent(journal, sample_seconds=0.0)
+        ticks = list(shop.node.ticks(agent, 4))
+        no_conflicts(ticks)
+        assert {name: shop.cpus(agent, name) for name in ("front", "other", "cache-0")} == {
+            "front": NODES[1],
+            "other": "0-15",
+            "cache-0": "0-15",
+        }
+        assert about(ticks[-1], "pod/ns/front").reason == "NUMAAffinityNamed"
+        resource(shop, "Oenuma", "podafi", {"node": []})
+        shop.node.ticks(agent, 4)
+        assert shop.cpus(agent, "front") == "0-15"
+
+
 def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
     """What was decided on, the counts and what was remembered, is in the picture; masked, it still is."""
     shop = Shop(tmp_path)
+    resource(
+        shop,
+        "Whitelist",
+        "whitelist",
+        {"effectiveflag": True, "targetPods": [{"namespace": "ns", "names": ["front cache-0"]}]},
+    )
     moments = []
     with shop.node.journal() as journal:
         agent = shop.agent(journal)
@@ -238,6 +273,6 @@ def test_a_record_gives_the_same_decisions(tmp_path: Path) -> None:
     onefile.masked(tmp_path / "masked", Head(koordlite="1"), lambda: moments, again.decided_again())
     for name in ("plain", "masked"):
         read = list(Record(tmp_path / name).moments())
-        assert read[-1].seen.affinity == moments[-1].seen.affinity
+        assert read[-1].seen.affinity.connections == moments[-1].seen.affinity.connections
         found = again.check(read)
         assert found.same, found.mismatches

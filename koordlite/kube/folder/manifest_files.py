@@ -20,9 +20,16 @@ from msgspec import structs
 from koordlite.kube.kubelet import configz
 from koordlite.kube.kubelet.configz import CPUManagerState, KubeletConfig
 from koordlite.model.errors import InputError, Problem
-from koordlite.model.wire import objects
+from koordlite.model.wire import affinity, objects
 
-Object = objects.NodeObject | objects.PodObject | objects.ConfigMapObject | objects.NRTObject
+Object = (
+    objects.NodeObject
+    | objects.PodObject
+    | objects.ConfigMapObject
+    | objects.NRTObject
+    | affinity.OenumaObject
+    | affinity.WhitelistObject
+)
 Loaded = Object | KubeletConfig | CPUManagerState
 
 SHAPES: Mapping[str, type[Object]] = {
@@ -30,7 +37,11 @@ SHAPES: Mapping[str, type[Object]] = {
     "Pod": objects.PodObject,
     "ConfigMap": objects.ConfigMapObject,
     "NodeResourceTopology": objects.NRTObject,
+    "Oenuma": affinity.OenumaObject,
+    "Whitelist": affinity.WhitelistObject,
 }
+OPENEULER = ("Oenuma", "Whitelist")
+"""Kinds that other groups may have too."""
 KEEP = "fix it; the last good objects of this file stay"
 _PATH = re.compile(r" - at `\$(.*)`\Z")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
@@ -148,6 +159,9 @@ def _object(path: Path, kind: str, document: Document, problems: list[Problem]) 
         if kind == "KubeletConfiguration":
             return configz.parse_configz(msgspec.json.encode({"kubeletconfig": document.content}))
         shape = SHAPES.get(kind)
+        version = str(document.content.get("apiVersion"))
+        if kind in OPENEULER and not version.startswith(f"{affinity.GROUP}/"):
+            return None
         return _completed(msgspec.convert(document.content, shape)) if shape else None
     except msgspec.ValidationError as error:
         problems.append(_mismatch(path, kind, document, str(error)))

@@ -21,6 +21,7 @@ from koordlite.model.cpuset import EMPTY
 from koordlite.model.errors import EvictionRefused, InputError, Problem
 from koordlite.model.picture.kubelet import Kubelet
 from koordlite.model.topology import Topology
+from koordlite.model.wire import affinity
 from koordlite.model.wire import objects as wire
 from koordlite.ports import Clock, ClusterView
 
@@ -50,9 +51,10 @@ class _File:
 class ManifestCluster:
     """`ports.Cluster` over the files directly in a folder.
 
-    Read are kinds Node, Pod, ConfigMap koordinator-system/slo-controller-config, NodeResourceTopology, lists of these,
-    KubeletConfiguration, and the files `configz.json` and `cpu_manager_state`; other kinds are passed over. A pod
-    without a uid gets a stable one, a pod without a status counts as running.
+    Read are kinds Node, Pod, ConfigMap koordinator-system/slo-controller-config, NodeResourceTopology, Oenuma
+    tcs/podafi, Whitelist tcs/whitelist, lists of these, KubeletConfiguration, and the files `configz.json` and
+    `cpu_manager_state`; other kinds are passed over. A pod without a uid gets a stable one, a pod without a status
+    counts as running.
 
     `published` is where `publish` writes; without it what was published is only remembered. `topology` is needed only
     to work out CPUs that a KubeletConfiguration reserves by number instead of by list.
@@ -165,6 +167,8 @@ class ManifestCluster:
             topology=published.topology or topology if published else topology,
             kubelet=self._kubelet(objects, problems),
             problems=tuple(problems),
+            oenuma=next((o for o in _of(objects, affinity.OenumaObject) if _is(o, affinity.OENUMA)), None),
+            whitelist=next((o for o in _of(objects, affinity.WhitelistObject) if _is(o, affinity.WHITELIST)), None),
         )
 
     def _missing_folder(self) -> Iterator[Problem]:
@@ -275,6 +279,10 @@ def _of(objects: Iterable[Loaded], shape: type[T]) -> Iterator[T]:
 
 def _is_config(obj: wire.ConfigMapObject) -> bool:
     return (obj.metadata.namespace, obj.metadata.name) == (CONFIG_NAMESPACE, CONFIG_NAME)
+
+
+def _is(obj: affinity.OenumaObject | affinity.WhitelistObject, name: str) -> bool:
+    return (obj.metadata.namespace, obj.metadata.name) == (affinity.NAMESPACE, name)
 
 
 def _runs_on(pod: wire.PodObject, node: wire.NodeObject | None, nodes: int) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from koordlite.kube.watch.reflector import Source
-from koordlite.model.wire import objects
+from koordlite.model.wire import affinity, objects
 
 TOPOLOGY_PATHS = (
     "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
 )
 """v1alpha2 also keeps attributes; Koordinator's CRD has v1alpha1 only."""
+
+_AFFINITY = f"/apis/{affinity.GROUP}/v1alpha1/namespaces"
 
 
 def node(name: str) -> Source[objects.NodeObject]:
@@ -37,6 +39,30 @@ def topology(node_name: str) -> Source[objects.NRTObject]:
         shape=objects.WrittenNRTObject,
         paths=TOPOLOGY_PATHS,
         query=_named(node_name),
+        optional=True,
+    )
+
+
+def oenuma(namespace: str) -> Source[affinity.OenumaObject]:
+    """Which pods are to have which NUMA node; permission for this name is enough, and a cluster may do without."""
+    return Source(
+        name="oenuma",
+        kind="oenuma",
+        shape=affinity.OenumaObject,
+        paths=(f"{_AFFINITY}/{namespace}/oenumas",),
+        query=_named(affinity.OENUMA),
+        optional=True,
+    )
+
+
+def whitelist(namespace: str) -> Source[affinity.WhitelistObject]:
+    """Which pods may be brought onto one NUMA node; as `oenuma`."""
+    return Source(
+        name="whitelist",
+        kind="whitelist",
+        shape=affinity.WhitelistObject,
+        paths=(f"{_AFFINITY}/{namespace}/whitelists",),
+        query=_named(affinity.WHITELIST),
         optional=True,
     )
 
