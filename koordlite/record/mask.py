@@ -100,6 +100,7 @@ class Mask:
             PodCPUs: self._pod_cpus,
             CranePromise: self._crane,
             AffinityState: self._affinity,
+            affinity.NUMAOfNode: self._numa_of_node,
             affinity.PodOnNUMANode: self._named_pod,
             affinity.TargetPods: self._target_pods,
             HostApplication: lambda each: dataclasses.replace(each, name=self._of("app", each.name)),
@@ -213,15 +214,22 @@ class Mask:
 
     def _pod_key(self, key: str) -> str:
         namespace, _, name = key.partition("/")
-        return f"{self._of('namespace', namespace)}/{self._of('pod', name)}"
+        return f"{self._known('namespace', namespace)}/{self._known('pod', name)}"
+
+    def _known(self, kind: str, name: str) -> str:
+        """Resources for the whole cluster name what this record has never seen."""
+        return self._maps[kind].get(name, f"{kind}-elsewhere")
+
+    def _numa_of_node(self, node: affinity.NUMAOfNode) -> affinity.NUMAOfNode:
+        return structs.replace(node, name=self._known("node", node.name), pod_affinity=self._masked(node.pod_affinity))
 
     def _named_pod(self, entry: affinity.PodOnNUMANode) -> affinity.PodOnNUMANode:
         namespace, _, name = self._pod_key(f"{entry.namespace}/{entry.pod_name}").partition("/")
         return structs.replace(entry, namespace=namespace, pod_name=name)
 
     def _target_pods(self, target: affinity.TargetPods) -> affinity.TargetPods:
-        names = tuple(" ".join(self._of("pod", each) for each in text.split()) for text in target.names or ())
-        return structs.replace(target, namespace=self._of("namespace", target.namespace), names=names)
+        names = tuple(" ".join(self._known("pod", each) for each in text.split()) for text in target.names or ())
+        return structs.replace(target, namespace=self._known("namespace", target.namespace), names=names)
 
     def _slo(self, slo: SLO) -> SLO:
         """Its own text goes: it names selectors, and no rule reads it."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from koordlite.model.wire import affinity
 from koordlite.model.wire.affinity import OenumaObject, WhitelistObject
+from koordlite.record.mask import Mask, Names
 
 VERSION = "resource.sop.huawei.com/v1alpha1"
 PODS = [
@@ -103,3 +104,14 @@ def test_no_oenuma_puts_a_pod_in_two_places(items: list[dict[str, Any]] | None) 
         mine = [e.get("numaNum", -1) for e in said if f"{e.get('namespace', '')}/{e.get('podName', '')}" == key]
         assert {number for number in mine if number >= 0} == {node}
     assert affinity.numa_nodes(obj, "") == {}
+
+
+def test_masked_they_name_no_pod_and_say_the_same() -> None:
+    names = Names(nodes={"n1"}, namespaces={"shop"}, pods={"front"})
+    spec = {"effectiveflag": True, "targetPods": [{"namespace": "shop", "names": ["front secret"]}]}
+    masked = Mask(names).value(
+        [msgspec.convert({"spec": SPEC}, OenumaObject), msgspec.convert({"spec": spec}, WhitelistObject)]
+    )
+    assert not any(word in repr(masked) for word in ("front", "shop", "far", "twice", "secret", "n2"))
+    assert affinity.numa_nodes(masked[0], "node-1") == {"namespace-1/pod-1": 1}
+    assert affinity.allowed(masked[1]) == {"namespace-1/pod-1", "namespace-1/pod-elsewhere"}
