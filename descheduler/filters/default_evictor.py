@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from descheduler.arguments.evictor import SYSTEM_CRITICAL, Args, LabelSelector
 from descheduler.framework import PodView, Refusal, View
 from descheduler.picture.pods import PREFER_NO_EVICTION
+from koordlite.formulas.reservation import placeholder
 from koordlite.model import duration, keys
 from koordlite.model.errors import InputError, Problem
 
@@ -119,6 +120,12 @@ def _mirror(pod: PodView, _view: View, _args: Args) -> str:
     both."""
     mirror = keys.CONFIG_MIRROR in pod.pod.annotations
     return "it mirrors a static pod: only its file on the node removes it" if mirror else ""
+
+
+def _placeholder(pod: PodView, _view: View, _args: Args) -> str:
+    """Moving one would free the place it holds, and nothing else."""
+    held = placeholder.stands_for(pod.object.metadata)
+    return f"it holds the place of the Reservation with uid {held}" if held else ""
 
 
 def _terminating(pod: PodView, _view: View, _args: Args) -> str:
@@ -260,6 +267,7 @@ def _many_budgets(pod: PodView, view: View, _args: Args) -> str:
 
 _ALWAYS: dict[str, Guard] = {
     "MirrorPod": _mirror,
+    "Placeholder": _placeholder,
     "Terminating": _terminating,
     "MigrationJobExists": _migrating,
 }

@@ -369,6 +369,10 @@ def unsettled(cluster: ReserveCluster) -> list[str]:
     for each in cluster.reservations.values():
         coming = hand_over.under_way(each)
         if coming is not None:
+            if not any(pod.metadata.uid == coming.uid for pod in cluster.pods.values()):
+                found.append(f"{each.metadata.name} waits for {coming.name}, which is gone")
+            elif hand_over.is_late(coming, cluster.now - 5):
+                found.append(f"{each.metadata.name} waits for {coming.name} since {coming.since}")
             nominated = [pod for pod in nominated if pod.metadata.uid != coming.uid]
             continue
         if lifecycle.is_available(each):

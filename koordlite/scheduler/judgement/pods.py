@@ -7,6 +7,7 @@ import sys
 from collections.abc import Hashable, Mapping
 from typing import Any, Literal
 
+from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
 from koordlite.model.errors import Problem
 from koordlite.model.pod import pod_reader
@@ -146,13 +147,6 @@ def known(obj: objects.PodObject, shape: PodShape) -> KnownPod:
         crane_result=notes.get(CRANE_RESULT, ""),
         stands_for=stands_for(obj.metadata),
     )
-
-
-def stands_for(meta: objects.ObjectMeta) -> str:
-    """uid of the Reservation whose placeholder the pod is; it is named, labelled and owned as placeholders are."""
-    uid = (meta.labels or {}).get(keys.RESERVATION_UID, "")
-    owned = any(owner.kind == "Reservation" and owner.uid == uid for owner in meta.owner_references or ())
-    return uid if uid and owned and meta.name.startswith(f"reservation-{uid}-") else ""
 
 
 def shape_of(obj: objects.PodObject) -> PodShape:

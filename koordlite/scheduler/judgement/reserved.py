@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from koordlite.formulas.reservation import lifecycle
 from koordlite.formulas.reservation.annotations import read
 from koordlite.formulas.reservation.capacity import Holding
+from koordlite.formulas.reservation.placeholder import stands_for
 from koordlite.model import keys
 from koordlite.model.errors import InputError, Problem
 from koordlite.model.quantity import Quantity
@@ -16,7 +17,6 @@ from koordlite.model.wire.reservation import HandOverText, ReservationObject
 from koordlite.numa.koordinator import assignments
 from koordlite.numa.koordinator.amounts import ZERO
 from koordlite.numa.koordinator.values import Allocation
-from koordlite.scheduler.judgement.pods import stands_for
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from koordlite.formulas.reservation import capacity, hand_over
+from koordlite.formulas.reservation import capacity, hand_over, placeholder
 from koordlite.formulas.reservation.capacity import NodeCapacity
 from koordlite.model import keys, times
 from koordlite.model.pod.pod_reader import effective_requests
@@ -207,7 +207,7 @@ def _discard(index: dict[str, dict[str, SeenPod]], key: str, uid: str) -> None:
 
 def _seen(obj: PodObject) -> SeenPod:
     meta, status = obj.metadata, obj.status
-    held_for = (meta.labels or {}).get(keys.RESERVATION_UID, "") if _is_placeholder(obj) else ""
+    held_for = placeholder.stands_for(meta)
     taken = keys.RESERVATION_ALLOCATED in (meta.annotations or {})
     keep = not obj.spec.node_name or held_for or taken
     return SeenPod(
@@ -223,13 +223,6 @@ def _seen(obj: PodObject) -> SeenPod:
         placeholder_of=held_for,
         obj=obj if keep else None,
     )
-
-
-def _is_placeholder(obj: PodObject) -> bool:
-    """Named, labelled and owned as ours are: a label alone makes no placeholder."""
-    uid = (obj.metadata.labels or {}).get(keys.RESERVATION_UID, "")
-    owned = any(o.kind == "Reservation" and o.uid == uid and o.controller for o in obj.metadata.owner_references or ())
-    return bool(uid) and owned and obj.metadata.name.startswith(f"reservation-{uid}-")
 
 
 def _is_koord_scheduler(obj: PodObject) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from descheduler.arguments.evictor import Args
 from descheduler.filters import default_evictor
 from descheduler.picture.pods import PREFER_NO_EVICTION
+from koordlite.model import keys
 from koordlite.model.errors import ConfigError, InputError
 from koordlite.model.reading import strict
 
@@ -58,6 +59,21 @@ def test_annotations(cluster: Any, notes: dict[str, str], args: str, expected: l
     cluster.node("a")
     cluster.pod("p", "a", annotations=notes)
     assert reasons(cluster, args) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "expected"),
+    [
+        ("reservation-uid-r-1", "Reservation/r", ["Placeholder"]),
+        ("web", "Reservation/r", []),
+        ("reservation-uid-r-1", "app", []),
+    ],
+    ids=["placeholder", "another-name", "another-owner"],
+)
+def test_a_placeholder_of_a_reservation_is_not_moved(cluster: Any, name: str, owner: str, expected: list[str]) -> None:
+    cluster.node("a")
+    cluster.pod(name, "a", owner=owner, labels={keys.RESERVATION_UID: "uid-r"})
+    assert reasons(cluster) == expected
 
 
 @pytest.mark.parametrize(

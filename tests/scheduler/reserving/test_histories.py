@@ -33,12 +33,12 @@ def _people(cluster: ReserveCluster, chance: random.Random, name: str, number: i
     """Reservations and pods come and go."""
     match chance.randrange(10):
         case 0 | 1 if name not in cluster.reservations:
-            more = {"allocateOnce": chance.random() < 0.5, "allocatePolicy": chance.choice(("Aligned", "Restricted"))}
+            more = {"allocateOnce": chance.random() < 0.4, "allocatePolicy": chance.choice(("Aligned", "Restricted"))}
             cluster.reserve(name, chance.randint(1, 6), ttl=chance.choice(("24h", "24h", "90s", "0s")), **more)
         case 2:
             cluster.reservations.pop(name, None)
         case 3 | 4 | 5 | 6:
-            cluster.pod(f"owner-{number}", chance.randint(1, 5), app=name, priority=chance.choice((0, 0, 100, -5)))
+            cluster.pod(f"owner-{number}", chance.randint(1, 4), app=name, priority=chance.choice((0, 0, 100, -5)))
         case _:
             cluster.pod(f"other-{number}", chance.randint(1, 6), priority=chance.choice((0, 1000)))
 
@@ -47,12 +47,15 @@ def _machines(cluster: ReserveCluster, chance: random.Random, name: str, number:
     """Pods end, are deleted by hand (placeholders, too), nodes vanish, and time passes."""
     del name, number
     bound = [key for key, pod in cluster.pods.items() if pod.spec.node_name]
+    took = [key for key in bound if "reservation-allocated" in str(cluster.pods[key].metadata.annotations)]
     if len(cluster.nodes) > 1 and chance.random() < 0.1:
         gone = chance.choice(list(cluster.nodes))
         del cluster.nodes[gone]
         for key in [key for key, pod in cluster.pods.items() if pod.spec.node_name == gone]:
             del cluster.pods[key]
-    elif bound and chance.random() < 0.6:
+    elif took and chance.random() < 0.4:
+        cluster.end(chance.choice(took), chance.choice(("", "Succeeded")))
+    elif bound and chance.random() < 0.5:
         cluster.end(chance.choice(bound), chance.choice(("", "", "Succeeded", "Failed")))
     else:
         cluster.now += chance.choice((5, 40, 100))

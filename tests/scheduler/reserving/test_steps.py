@@ -1,0 +1,281 @@
+"""Single cases of the controller's rules: who gets a place, what happens when one side fails, and where it may end."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+from msgspec import structs
+from reservecluster import START, ReserveCluster, broken, unsettled
+
+from koordlite.formulas.reservation import hand_over, lifecycle
+from koordlite.model import keys
+from koordlite.scheduler.reserving import documents, rivals, step, texts
+
+
+def cluster(cpu: int = 4, **given: Any) -> ReserveCluster:
+    """One node that is full once a Reservation of its size is held there."""
+    return ReserveCluster(random.Random(1), nodes={"n": cpu}, **given)
+
+
+def held(made: ReserveCluster, name: str = "r", cpu: int = 4, **spec: Any) -> None:
+    made.reserve(name, cpu, **spec)
+    made.settle(4)
+    assert lifecycle.is_available(made.reservations[name]), made.reservations[name].status
+
+
+def said(made: ReserveCluster, reason: str) -> list[str]:
+    return [each.note for each in made.said if each.reason == reason]
+
+
+def waiting(made: ReserveCluster, name: str, cpu: int = 4, app: str = "r", **given: Any) -> None:
+    """A pod that its scheduler has found no node for."""
+    made.pod(name, cpu, app=app, **given)
+    made.schedule(given.get("scheduler", "sim"))
+
+
+@pytest.mark.parametrize("requests", range(16))
+def test_another_controller_goes_on_wherever_one_ended(requests: int) -> None:
+    made = cluster()
+    held(made, allocateOnce=False)
+    waiting(made, "owner", cpu=1)
+    made.see()
+    made.control(most=requests)
+    assert not broken(made)
+    made.restart()
+    made.settle(8)
+    assert made.pods["ns/owner"].spec.node_name == "n"
+    status = made.reservations["r"].status
+    assert [owner.name for owner in status.current_owners or ()] == ["owner"]
+    assert not unsettled(made)
+    made.end("ns/owner")
+    made.settle(6)
+    assert not unsettled(made)
+    assert sum(pod.status.start_time is not None for pod in made.placeholders()) == 2, "what it took is held again"
+
+
+@pytest.mark.parametrize("requests", range(1, 12))
+def test_a_place_is_held_again_when_the_owner_vanishes_on_the_way(requests: int) -> None:
+    made = cluster()
+    held(made)
+    waiting(made, "owner")
+    made.see()
+    made.control(most=requests)
+    made.end("ns/owner")
+    made.settle(12)
+    assert lifecycle.is_available(made.reservations["r"])
+    assert len(made.placeholders()) == 1
+    assert not unsettled(made)
+
+
+def test_an_owner_that_is_not_placed_in_time_gives_the_place_back_and_waits_longer_each_time() -> None:
+    made = cluster()
+    held(made)
+    waiting(made, "owner")
+    begun = []
+    for _ in range(200):
+        made.see()
+        before = len(said(made, "HandOver"))
+        made.control()
+        begun += [made.now - START] if len(said(made, "HandOver")) > before else []
+        for pod in list(made.placeholders()):
+            made._attempt(pod) if not pod.spec.node_name else None
+        made.kubelets()
+        made.now += 1
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] >= hand_over.PATIENCE_SECONDS + hand_over.FIRST_PAUSE_SECONDS
+    assert "was not placed on node n within 30 s: Insufficient cpu" in said(made, "HandOverFailed")[0]
+
+
+def test_an_orphan_goes_within_a_minute_also_after_a_restart() -> None:
+    made = cluster()
+    held(made)
+    del made.reservations["r"]
+    made.restart()
+    made.settle(2)
+    assert made.placeholders() == []
+    assert made.now - START < 60
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["held", "on-its-way"])
+def test_an_expired_reservation_leaves_nothing(waits: bool) -> None:
+    made = cluster()
+    held(made, ttl="30s")
+    if waits:
+        waiting(made, "owner")
+        made.see()
+        made.control()
+    made.now = START + 31
+    for _ in range(3):
+        made.see()
+        made.control()
+    assert lifecycle.is_expired(made.reservations["r"].status)
+    assert made.placeholders() == []
+    assert keys.HAND_OVER not in (made.reservations["r"].metadata.annotations or {})
+    assert all(not pod.status.nominated_node_name for pod in made.pods.values())
+    made.now += step.KEEP_SECONDS + 1
+    made.see()
+    made.control()
+    assert made.reservations == {}, "it is kept for a day"
+
+
+def test_a_reservation_that_was_never_placed_expires() -> None:
+    made = cluster(cpu=2)
+    made.reserve("r", 4, ttl="30s")
+    made.settle(10)
+    assert lifecycle.message(made.reservations["r"].status) == "Insufficient cpu"
+    made.now = START + 31
+    made.settle(3)
+    assert lifecycle.is_expired(made.reservations["r"].status)
+
+
+@pytest.mark.parametrize(
+    ("owner", "spec"),
+    [
+        ({"app": "x"}, {}),
+        ({}, {"unschedulable": True}),
+        ({}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}),
+        ({"cpu": 5}, {}),
+        ({"cpu": 3}, {"allocatePolicy": "Restricted", "template_cpu": 2}),
+    ],
+    ids=["no-owner", "unschedulable", "taint", "too-large", "restricted"],
+)
+def test_who_gets_no_place_waits_for_something_else(owner: dict[str, Any], spec: dict[str, Any]) -> None:
+    made = cluster()
+    size = spec.pop("template_cpu", 4)
+    if size < 4:
+        made.pod("filler", 1)
+        made.settle(2)
+    held(made, cpu=size, **spec)
+    waiting(made, "owner", **owner)
+    made.settle(4)
+    assert said(made, "HandOver") == []
+    assert made.pods["ns/owner"].spec.node_name == ""
+    assert lifecycle.is_available(made.reservations["r"])
+
+
+def test_what_exceeds_an_aligned_place_comes_from_the_node() -> None:
+    made = cluster()
+    made.pod("filler", 1)
+    made.settle(2)
+    held(made, cpu=2, allocatePolicy="Aligned")
+    waiting(made, "owner", cpu=3)
+    made.settle(4)
+    assert made.pods["ns/owner"].spec.node_name == "n"
+    assert made.reservations["r"].status.phase == "Succeeded"
+
+
+def test_the_smallest_order_comes_first_and_one_pod_takes_one_place() -> None:
+    made = ReserveCluster(random.Random(1), nodes={"a": 4, "b": 4})
+    owners = [{"labelSelector": {"matchLabels": {"app": "r"}}}]
+    for name, order in (("late", "2"), ("early", "1")):
+        held(made, name, labels={keys.RESERVATION_ORDER: order}, owners=owners)
+    waiting(made, "owner")
+    made.settle(4)
+    phases = {name: each.status.phase for name, each in made.reservations.items()}
+    assert phases == {"early": "Succeeded", "late": "Available"}
+
+
+@pytest.mark.parametrize(
+    ("other", "guarded", "begins"),
+    [
+        ({"priority": 1000}, False, False),
+        ({"priority": 1000}, True, True),
+        ({"priority": 0}, False, True),
+        ({"scheduler": "another"}, False, False),
+        ({"scheduler": "another"}, True, False),
+    ],
+    ids=["more-important", "guarded", "equal", "another-scheduler", "another-scheduler-guarded"],
+)
+def test_no_place_is_freed_while_a_pod_waits_that_would_take_it(
+    other: dict[str, Any], guarded: bool, begins: bool
+) -> None:
+    made = cluster(guarded=guarded)
+    held(made)
+    waiting(made, "other", app="x", **other)
+    waiting(made, "owner")
+    made.settle(3)
+    assert bool(said(made, "HandOver")) is begins
+    assert (made.pods["ns/owner"].spec.node_name == "n") is begins
+    if not begins:
+        found = documents.one_of(made.world, "r", made.settings, made.now)
+        assert found is not None
+        assert found["waiting"] == [{"pod": "ns/owner", "why": "pod ns/other would take the room first"}]
+
+
+def test_what_a_tenant_writes_on_a_pod_makes_it_no_owner() -> None:
+    made = cluster(cpu=8)
+    held(made)
+    pod = made.pod("liar", 1, app="x")
+    notes = {keys.RESERVATION_ALLOCATED: '{"name":"r","uid":"' + made.reservations["r"].metadata.uid + '"}'}
+    made.pods["ns/liar"] = structs.replace(pod, metadata=structs.replace(pod.metadata, annotations=notes))
+    made.settle(4)
+    assert made.pods["ns/liar"].spec.node_name == "n"
+    assert lifecycle.is_available(made.reservations["r"])
+    assert not made.reservations["r"].status.current_owners
+
+
+def test_a_placeholder_that_kubelet_refuses_is_replaced_after_a_pause() -> None:
+    made = cluster()
+    made.reserve("r", 4)
+    made.see()
+    made.control()
+    made.schedule()
+    name = next(iter(made.placeholders())).metadata.name
+    made.pods[f"ns/{name}"] = structs.replace(
+        made.pods[f"ns/{name}"],
+        status=structs.replace(made.pods[f"ns/{name}"].status, phase="Failed", message="TopologyAffinityError"),
+    )
+    made.see()
+    made.control()
+    assert made.placeholders() == []
+    message = lifecycle.message(made.reservations["r"].status)
+    assert message == "its placeholder failed on node n: TopologyAffinityError"
+    made.settle(3)
+    assert made.placeholders() == []
+    made.settle(5)
+    assert lifecycle.is_available(made.reservations["r"])
+
+
+def test_where_koord_scheduler_runs_everything_of_ours_is_removed() -> None:
+    made = cluster()
+    held(made)
+    waiting(made, "owner")
+    made.see()
+    made.control(most=1)
+    made.see()
+    for each in step.withdrawal(made.world):
+        for action in each.actions:
+            made.apply(each, action)
+    assert made.placeholders() == []
+    assert made.reservations["r"].status.phase == "Available", "its status is Koordinator's"
+    assert keys.HAND_OVER not in (made.reservations["r"].metadata.annotations or {})
+
+
+def test_koord_scheduler_is_known_by_its_pods_or_a_lease_that_is_renewed() -> None:
+    lease = {"spec": {"holderIdentity": "host_1", "renewTime": "2027-01-15T08:00:00.000000Z"}}
+    assert rivals.sign([], None, START) == ""
+    assert rivals.sign(["k/pod-1"], None, START) == "pod k/pod-1 runs"
+    assert "is held by host_1, renewed 20 s ago" in rivals.sign([], lease, START + 20)
+    assert rivals.sign([], lease, START + 61) == ""
+    assert rivals.sign([], {"spec": {"holderIdentity": "", "renewTime": "x"}}, START) == ""
+    assert rivals.sign([], {"spec": "odd"}, START) == ""
+
+
+def test_explain_says_who_may_take_it_what_is_held_and_when_it_ends() -> None:
+    made = cluster()
+    held(made, allocateOnce=False, ttl="1h", unschedulable=True)
+    found = documents.one_of(made.world, "r", made.settings, START + 600)
+    assert found is not None
+    shown = "\n".join(texts.one(found))
+    assert "Reservation r: Available on node n" in shown
+    assert "holds: cpu 4, memory 1Gi; placeholders hold now: cpu 4, memory 1Gi" in shown
+    assert "may take it: pods with app=r" in shown
+    assert "owners share it; what exceeds it may come from the node; it takes no new owners" in shown
+    assert "(ttl), in 50m" in shown
+    rows = list(texts.table(documents.all_of(made.world, START + 600)))
+    assert rows[0].split()[:3] == ["NAME", "PHASE", "NODE"]
+    assert rows[1].split()[:3] == ["r", "Available", "n"]
