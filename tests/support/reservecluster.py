@@ -378,9 +378,14 @@ def unsettled(cluster: ReserveCluster) -> list[str]:
         if lifecycle.is_available(each):
             found += _not_held(cluster, each)
         elif not lifecycle.has_ended(each.status):
-            wanted = cpu_of(msgspec.convert({"spec": each.spec.template["spec"]}, PodObject))  # type: ignore[index]
-            if any(cluster.free(name) >= wanted for name in cluster.nodes):
-                found.append(f"{each.metadata.name} waits although there is room: {each.status}")
+            found += [
+                f"{each.metadata.name} waits although there is room on {name}"
+                for pod in cluster.placeholders(each.metadata.uid)
+                for name in cluster.nodes
+                if not pod.spec.node_name and cluster.free(name, pod) >= cpu_of(pod)
+            ]
+            if not cluster.placeholders(each.metadata.uid):
+                found.append(f"{each.metadata.name} waits without a placeholder: {each.status}")
     found += [
         f"{pod.metadata.name} keeps room on {pod.status.nominated_node_name}"
         for pod in nominated

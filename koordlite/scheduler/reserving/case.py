@@ -104,6 +104,12 @@ class Case:
             yield WriteStatus(before=self.status, after=lifecycle.unschedulable(pending, why, self.moment))
             yield self.say(reason, why, is_warning=True)
 
+    def not_hoarding(self) -> Iterator[Action]:
+        """No room is kept any longer for placeholders that did not fit: two of them could keep each other off."""
+        for pod in self.alive:
+            if not pod.node and pod.nominated and pod.refused() is not None:
+                yield Nominate(namespace=pod.namespace, name=pod.name, uid=pod.uid, node="")
+
     def not_nominated(self, coming: HandOverText) -> Iterator[Action]:
         """No more room is kept for the pod of a hand-over."""
         pod = self.world.pods.get(coming.uid)

@@ -45,6 +45,7 @@ def _lost(case: Case) -> Iterator[Action]:
 def _kept_whole(case: Case) -> Iterator[Action]:
     """Placeholders hold what is left: more when owners went, less when they came without a hand-over."""
     rest, held = case.remaining, held_by(case.alive)
+    yield from case.not_hoarding()
     if case.status.allocated and any(held[name] > rest.get(name, Quantity(0)) for name in held):
         if rest:
             yield from _topped_up(case, rest)

@@ -158,9 +158,7 @@ def _pending(case: Case) -> Iterator[Action]:
     elif mine.node and mine.admitted:
         yield from _held(case, mine)
     elif not mine.node:
-        if mine.nominated and mine.refused() is not None:
-            # Room that is kept there for something else, too, would never be found.
-            yield Nominate(namespace=mine.namespace, name=mine.name, uid=mine.uid, node="")
+        yield from case.not_hoarding()
         if why := _why_not_bound(case, mine):
             yield from case.unplaced(why, reason="Unschedulable")
 
